@@ -1,0 +1,1 @@
+//! Where Redis is, from a URL.

@@ -1,0 +1,1 @@
+//! How long a hold lasts, and in which state it is.

@@ -1,0 +1,22 @@
+-- lock_acquire: takes a free lock, or says how long it is still held.
+-- KEYS[1]  hash      owner field -> holds
+-- ARGV[1]  owner     field name, never used before
+-- ARGV[2]  lease_ms  integer > 0
+-- Returns  nil       acquired
+--          integer   remaining lease of the holder in ms, -1 if its key has no expiry
+-- Idempotent: a repeated call finds its own field and only makes sure of the lease.
+-- After Redisson RedissonLock.tryLockInnerAsync; the lease is never shortened, as it is there.
+local key, owner, lease_ms = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local left_ms = redis.call('pttl', key)
+if left_ms == -2 then
+  redis.call('hset', key, owner, 1)
+  redis.call('pexpire', key, lease_ms)
+  return nil
+end
+if redis.call('hexists', key, owner) == 0 then
+  return left_ms
+end
+if left_ms < lease_ms then
+  redis.call('pexpire', key, lease_ms)
+end
+return nil

@@ -1,0 +1,20 @@
+-- lock_reenter: raises the count of a hold to a target, if the hold is still there.
+-- KEYS[1]  hash      owner field -> holds
+-- ARGV[1]  owner     field name
+-- ARGV[2]  lease_ms  integer > 0
+-- ARGV[3]  holds     the count to reach
+-- Returns  1         held
+--          nil       the hold is gone
+-- Idempotent: the count is a target, and the lease is never shortened.
+local key, owner, lease_ms, holds = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local now = redis.call('hget', key, owner)
+if not now then
+  return nil
+end
+if tonumber(now) < holds then
+  redis.call('hset', key, owner, holds)
+end
+if redis.call('pttl', key) < lease_ms then
+  redis.call('pexpire', key, lease_ms)
+end
+return 1

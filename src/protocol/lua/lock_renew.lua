@@ -1,0 +1,16 @@
+-- lock_renew: gives holds a new lease, each only where its field is still there.
+-- KEYS[1..n]  hash            owner field -> holds
+-- ARGV[2i-1]  owner           field name in KEYS[i]
+-- ARGV[2i]    lease_ms        integer > 0
+-- Returns     array of 0 or 1, 0 where the hold is gone
+-- Idempotent. A lost lock is never resurrected. After Redisson LockTask.
+local renewed = {}
+for i, key in ipairs(KEYS) do
+  if redis.call('hexists', key, ARGV[2 * i - 1]) == 1 then
+    redis.call('pexpire', key, ARGV[2 * i])
+    renewed[i] = 1
+  else
+    renewed[i] = 0
+  end
+end
+return renewed

@@ -1,0 +1,15 @@
+-- lock_take_over: passes a hold on to the next owner of the same client, with a lease of its own.
+-- KEYS[1]  hash      owner field -> holds
+-- ARGV[1]  from      field name of the hold that ends
+-- ARGV[2]  owner     field name of the new hold, never used before
+-- ARGV[3]  lease_ms  integer > 0
+-- Returns  1         taken over
+--          nil       neither hold is there
+-- Idempotent: a repeated call finds its own field. Between the two holds the lock is never free.
+local key, from, owner, lease_ms = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+if redis.call('hdel', key, from) == 0 and redis.call('hexists', key, owner) == 0 then
+  return nil
+end
+redis.call('hset', key, owner, 1)
+redis.call('pexpire', key, lease_ms)
+return 1

@@ -1,0 +1,150 @@
+//! Carries calls to Redis or to the embedded engine, and messages back.
+//!
+//! A call has exactly one of three outcomes: a reply, *certainly not applied*, or *unknown*. One
+//! attempt is made for each call; whether to repeat it is for the session to say, as every script
+//! may be repeated. Nothing here waits without a time-out.
+//!
+//! # Lanes
+//!
+//! Calls on one lane are executed in the order in which they were sent, as long as the lane's
+//! connection lives; a dropped `call` future is still executed, in its place. [`Transport::epoch`]
+//! changes whenever a connection of the lane was lost: only while it stays the same is an earlier
+//! call surely executed before a later one.
+
+#[cfg(feature = "embedded")]
+pub(crate) mod embedded;
+pub(crate) mod redis;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::protocol::{Call, Value};
+
+/// Which connection a call travels on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Driven by the caller's runtime: the shortest way for a call that somebody waits for.
+    Caller,
+    /// Driven by the library's own thread: renewals and releases, whatever the caller's runtime does.
+    Background,
+}
+
+/// Why a call has no reply of its script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CallError {
+    /// Certainly not applied: it never left, or the server refused it before running it.
+    NotApplied(Fault),
+    /// It may have been applied: sent, and no reply came.
+    Unknown(Fault),
+    /// The server answered with an error that repeating will not mend.
+    Refused(Fault),
+    /// The transport was closed.
+    Closed,
+}
+
+/// What went wrong, in words; never a password or a URL with one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault(pub(crate) String);
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Sorts an error reply of the server: `LOADING …`, `WRONGTYPE …`.
+///
+/// The first group passes by itself (a starting, failing-over or overloaded server); in the second
+/// a person has to change something. All of them mean that the script was not run, or that it
+/// stopped before its first write.
+pub(crate) fn sort_error_reply(text: &str) -> CallError {
+    let code = text.split([' ', ':']).next().unwrap_or_default();
+    let fault = Fault(text.to_owned());
+    match code {
+        "LOADING" | "MASTERDOWN" | "BUSY" | "READONLY" | "OOM" | "CLUSTERDOWN" | "TRYAGAIN"
+        | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" | "MOVED" | "ASK" => CallError::NotApplied(fault),
+        _ if text.contains("max number of clients") => CallError::NotApplied(fault),
+        _ => CallError::Refused(fault),
+    }
+}
+
+/// Where the transport reports what nobody asked for. Calls must return at once.
+pub(crate) trait Sink: Send + Sync + 'static {
+    /// A message on a subscribed channel.
+    fn message(&self, channel: &str, payload: &[u8]);
+    /// Messages may have been missed on every channel: a reconnect, a lagging queue.
+    fn missed(&self);
+    /// The lane's connection is usable again after it was lost.
+    fn restored(&self, lane: Lane);
+}
+
+/// The transport of one client.
+#[derive(Debug)]
+pub(crate) enum Transport {
+    Redis(redis::Redis),
+    #[cfg(feature = "embedded")]
+    Embedded(embedded::Link),
+}
+
+impl Transport {
+    /// Runs a script once. If the future is dropped the call is executed all the same.
+    pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
+        match self {
+            Transport::Redis(redis) => redis.call(lane, call).await,
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(link) => link.call(lane, call).await,
+        }
+    }
+
+    /// Counts the connections that the lane has lost.
+    pub(crate) fn epoch(&self, lane: Lane) -> u64 {
+        match self {
+            Transport::Redis(redis) => redis.epoch(lane),
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(link) => link.epoch(lane),
+        }
+    }
+
+    /// Listens to a channel. When this returns `Ok` the server has confirmed it: every message
+    /// published later reaches the sink, or [`Sink::missed`] is called. Subscriptions outlive
+    /// reconnects. If the future is dropped the channel may or may not be subscribed.
+    pub(crate) async fn subscribe(&self, channel: &Arc<str>) -> Result<(), CallError> {
+        match self {
+            Transport::Redis(redis) => redis.subscribe(channel).await,
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(link) => link.subscribe(channel).await,
+        }
+    }
+
+    /// Stops listening to a channel; ordered after earlier calls of [`Transport::subscribe`].
+    pub(crate) fn unsubscribe(&self, channel: &Arc<str>) {
+        match self {
+            Transport::Redis(redis) => redis.unsubscribe(channel),
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(link) => link.unsubscribe(channel),
+        }
+    }
+
+    /// PUBLISH, or SPUBLISH where Redisson would use it.
+    pub(crate) fn publish_command(&self) -> &'static str {
+        "PUBLISH"
+    }
+
+    /// How often a connection was made again.
+    pub(crate) fn reconnects(&self) -> u64 {
+        match self {
+            Transport::Redis(redis) => redis.reconnects(),
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(link) => link.reconnects(),
+        }
+    }
+
+    /// Closes the connections and ends the tasks; later calls answer [`CallError::Closed`].
+    pub(crate) async fn close(&self) {
+        match self {
+            Transport::Redis(redis) => redis.close().await,
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(link) => link.close().await,
+        }
+    }
+}
