@@ -6,3 +6,14 @@ mod protocol;
 mod transport;
 
 pub use config::ConfigError;
+#[cfg(feature = "embedded")]
+pub use transport::embedded::EmbeddedRedis;
+
+/// Fault switches and inspection for this crate's own tests; no promise of stability.
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub mod test_util {
+    pub use crate::transport::embedded::testing::{
+        Delay, Dumped, ErrorReply, Faults, LinkControl, Reply, Restart, scripts,
+    };
+}
