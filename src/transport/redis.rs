@@ -113,9 +113,8 @@ impl Redis {
             keeper(Role::Subscriber, &home, Place::Home),
         ];
         // CANCEL: links that are already open close when they are dropped.
-        let links = futures::future::try_join_all(
-            keepers.iter().map(|keeper| keeper.open(Start::First)),
-        );
+        let links =
+            futures::future::try_join_all(keepers.iter().map(|keeper| keeper.open(Start::First)));
         let links = links.await.map_err(|failure| match failure {
             Failure::Call(error) => error,
             Failure::NoRuntime => CallError::NotApplied(Fault("the runtime is shut down".into())),

@@ -184,9 +184,9 @@ pub(super) async fn ping(client: &Client, token: u64) -> Pong {
         }
         Ok(_) => Pong::OutOfStep,
         Err(error) => match not_answered(&error) {
-            CallError::NotApplied(fault) | CallError::Unknown(fault) | CallError::Refused(fault) => {
-                Pong::Lost(fault)
-            }
+            CallError::NotApplied(fault)
+            | CallError::Unknown(fault)
+            | CallError::Refused(fault) => Pong::Lost(fault),
             CallError::Closed => Pong::Lost(Fault(error.to_string())),
         },
     }
