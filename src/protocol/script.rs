@@ -11,7 +11,7 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    const fn new(name: &'static str, text: &'static str) -> Self {
+    pub(crate) const fn new(name: &'static str, text: &'static str) -> Self {
         Script { name, text, sha1: OnceLock::new() }
     }
 

@@ -1,10 +1,8 @@
 //! How `fred` is configured. Each value that differs from its default has a reason.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use fred::clients::Client;
-use fred::interfaces::ClientLike as _;
 use fred::socket2::TcpKeepalive;
 use fred::types::RespVersion;
 use fred::types::config::{
@@ -131,6 +129,8 @@ fn connection(timing: Timing) -> ConnectionConfig {
 
 #[cfg(feature = "tls")]
 fn config_tls(config: &mut Config) -> Result<(), CallError> {
+    use std::sync::Arc;
+
     use fred::rustls::crypto::ring;
     use fred::rustls::{ClientConfig, RootCertStore};
     use fred::types::config::TlsConnector;
