@@ -1,1 +1,200 @@
-//! Where Redis is, from a URL.
+//! Where the server is and how to log in: a Redis URL, parsed and validated.
+//!
+//! | URL | meaning |
+//! | --- | --- |
+//! | `redis://[user:password@]host[:port][/db]` | TCP |
+//! | `rediss://…` | TCP with TLS (feature `tls`) |
+//! | `redis+unix://[user:password@]/path[?db=N]` | Unix socket |
+//!
+//! No message of this file repeats any part of the URL: a password with an unescaped `@`, `#` or `/`
+//! ends up where nobody expects it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use url::{Host, Url};
+
+use super::ConfigError;
+
+/// One server, as the transport needs it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    address: Address,
+    login: Option<Login>,
+    database: Option<u8>,
+}
+
+/// How the server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    Tcp { host: String, port: u16 },
+    Tls { host: String, port: u16 },
+    Unix { path: PathBuf },
+}
+
+/// What is sent with HELLO. Has no `Debug`: it would show the password.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Login {
+    /// `None`: the server's default user.
+    pub(crate) user: Option<String>,
+    pub(crate) password: String,
+}
+
+const PORT_DEFAULT: u16 = 6379;
+
+impl Endpoint {
+    /// Parses a URL; nothing is resolved or opened.
+    pub(crate) fn parse(text: &str) -> Result<Self, ConfigError> {
+        let url = Url::parse(text.trim()).map_err(|error| {
+            refused(format!(
+                "{error}; special characters of a user or password must be percent-encoded"
+            ))
+        })?;
+        if url.fragment().is_some() {
+            return Err(refused("no `#` is allowed; in a password write it as %23"));
+        }
+        match url.scheme() {
+            "redis" => {
+                let (host, port) = host_and_port(&url)?;
+                Self::networked(&url, Address::Tcp { host, port })
+            }
+            "rediss" if cfg!(feature = "tls") => {
+                let (host, port) = host_and_port(&url)?;
+                Self::networked(&url, Address::Tls { host, port })
+            }
+            "rediss" => Err(refused("rediss:// needs the feature `tls` of this crate")),
+            "redis+unix" | "unix" if cfg!(unix) => Self::unix(&url),
+            "redis+unix" | "unix" => Err(refused("this platform has no Unix sockets")),
+            scheme if scheme.contains("sentinel") || scheme.contains("cluster") => Err(refused(
+                "Sentinel and Cluster are not supported by this version; \
+                 give one node as redis:// or rediss://",
+            )),
+            _ => Err(refused("unknown scheme; use redis://, rediss:// or redis+unix://")),
+        }
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(crate) fn login(&self) -> Option<&Login> {
+        self.login.as_ref()
+    }
+
+    pub(crate) fn database(&self) -> Option<u8> {
+        self.database
+    }
+
+    fn networked(url: &Url, address: Address) -> Result<Self, ConfigError> {
+        if url.query().is_some() {
+            return Err(refused("redis:// and rediss:// take no query parameters"));
+        }
+        let database = match url.path().trim_start_matches('/') {
+            "" => None,
+            number => Some(database(number)?),
+        };
+        Ok(Endpoint { address, login: login(url)?, database })
+    }
+
+    fn unix(url: &Url) -> Result<Self, ConfigError> {
+        if url.host_str().is_some_and(|host| !host.is_empty()) {
+            return Err(refused(
+                "a Unix socket has no host; write redis+unix:///path with three slashes",
+            ));
+        }
+        let path = PathBuf::from(decode(url.path())?);
+        if path == Path::new("") || path == Path::new("/") {
+            return Err(refused("the path of the Unix socket is missing"));
+        }
+        let mut number = None;
+        for (key, value) in url.query_pairs() {
+            if key != "db" || number.is_some() {
+                return Err(refused("redis+unix:// takes one query parameter, ?db=N"));
+            }
+            number = Some(database(&value)?);
+        }
+        Ok(Endpoint { address: Address::Unix { path }, login: login(url)?, database: number })
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.address {
+            Address::Tcp { host, port } => write!(f, "redis://{host}:{port}")?,
+            Address::Tls { host, port } => write!(f, "rediss://{host}:{port}")?,
+            Address::Unix { path } => write!(f, "redis+unix://{}", path.display())?,
+        }
+        match (&self.address, self.database) {
+            (_, None) => Ok(()),
+            (Address::Unix { .. }, Some(number)) => write!(f, "?db={number}"),
+            (_, Some(number)) => write!(f, "/{number}"),
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({self})")
+    }
+}
+
+fn refused(reason: impl Into<String>) -> ConfigError {
+    ConfigError::Url { reason: reason.into() }
+}
+
+fn host_and_port(url: &Url) -> Result<(String, u16), ConfigError> {
+    let host = match url.host() {
+        Some(Host::Ipv6(address)) => format!("[{address}]"),
+        Some(Host::Ipv4(address)) => address.to_string(),
+        Some(Host::Domain(name)) => decode(name)?,
+        None => String::new(),
+    };
+    if host.is_empty() {
+        return Err(refused("the host is missing; write redis://host:port"));
+    }
+    match url.port().unwrap_or(PORT_DEFAULT) {
+        0 => Err(refused("the port must be a number from 1 to 65535")),
+        port => Ok((host, port)),
+    }
+}
+
+fn database(text: &str) -> Result<u8, ConfigError> {
+    text.parse().map_err(|_| refused("the database must be a number from 0 to 255"))
+}
+
+fn login(url: &Url) -> Result<Option<Login>, ConfigError> {
+    let user = decode(url.username())?;
+    let password = decode(url.password().unwrap_or_default())?;
+    match (user.is_empty(), password.is_empty()) {
+        (true, true) => Ok(None),
+        // Sent without a password the user would silently be the default user.
+        (false, true) => Err(refused(
+            "a user without a password; write redis://user:password@host, \
+             or redis://:password@host for the default user",
+        )),
+        (no_user, false) => Ok(Some(Login { user: (!no_user).then_some(user), password })),
+    }
+}
+
+/// Undoes percent-encoding.
+fn decode(text: &str) -> Result<String, ConfigError> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |byte: Option<u8>| char::from(byte.unwrap_or_default()).to_digit(16);
+        match (digit(rest.next()), digit(rest.next())) {
+            (Some(high), Some(low)) => {
+                bytes.push(u8::try_from(high * 16 + low).expect("BUG: two hex digits are a byte"));
+            }
+            _ => return Err(refused("`%` must be followed by two hex digits; write it as %25")),
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| refused("the percent-encoded text is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests;

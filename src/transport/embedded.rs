@@ -23,7 +23,6 @@ mod tests;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 
@@ -93,15 +92,9 @@ impl EmbeddedRedis {
         }
     }
 
-    /// Connects one client. Its task runs on `runtime` until the link is closed or dropped; a call
-    /// without a reply is given up after `command_timeout`.
-    pub(crate) fn link(
-        &self,
-        sink: Arc<dyn Sink>,
-        runtime: &Handle,
-        command_timeout: Duration,
-    ) -> Link {
-        Link::new(&self.engine, sink, runtime, command_timeout)
+    /// Connects one client. Its task runs on `runtime` until the link is closed or dropped.
+    pub(crate) fn link(&self, sink: Arc<dyn Sink>, runtime: &Handle) -> Link {
+        Link::new(&self.engine, sink, runtime)
     }
 }
 

@@ -21,19 +21,19 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(
-        engine: &Arc<Engine>,
-        sink: Arc<dyn Sink>,
-        runtime: &Handle,
-        command_timeout: Duration,
-    ) -> Self {
-        let port = engine.add_port(|id| Arc::new(Port::new(id, sink, command_timeout)));
+    pub(crate) fn new(engine: &Arc<Engine>, sink: Arc<dyn Sink>, runtime: &Handle) -> Self {
+        let port = engine.add_port(|id| Arc::new(Port::new(id, sink)));
         let task = runtime.spawn(drive(EndOnDrop(engine.clone(), port.clone())));
         Link { engine: engine.clone(), port, task: Mutex::new(Some(task)) }
     }
 
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
         self.request(lane.into(), Request::Run(call)).await
+    }
+
+    /// After how long a call without a reply is given up. To be set before the first call.
+    pub(crate) fn set_command_timeout(&self, timeout: Duration) {
+        self.port.set_command_timeout(timeout);
     }
 
     pub(crate) fn epoch(&self, lane: Lane) -> u64 {

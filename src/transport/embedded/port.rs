@@ -33,6 +33,9 @@ use super::store::Message;
 use crate::protocol::{Call, Value};
 use crate::transport::{CallError, Fault, Lane, Sink};
 
+/// Until the client sets its own.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+
 pub(crate) type Answer = Result<Value, CallError>;
 
 /// One of the three connections of a link.
@@ -118,12 +121,12 @@ pub(crate) enum Next {
 
 pub(crate) struct Port {
     pub(crate) id: u64,
-    command_timeout: Duration,
     state: Mutex<State>,
     wake: Notify,
 }
 
 struct State {
+    command_timeout: Duration,
     faults: Faults,
     rng: fastrand::Rng,
     lines: [LineState; 3],
@@ -145,7 +148,7 @@ struct State {
 }
 
 impl Port {
-    pub(crate) fn new(id: u64, sink: Arc<dyn Sink>, command_timeout: Duration) -> Self {
+    pub(crate) fn new(id: u64, sink: Arc<dyn Sink>) -> Self {
         let now = Instant::now();
         let line = || LineState {
             up: true,
@@ -155,6 +158,7 @@ impl Port {
             last_answer: now,
         };
         let state = State {
+            command_timeout: COMMAND_TIMEOUT,
             faults: Faults::default(),
             rng: fastrand::Rng::with_seed(id),
             lines: [line(), line(), line()],
@@ -171,7 +175,7 @@ impl Port {
             deaf: false,
             sink: Some(sink),
         };
-        Port { id, command_timeout, state: Mutex::new(state), wake: Notify::new() }
+        Port { id, state: Mutex::new(state), wake: Notify::new() }
     }
 
     /// Lets the link's task look again.
@@ -186,8 +190,7 @@ impl Port {
     /// Puts a request on a connection; the answer comes through the receiver.
     pub(crate) fn send(&self, line: Line, request: Request) -> oneshot::Receiver<Answer> {
         let (sender, receiver) = oneshot::channel();
-        let deadline = Instant::now() + self.command_timeout;
-        self.state.lock().send(line, request, Some((sender, deadline)));
+        self.state.lock().send(line, request, Some(sender));
         self.wake();
         receiver
     }
@@ -287,6 +290,11 @@ impl Port {
         state.rng = fastrand::Rng::with_seed(seed);
     }
 
+    /// Before the first call: deadlines are kept in the order of the calls.
+    pub(crate) fn set_command_timeout(&self, timeout: Duration) {
+        self.state.lock().command_timeout = timeout;
+    }
+
     pub(crate) fn set_mute(&self, mute: bool) {
         self.state.lock().mute = mute;
     }
@@ -329,21 +337,16 @@ impl State {
         Instant::now() + delay.draw(&mut self.rng)
     }
 
-    fn send(
-        &mut self,
-        line: Line,
-        request: Request,
-        reply_to: Option<(oneshot::Sender<Answer>, Instant)>,
-    ) {
+    fn send(&mut self, line: Line, request: Request, reply_to: Option<oneshot::Sender<Answer>>) {
         self.calls_made += 1;
         let id = self.calls_made;
-        if let Some((sender, deadline)) = reply_to {
+        if let Some(sender) = reply_to {
             if self.sink.is_none() {
                 drop(sender.send(Err(CallError::Closed)));
                 return;
             }
             self.waiting.insert(id, Waiting { line, sender });
-            self.deadlines.push_back((deadline, id));
+            self.deadlines.push_back((Instant::now() + self.command_timeout, id));
         }
         if !self.lines[line as usize].up {
             self.disconnected(id, &request);

@@ -38,7 +38,7 @@ impl Heard {
 
 fn connect(redis: &EmbeddedRedis) -> (Link, LinkControl, Arc<Heard>) {
     let heard = Arc::new(Heard::default());
-    let link = redis.link(heard.clone(), &Handle::current(), TIMEOUT);
+    let link = redis.link(heard.clone(), &Handle::current());
     let control = LinkControl::of(&link);
     (link, control, heard)
 }
@@ -223,7 +223,7 @@ async fn crashed_client_releases_nothing() {
 fn link_ends_with_its_runtime() {
     let redis = EmbeddedRedis::new();
     let theirs = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let link = redis.link(Arc::new(Heard::default()), theirs.handle(), TIMEOUT);
+    let link = redis.link(Arc::new(Heard::default()), theirs.handle());
     drop(theirs);
     let ours = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(ours.block_on(link.call(Lane::Caller, acquire("a"))), Err(CallError::Closed));

@@ -1,0 +1,124 @@
+//! Every accepted form, every refused form, and that no secret is ever shown.
+
+use super::*;
+
+fn parse(text: &str) -> Endpoint {
+    Endpoint::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn reason(text: &str) -> String {
+    match Endpoint::parse(text) {
+        Ok(endpoint) => panic!("{text} was accepted as {endpoint}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn addresses_are_understood() {
+    let table = [
+        ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379", None),
+        ("redis://localhost", "redis://localhost:6379", None),
+        ("redis://localhost/", "redis://localhost:6379", None),
+        ("  redis://localhost:7000/3\n", "redis://localhost:7000/3", Some(3)),
+        ("redis://[::1]:7000/0", "redis://[::1]:7000/0", Some(0)),
+        ("redis://user:secret@h:1/255", "redis://h:1/255", Some(255)),
+        ("REDIS://h", "redis://h:6379", None),
+    ];
+    for (text, shown, database) in table {
+        let endpoint = parse(text);
+        assert_eq!(endpoint.to_string(), shown, "{text}");
+        assert_eq!(endpoint.database(), database, "{text}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn unix_sockets_are_understood() {
+    let endpoint = parse("redis+unix:///run/redis%20one.sock?db=7");
+    assert_eq!(endpoint.address(), &Address::Unix { path: "/run/redis one.sock".into() });
+    assert_eq!(endpoint.database(), Some(7));
+    assert_eq!(endpoint.to_string(), "redis+unix:///run/redis one.sock?db=7");
+    assert_eq!(parse("redis+unix:///s").database(), None);
+    let endpoint = parse("redis+unix://:secret@/run/redis.sock");
+    assert_eq!(endpoint.address(), &Address::Unix { path: "/run/redis.sock".into() });
+    assert!(endpoint.login().is_some_and(|login| login.password == "secret"));
+}
+
+#[test]
+#[cfg(feature = "tls")]
+fn tls_is_understood() {
+    let endpoint = parse("rediss://:secret@h/2");
+    assert_eq!(endpoint.address(), &Address::Tls { host: "h".into(), port: 6379 });
+    assert_eq!(endpoint.to_string(), "rediss://h:6379/2");
+}
+
+#[test]
+#[cfg(not(feature = "tls"))]
+fn tls_names_its_feature() {
+    assert!(reason("rediss://h").contains("feature `tls`"));
+}
+
+#[test]
+fn logins_are_decoded() {
+    let table = [
+        ("redis://h", None),
+        ("redis://:p%40ss%2F%23%25w@h", Some((None, "p@ss/#%w"))),
+        ("redis://ann:secret@h", Some((Some("ann"), "secret"))),
+        ("redis://a%3Ab:%C3%A9@h", Some((Some("a:b"), "é"))),
+    ];
+    for (text, expected) in table {
+        let endpoint = parse(text);
+        let login = endpoint.login().map(|login| (login.user.as_deref(), login.password.as_str()));
+        assert_eq!(login, expected, "{text}");
+    }
+}
+
+#[test]
+fn the_refused_forms_say_why_and_never_show_the_secret() {
+    let table = [
+        ("", "relative URL"),
+        ("localhost:6379", "unknown scheme"),
+        ("http://h", "unknown scheme"),
+        ("hunter2:x@h", "unknown scheme"),
+        ("redis:hunter2", "host is missing"),
+        ("redis://", "host is missing"),
+        ("redis:///0", "host is missing"),
+        ("redis://:hunter2@", ""),
+        ("redis://:hunter2@h:99999", "port"),
+        ("redis://:hunter2@h:0", "port"),
+        ("redis://:hunter2@h:port", "port"),
+        ("redis://:hunt#er2@h", ""),
+        ("redis://:x@h/0#hunter2", "`#`"),
+        ("redis://h/hunter2", "database"),
+        ("redis://h/256", "database"),
+        ("redis://h/-1", "database"),
+        ("redis://h/1/2", "database"),
+        ("redis://h?hunter2=1", "query"),
+        ("redis://h/1?db=2", "query"),
+        ("redis://hunter2@h", "without a password"),
+        ("redis://:hunter2%zz@h", "percent"),
+        ("redis://:hunter2%ff@h", "UTF-8"),
+        ("redis-sentinel://:hunter2@h/0?sentinelServiceName=x", "Sentinel and Cluster"),
+        ("rediss-cluster://:hunter2@h", "Sentinel and Cluster"),
+        #[cfg(unix)]
+        ("redis+unix://", "path"),
+        #[cfg(unix)]
+        ("redis+unix://tmp/x.sock", "three slashes"),
+        #[cfg(unix)]
+        ("redis+unix:///x.sock?hunter2=1", "?db=N"),
+        #[cfg(unix)]
+        ("redis+unix:///x.sock?db=1&db=2", "?db=N"),
+    ];
+    for (text, part) in table {
+        let reason = reason(text);
+        assert!(reason.contains(part), "{text}: {reason}");
+        assert!(!reason.contains("hunt"), "{text}: {reason}");
+        assert!(reason.starts_with("unusable url: "), "{text}: {reason}");
+    }
+}
+
+#[test]
+fn debug_shows_no_secret() {
+    let shown = format!("{:?}", parse("redis://ann:hunter2@h/1"));
+    assert_eq!(shown, "Endpoint(redis://h:6379/1)");
+}

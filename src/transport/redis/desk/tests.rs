@@ -1,0 +1,156 @@
+//! Orders are batched, keep their order per channel, and survive the connection.
+
+use super::*;
+
+fn name(text: &str) -> Arc<str> {
+    Arc::from(text)
+}
+
+fn names(texts: &[&str]) -> Vec<Arc<str>> {
+    texts.iter().copied().map(Arc::from).collect()
+}
+
+fn order(desk: &Desk, channel: &str) -> oneshot::Receiver<Result<(), CallError>> {
+    desk.subscribe(&name(channel)).unwrap()
+}
+
+fn fault() -> Fault {
+    Fault("because".into())
+}
+
+fn confirmed(desk: &Desk, channels: &[&str]) {
+    let answers: Vec<_> = channels.iter().map(|channel| order(desk, channel)).collect();
+    assert_eq!(desk.take().unwrap().subscribe, names(channels));
+    desk.settle(&Fate::Confirmed);
+    for mut answer in answers {
+        assert_eq!(answer.try_recv(), Ok(Ok(())));
+    }
+}
+
+#[test]
+fn requests_of_one_moment_make_one_batch() {
+    let desk = Desk::new();
+    let answers: Vec<_> = (0..1_200).map(|i| order(&desk, &format!("c{i}"))).collect();
+    let mut sizes = Vec::new();
+    while let Some(batch) = desk.take() {
+        sizes.push(batch.subscribe.len());
+        desk.settle(&Fate::Confirmed);
+    }
+    assert_eq!(sizes, [BATCH, BATCH, 200]);
+    assert!(answers.into_iter().all(|mut answer| answer.try_recv() == Ok(Ok(()))));
+    assert_eq!(desk.subscribed().len(), 1_200);
+}
+
+#[test]
+fn one_channel_wanted_twice_is_sent_once() {
+    let desk = Desk::new();
+    let (mut first, mut second) = (order(&desk, "a"), order(&desk, "a"));
+    assert_eq!(desk.take().unwrap().subscribe, names(&["a"]));
+    desk.settle(&Fate::Confirmed);
+    assert_eq!((first.try_recv(), second.try_recv()), (Ok(Ok(())), Ok(Ok(()))));
+    // And not at all when it is confirmed already.
+    let mut third = order(&desk, "a");
+    assert_eq!(desk.take(), None);
+    assert_eq!(third.try_recv(), Ok(Ok(())));
+}
+
+#[test]
+fn orders_of_one_channel_are_never_in_one_batch() {
+    let desk = Desk::new();
+    confirmed(&desk, &["a"]);
+    desk.unsubscribe(&name("a"));
+    let _again = order(&desk, "a");
+    desk.unsubscribe(&name("a"));
+    let _other = order(&desk, "b");
+
+    let first = desk.take().unwrap();
+    assert_eq!((first.unsubscribe, first.subscribe), (names(&["a"]), vec![]));
+    let second = desk.take().unwrap();
+    assert_eq!((second.unsubscribe, second.subscribe), (vec![], names(&["a"])));
+    desk.settle(&Fate::Confirmed);
+    let third = desk.take().unwrap();
+    assert_eq!((third.unsubscribe, third.subscribe), (names(&["a"]), names(&["b"])));
+}
+
+#[test]
+fn an_unknown_channel_is_not_unsubscribed() {
+    let desk = Desk::new();
+    desk.unsubscribe(&name("a"));
+    assert_eq!(desk.take(), None);
+}
+
+#[test]
+fn nothing_is_sent_for_a_caller_that_left() {
+    let desk = Desk::new();
+    drop(order(&desk, "a"));
+    assert_eq!(desk.take(), None);
+}
+
+#[test]
+fn after_a_refusal_each_is_tried_alone_and_only_the_bad_one_fails() {
+    let desk = Desk::new();
+    let (mut good, mut bad, mut late) = (order(&desk, "g"), order(&desk, "b"), order(&desk, "l"));
+    assert_eq!(desk.take().unwrap().subscribe.len(), 3);
+    desk.settle(&Fate::Refused(fault()));
+    let mut sent = Vec::new();
+    while let Some(batch) = desk.take() {
+        sent.push(batch.subscribe.clone());
+        let refused = batch.subscribe[0].as_ref() == "b";
+        desk.settle(&if refused { Fate::Refused(fault()) } else { Fate::Confirmed });
+    }
+    assert_eq!(sent, [names(&["g"]), names(&["b"]), names(&["l"])]);
+    assert_eq!(good.try_recv(), Ok(Ok(())));
+    assert_eq!(bad.try_recv(), Ok(Err(CallError::Refused(fault()))));
+    assert_eq!(late.try_recv(), Ok(Ok(())));
+}
+
+#[test]
+fn a_lost_batch_is_sent_again_before_later_orders() {
+    let desk = Desk::new();
+    let _answers = (order(&desk, "a"), order(&desk, "b"));
+    desk.take().unwrap();
+    let _later = order(&desk, "c");
+    desk.lost();
+    assert_eq!(desk.take().unwrap().subscribe, names(&["a", "b", "c"]));
+}
+
+#[test]
+fn nobody_waits_for_a_server_that_is_down() {
+    let desk = Desk::new();
+    confirmed(&desk, &["a", "b"]);
+    let mut on_the_wire = order(&desk, "c");
+    desk.take().unwrap();
+    let mut queued = order(&desk, "d");
+    desk.unsubscribe(&name("a"));
+    desk.lost();
+    desk.down(&fault());
+    let expected = Err(CallError::NotApplied(fault()));
+    assert_eq!(on_the_wire.try_recv(), Ok(expected.clone()));
+    assert_eq!(queued.try_recv(), Ok(expected.clone()));
+    assert_eq!(desk.subscribe(&name("e")).map(drop), expected);
+    // What was subscribed is restored, what was given up is not.
+    desk.up();
+    assert_eq!(desk.subscribed(), names(&["b"]));
+}
+
+#[test]
+fn a_channel_that_cannot_be_restored_is_tried_alone_and_then_dropped() {
+    let desk = Desk::new();
+    confirmed(&desk, &["a", "b"]);
+    desk.not_restored(&names(&["a", "b"]));
+    assert_eq!(desk.take().unwrap().subscribe.len(), 1);
+    desk.settle(&Fate::Confirmed);
+    assert_eq!(desk.take().unwrap().subscribe.len(), 1);
+    desk.settle(&Fate::Refused(fault()));
+    assert_eq!(desk.subscribed().len(), 1);
+    assert_eq!(desk.take(), None);
+}
+
+#[test]
+fn closing_answers_everybody() {
+    let desk = Desk::new();
+    let mut waiting = order(&desk, "a");
+    desk.close();
+    assert_eq!(waiting.try_recv(), Ok(Err(CallError::Closed)));
+    assert_eq!(desk.subscribe(&name("a")).map(drop), Err(CallError::Closed));
+}

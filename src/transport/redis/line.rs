@@ -1,0 +1,96 @@
+//! What callers see of a connection: the client to send on, if there is one, and the epoch.
+//!
+//! # Invariants
+//!
+//! - **I1** `epoch` rises in the same critical section in which the client leaves the slot. Who
+//!   reads the epoch and then takes a client from the slot has a connection of that epoch or a
+//!   later one.
+//! - **I2** A client never returns to the slot: each is one connection.
+//!
+//! # Locking
+//!
+//! `slot`: read to take a client, written at a loss and after a reconnect. Never across an await.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fred::clients::Client;
+use parking_lot::RwLock;
+
+use crate::transport::{CallError, Fault};
+
+pub(super) struct Line {
+    slot: RwLock<Slot>,
+    epoch: AtomicU64,
+    /// Answers seen: a sign of life that saves a PING.
+    answers: AtomicU64,
+}
+
+enum Slot {
+    Up(Client),
+    /// Not connected, and why.
+    Down(Fault),
+    Closed,
+}
+
+impl Line {
+    pub(super) fn new() -> Self {
+        Line {
+            slot: RwLock::new(Slot::Down(Fault("not connected yet".into()))),
+            epoch: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
+        }
+    }
+
+    /// The client to send on. Without one nothing is queued: the call is not applied.
+    pub(super) fn client(&self) -> Result<Client, CallError> {
+        match &*self.slot.read() {
+            Slot::Up(client) => Ok(client.clone()),
+            Slot::Down(fault) => Err(CallError::NotApplied(fault.clone())),
+            Slot::Closed => Err(CallError::Closed),
+        }
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Order among the calls of this line can no longer be told from the connection alone.
+    pub(super) fn raise_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn answered(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    /// Takes the lost client out of the slot.
+    pub(super) fn down(&self, fault: Fault) {
+        let mut slot = self.slot.write();
+        if matches!(*slot, Slot::Closed) {
+            return;
+        }
+        if matches!(*slot, Slot::Up(_)) {
+            // INVARIANT I1: before the slot is free for another connection.
+            self.raise_epoch();
+        }
+        *slot = Slot::Down(fault);
+    }
+
+    /// Puts a new connection in the slot; `false` after [`Line::close`].
+    pub(super) fn up(&self, client: Client) -> bool {
+        let mut slot = self.slot.write();
+        if matches!(*slot, Slot::Closed) {
+            return false;
+        }
+        *slot = Slot::Up(client);
+        true
+    }
+
+    pub(super) fn close(&self) {
+        *self.slot.write() = Slot::Closed;
+    }
+}

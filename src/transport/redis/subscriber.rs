@@ -1,0 +1,124 @@
+//! What runs on the subscriber's connection: the worker that subscribes, the pump that delivers.
+//!
+//! `fred` answers SUBSCRIBE before it is even written. So each batch is followed by a PING with a
+//! token on the same connection (the barrier): its answer proves that the subscription is made, and
+//! an error in its place that it was refused. One batch is on the wire at a time; requests that
+//! come meanwhile make the next one.
+//!
+//! Both tasks run where the connection runs, and end with it. Orders survive in the [`Desk`].
+
+use std::sync::Arc;
+
+use fred::bytes_utils::Str;
+use fred::clients::Client;
+use fred::error::Error;
+use fred::interfaces::PubsubInterface as _;
+use fred::types::Message;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::Shared;
+use super::desk::{BATCH, Batch, Desk, Fate};
+use super::link::{End, Pong, ping};
+use crate::transport::{Fault, Sink};
+
+/// Whether there was a subscriber's connection before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    First,
+    /// Messages may have been missed since the one before was lost.
+    Again,
+}
+
+/// Restores what was subscribed, then carries out orders until the connection is of no use.
+pub(super) async fn work(shared: Arc<Shared>, client: Client, start: Start) -> End {
+    let desk = &shared.desk;
+    for channels in desk.subscribed().chunks(BATCH) {
+        let batch = Batch { subscribe: channels.to_vec(), ..Batch::default() };
+        match carry_out(&shared, &client, batch).await {
+            Pong::InStep => {}
+            Pong::Refused(text) => {
+                desk.not_restored(channels);
+                return End::OutOfStep(Fault(text));
+            }
+            pong => return end(pong),
+        }
+    }
+    if start == Start::Again {
+        shared.sink.missed();
+    }
+    loop {
+        let batch = next(desk).await;
+        let confirm = !batch.subscribe.is_empty();
+        let pong = carry_out(&shared, &client, batch).await;
+        let fate = match &pong {
+            Pong::InStep => Fate::Confirmed,
+            Pong::Refused(text) => Fate::Refused(Fault(text.clone())),
+            Pong::OutOfStep | Pong::Lost(_) => Fate::Lost,
+        };
+        if confirm {
+            desk.settle(&fate);
+        }
+        if !matches!(pong, Pong::InStep) {
+            // Also after a refusal: answers are off by one from here on.
+            return end(pong);
+        }
+    }
+}
+
+/// Brings messages to the sink; nothing stands between `fred` and the sink but this task.
+pub(super) async fn pump(mut messages: Receiver<Message>, sink: Arc<dyn Sink>) {
+    loop {
+        match messages.recv().await {
+            Ok(message) => {
+                sink.message(&message.channel, message.value.as_bytes().unwrap_or_default());
+            }
+            Err(RecvError::Lagged(_)) => sink.missed(),
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+async fn next(desk: &Desk) -> Batch {
+    loop {
+        if let Some(batch) = desk.take() {
+            return batch;
+        }
+        // A permit is kept if an order came since `take`.
+        desk.work.notified().await;
+    }
+}
+
+/// Sends a batch and, if it subscribes, waits for the barrier.
+async fn carry_out(shared: &Shared, client: &Client, batch: Batch) -> Pong {
+    if !batch.unsubscribe.is_empty() {
+        if let Err(error) = client.unsubscribe(names(&batch.unsubscribe)).await {
+            return lost(&error);
+        }
+    }
+    if batch.subscribe.is_empty() {
+        return Pong::InStep;
+    }
+    match client.subscribe(names(&batch.subscribe)).await {
+        Ok(()) => ping(client, shared.token()).await,
+        Err(error) => lost(&error),
+    }
+}
+
+fn names(channels: &[Arc<str>]) -> Vec<Str> {
+    channels.iter().map(|channel| Str::from(channel.as_ref())).collect()
+}
+
+fn lost(error: &Error) -> Pong {
+    Pong::Lost(Fault(error.to_string()))
+}
+
+fn end(pong: Pong) -> End {
+    match pong {
+        Pong::InStep | Pong::OutOfStep => {
+            End::OutOfStep(Fault("answers no longer belong to their commands".into()))
+        }
+        Pong::Refused(text) => End::OutOfStep(Fault(text)),
+        Pong::Lost(fault) => End::Lost(fault),
+    }
+}

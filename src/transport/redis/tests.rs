@@ -1,0 +1,161 @@
+//! The transport against a real server, and against everything that can be wrong with one.
+//!
+//! Every test has a server of its own. Nothing waits for a duration where it can wait for a
+//! condition.
+
+#[path = "../../../tests/support/mod.rs"]
+mod support;
+
+mod calls;
+mod connecting;
+mod lifecycle;
+mod losses;
+mod subscriptions;
+
+use std::sync::atomic::AtomicUsize;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::sleep;
+
+use self::support::server::Server;
+use super::*;
+use crate::protocol::Script;
+
+static ADD: Script = Script::new("add", "return redis.call('incrby', KEYS[1], ARGV[1])");
+static ECHO: Script = Script::new("echo", "return {KEYS, ARGV, false, {1, {'x'}}}");
+
+const SECOND: Duration = Duration::from_secs(1);
+const TIMING: Timing = Timing { command: Duration::from_millis(300), connect: SECOND };
+
+/// Remembers what the transport reported.
+#[derive(Default)]
+struct Recorder {
+    messages: Mutex<Vec<(String, Vec<u8>)>>,
+    missed: AtomicUsize,
+    restored: Mutex<Vec<Lane>>,
+    /// How long each message takes to digest.
+    pause: Option<Duration>,
+}
+
+impl Recorder {
+    fn messages(&self) -> usize {
+        self.messages.lock().len()
+    }
+
+    fn missed(&self) -> usize {
+        self.missed.load(Ordering::SeqCst)
+    }
+
+    fn restored(&self, lane: Lane) -> bool {
+        self.restored.lock().contains(&lane)
+    }
+}
+
+impl Sink for Recorder {
+    fn message(&self, channel: &str, payload: &[u8]) {
+        if let Some(pause) = self.pause {
+            #[expect(clippy::disallowed_methods, reason = "a consumer that blocks")]
+            std::thread::sleep(pause);
+        }
+        self.messages.lock().push((channel.to_owned(), payload.to_vec()));
+    }
+
+    fn missed(&self) {
+        self.missed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn restored(&self, lane: Lane) {
+        self.restored.lock().push(lane);
+    }
+}
+
+/// A runtime on its own thread, as the library has one.
+struct Own(Option<Runtime>);
+
+impl Own {
+    fn new() -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Own(Some(runtime.unwrap()))
+    }
+
+    fn handle(&self) -> &Handle {
+        self.0.as_ref().unwrap().handle()
+    }
+
+    fn tasks(&self) -> usize {
+        self.handle().metrics().num_alive_tasks()
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.0.take().unwrap().shutdown_background();
+    }
+}
+
+/// A connected transport with all that it needs. Declared last, so that it is dropped first.
+struct Bed {
+    redis: Arc<Redis>,
+    sink: Arc<Recorder>,
+    own: Own,
+}
+
+impl Bed {
+    async fn new(server: &Server) -> Self {
+        Bed::at(&server.url()).await
+    }
+
+    async fn at(url: &str) -> Self {
+        Bed::with(url, Recorder::default()).await
+    }
+
+    async fn with(url: &str, sink: Recorder) -> Self {
+        let (own, sink) = (Own::new(), Arc::new(sink));
+        let redis = connect(url, sink.clone(), own.handle()).await.unwrap();
+        Bed { redis: Arc::new(redis), sink, own }
+    }
+
+    async fn add(&self, lane: Lane, key: &str) -> Result<i64, CallError> {
+        self.redis.call(lane, add(key)).await.map(|value| match value {
+            Value::Int(number) => number,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    /// Waits until a call on the lane is answered.
+    async fn until_up(&self, lane: Lane) {
+        let deadline = Instant::now() + SECOND * 10;
+        while let Err(error) = self.add(lane, "up").await {
+            assert!(Instant::now() < deadline, "{lane:?} does not come back: {error:?}");
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    async fn subscribe(&self, channel: &str) -> Result<(), CallError> {
+        self.redis.subscribe(&Arc::from(channel)).await
+    }
+}
+
+async fn connect(url: &str, sink: Arc<Recorder>, background: &Handle) -> Result<Redis, CallError> {
+    let endpoint = Endpoint::parse(url).unwrap();
+    Redis::connect(&endpoint, TIMING, "leasehold:test", sink, background).await
+}
+
+fn add(key: &str) -> Call {
+    Call { script: &ADD, keys: vec![Arc::from(key)], args: vec![Arg::Int(1)] }
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + SECOND * 10;
+    while !holds() {
+        assert!(Instant::now() < deadline, "still not: {what}");
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn count(server: &Server, key: &str) -> i64 {
+    match server.command(&["GET", key]) {
+        support::resp::Reply::Nil => 0,
+        reply => reply.int(),
+    }
+}

@@ -1,0 +1,129 @@
+//! One call: arguments, replies, error answers, order.
+
+use super::*;
+
+#[tokio::test]
+async fn keys_arguments_and_replies_of_any_shape_arrive() {
+    let server = Server::start();
+    let bed = Bed::new(&server).await;
+    let call = Call {
+        script: &ECHO,
+        keys: vec![Arc::from("k{1}"), Arc::from("ключ")],
+        args: vec![Arg::Int(i64::MIN), Arg::Text(Arc::from("")), Arg::Int(i64::MAX)],
+    };
+    let text = |text: &str| Value::Text(text.to_owned());
+    let expected = Value::Array(vec![
+        Value::Array(vec![text("k{1}"), text("ключ")]),
+        Value::Array(vec![text("-9223372036854775808"), text(""), text("9223372036854775807")]),
+        Value::Nil,
+        Value::Array(vec![Value::Int(1), Value::Array(vec![text("x")])]),
+    ]);
+    for lane in LANES {
+        assert_eq!(bed.redis.call(lane, call.clone()).await, Ok(expected.clone()));
+    }
+}
+
+#[tokio::test]
+async fn a_forgotten_script_is_sent_again_in_the_same_call() {
+    let server = Server::start();
+    let bed = Bed::new(&server).await;
+    assert_eq!(bed.add(Lane::Caller, "n").await, Ok(1));
+    let epoch = bed.redis.epoch(Lane::Caller);
+    assert_eq!(bed.add(Lane::Caller, "n").await, Ok(2));
+    assert_eq!(bed.redis.epoch(Lane::Caller), epoch);
+
+    server.command(&["SCRIPT", "FLUSH"]);
+    assert_eq!(bed.add(Lane::Caller, "n").await, Ok(3));
+    // It came behind whatever was sent since.
+    assert!(bed.redis.epoch(Lane::Caller) > epoch);
+    assert_eq!(bed.redis.reconnects(), 0);
+}
+
+#[tokio::test]
+async fn calls_of_a_lane_are_executed_in_order_even_if_dropped() {
+    static APPEND: Script = Script::new("append", "return redis.call('append', KEYS[1], ARGV[1])");
+    let call = |letter: &str| Call {
+        script: &APPEND,
+        keys: vec![Arc::from("k")],
+        args: vec![Arg::from(letter)],
+    };
+    let server = Server::start();
+    let bed = Bed::new(&server).await;
+    bed.redis.call(Lane::Caller, call("-")).await.unwrap();
+    let mut expected = "-".to_owned();
+    for round in 0..100 {
+        let letter = char::from(b'a' + round % 26).to_string();
+        let mut dropped = Box::pin(bed.redis.call(Lane::Caller, call(&letter)));
+        assert!(futures::poll!(&mut dropped).is_pending());
+        drop(dropped);
+        bed.redis.call(Lane::Caller, call("A")).await.unwrap();
+        expected.push_str(&letter);
+        expected.push('A');
+    }
+    assert_eq!(server.command(&["GET", "k"]).text(), expected);
+}
+
+#[tokio::test]
+async fn error_answers_are_refusals() {
+    let server = Server::start();
+    let bed = Bed::new(&server).await;
+    server.command(&["LPUSH", "list", "x"]);
+    let error = bed.add(Lane::Caller, "list").await.unwrap_err();
+    assert!(
+        matches!(&error, CallError::Refused(fault) if fault.0.contains("WRONGTYPE")),
+        "{error:?}"
+    );
+    assert_eq!(bed.add(Lane::Caller, "n").await, Ok(1), "the connection is unharmed");
+}
+
+#[tokio::test]
+async fn a_user_without_permission_is_refused_at_the_call() {
+    let server = Server::start();
+    server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-evalsha"]);
+    let bed = Bed::at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    let error = bed.add(Lane::Background, "n").await.unwrap_err();
+    assert!(
+        matches!(&error, CallError::Refused(fault) if fault.0.starts_with("NOPERM")),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn passing_conditions_of_the_server_are_not_applied() {
+    static SPIN: Script = Script::new("spin", "while true do end");
+    let server = Server::start_with(&["--lua-time-limit", "10"]);
+    let bed = Bed::new(&server).await;
+    bed.add(Lane::Caller, "n").await.unwrap();
+    let spin = Call { script: &SPIN, keys: vec![], args: vec![] };
+    let mut spinning = Box::pin(bed.redis.call(Lane::Background, spin));
+    assert!(futures::poll!(&mut spinning).is_pending());
+    // The first call may wait until the time limit of the script has passed.
+    until_not_applied(&bed, "BUSY").await;
+    server.command(&["SCRIPT", "KILL"]);
+    drop(spinning);
+
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    until_not_applied(&bed, "READONLY").await;
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+
+    server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    until_not_applied(&bed, "NOREPLICAS").await;
+    server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    until_not_applied(&bed, "OOM").await;
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(bed.add(Lane::Caller, "n").await, Ok(2));
+}
+
+async fn until_not_applied(bed: &Bed, word: &str) {
+    let deadline = Instant::now() + SECOND * 5;
+    loop {
+        let outcome = bed.add(Lane::Caller, "n").await;
+        match &outcome {
+            Err(CallError::NotApplied(fault)) if fault.0.contains(word) => return,
+            Ok(number) => panic!("applied: {number}"),
+            _ => assert!(Instant::now() < deadline, "{word}: {outcome:?}"),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The first connection: what can be wrong, which outcome it is, and that it is bounded.
+
+use std::net::TcpListener;
+
+use super::support::proxy::Proxy;
+use super::*;
+
+/// The outcome of connecting, which must come within the time-out (and some).
+async fn refusal(url: &str) -> CallError {
+    let own = Own::new();
+    let started = Instant::now();
+    let outcome = connect(url, Arc::new(Recorder::default()), own.handle()).await;
+    let took = started.elapsed();
+    assert!(took < TIMING.connect + Duration::from_millis(300), "{url}: {took:?}");
+    let error = outcome.map(drop).unwrap_err();
+    let shown = format!("{error:?}");
+    assert!(!shown.contains("hunter2"), "{shown}");
+    until("nothing runs any more", || own.tasks() == 0).await;
+    error
+}
+
+fn assert_not_applied(error: &CallError, part: &str) {
+    let holds = matches!(error, CallError::NotApplied(fault) if fault.0.contains(part));
+    assert!(holds, "expected `{part}`: {error:?}");
+}
+
+fn assert_refused(error: &CallError, part: &str) {
+    let holds = matches!(error, CallError::Refused(fault) if fault.0.contains(part));
+    assert!(holds, "expected `{part}`: {error:?}");
+}
+
+#[tokio::test]
+async fn wrong_and_missing_logins_are_refused() {
+    let server = Server::start_with(&["--requirepass", "right"]);
+    let port = server.port();
+    let wrong = refusal(&format!("redis://:hunter2@127.0.0.1:{port}")).await;
+    assert_refused(&wrong, "WRONGPASS");
+    assert_refused(&refusal(&format!("redis://ann:hunter2@127.0.0.1:{port}")).await, "WRONGPASS");
+    assert_refused(&refusal(&format!("redis://127.0.0.1:{port}")).await, "NOAUTH");
+    let right = Bed::new(&server).await;
+    assert_eq!(right.add(Lane::Caller, "n").await, Ok(1));
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_exist_is_refused() {
+    let server = Server::start();
+    assert_refused(&refusal(&format!("{}/99", server.url())).await, "out of range");
+    let bed = Bed::at(&format!("{}/3", server.url())).await;
+    bed.add(Lane::Caller, "n").await.unwrap();
+    assert_eq!(count(&server, "n"), 0, "database 0 is untouched");
+    assert_eq!(server.clients("name=leasehold:test db=3").len(), 3);
+}
+
+#[tokio::test]
+async fn a_full_server_is_not_applied() {
+    let server = Server::start_with(&["--maxclients", "2"]);
+    let _one = server.connection();
+    assert_not_applied(&refusal(&server.url()).await, "cannot connect");
+}
+
+#[tokio::test]
+async fn nobody_there_is_not_applied() {
+    let port = {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    assert_not_applied(&refusal(&format!("redis://127.0.0.1:{port}")).await, "ConnectionRefused");
+}
+
+#[tokio::test]
+async fn an_unknown_host_is_not_applied() {
+    assert_not_applied(&refusal("redis://:hunter2@nonexistent.invalid").await, "cannot connect");
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_and_is_silent_is_not_applied() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    assert_not_applied(&refusal(&url).await, "cannot connect");
+    let server = Server::start();
+    server.pause();
+    assert_not_applied(&refusal(&server.url()).await, "cannot connect");
+    server.resume();
+}
+
+#[tokio::test]
+async fn a_server_that_closes_at_once_is_not_applied() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    proxy.refuse(true);
+    assert_not_applied(&refusal(&proxy.url()).await, "cannot connect");
+    proxy.refuse(false);
+    assert_eq!(Bed::at(&proxy.url()).await.add(Lane::Caller, "n").await, Ok(1));
+}
+
+#[tokio::test]
+#[cfg(feature = "tls")]
+async fn tls_against_a_plain_port_is_not_applied() {
+    let server = Server::start();
+    let url = server.url().replace("redis://", "rediss://");
+    assert_not_applied(&refusal(&url).await, "cannot connect");
+}
+
+#[tokio::test]
+#[cfg(unix)]
+async fn unix_sockets_work() {
+    let path = std::env::temp_dir().join(format!("leasehold-{}.sock", std::process::id()));
+    let path = path.to_str().unwrap();
+    let server = Server::start_with(&["--unixsocket", path]);
+    let bed = Bed::at(&format!("redis+unix://{path}?db=2")).await;
+    assert_eq!(bed.add(Lane::Caller, "n").await, Ok(1));
+    assert_eq!(server.clients("name=leasehold:test db=2").len(), 3);
+}
+
+#[tokio::test]
+async fn names_that_the_server_refuses_do_no_harm() {
+    let server = Server::start();
+    server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-client"]);
+    let bed = Bed::at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    assert_eq!(bed.add(Lane::Caller, "n").await, Ok(1));
+}

@@ -1,0 +1,206 @@
+//! A connection goes away, noisily or silently, while calls are under way.
+
+use super::support::proxy::Proxy;
+use super::*;
+
+#[tokio::test]
+async fn a_call_whose_reply_is_lost_is_unknown_and_executed_once() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let bed = Bed::at(&proxy.url()).await;
+    for lane in LANES {
+        bed.add(lane, "n").await.unwrap();
+        let before = count(&server, "n");
+        let epoch = bed.redis.epoch(lane);
+        proxy.swallow_replies(true);
+        let call = bed.add(lane, "n");
+        tokio::pin!(call);
+        assert!(futures::poll!(&mut call).is_pending());
+        tokio::select! {
+            outcome = &mut call => panic!("{outcome:?}"),
+            () = until("the call is executed", || count(&server, "n") > before) => {}
+        }
+        proxy.pass();
+        let outcome = call.await;
+        assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
+        bed.until_up(lane).await;
+        assert!(bed.redis.epoch(lane) > epoch);
+        assert_eq!(count(&server, "n"), before + 1, "executed once");
+    }
+    until("the lanes are reported", || LANES.iter().all(|lane| bed.sink.restored(*lane))).await;
+}
+
+#[tokio::test]
+async fn a_killed_connection_is_noticed_and_made_again() {
+    let server = Server::start();
+    let bed = Bed::new(&server).await;
+    let before = bed.redis.epoch(Lane::Caller);
+    server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    until("the loss is noticed", || bed.redis.epoch(Lane::Caller) > before).await;
+    for lane in LANES {
+        bed.until_up(lane).await;
+        until("the lane is reported", || bed.sink.restored(lane)).await;
+    }
+    assert!(bed.redis.reconnects() >= 2);
+    until("they have their names", || server.clients("name=leasehold:test").len() == 3).await;
+}
+
+#[tokio::test]
+async fn without_a_server_calls_fail_at_once_and_are_not_applied() {
+    let mut server = Server::start();
+    let bed = Bed::new(&server).await;
+    server.kill();
+    for lane in LANES {
+        until("the loss is noticed", || bed.redis.epoch(lane) > 0).await;
+        let started = Instant::now();
+        let outcome = bed.add(lane, "n").await;
+        assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{outcome:?}");
+        assert!(started.elapsed() < Duration::from_millis(50));
+    }
+    let started = Instant::now();
+    let deadline = started + SECOND * 5;
+    // While the first attempt is under way a subscription may wait; then it must not.
+    while started.elapsed() < SECOND {
+        let now = Instant::now();
+        let outcome = bed.subscribe("c").await;
+        assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{outcome:?}");
+        assert!(now < deadline);
+        if now.elapsed() < Duration::from_millis(10) {
+            break;
+        }
+    }
+    server.restart();
+    for lane in LANES {
+        bed.until_up(lane).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_server_is_unknown_within_the_time_out_and_then_given_up() {
+    let server = Server::start();
+    let bed = Bed::new(&server).await;
+    bed.add(Lane::Caller, "n").await.unwrap();
+    let epochs = LANES.map(|lane| bed.redis.epoch(lane));
+    server.pause();
+    let started = Instant::now();
+    let outcome = bed.add(Lane::Caller, "n").await;
+    let took = started.elapsed();
+    assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
+    assert!(took < TIMING.command + Duration::from_millis(150), "{took:?}");
+    for (lane, epoch) in LANES.into_iter().zip(epochs) {
+        until("the probe gives it up", || bed.redis.epoch(lane) > epoch).await;
+        let outcome = bed.add(lane, "n").await;
+        assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{outcome:?}");
+    }
+    server.resume();
+    for lane in LANES {
+        bed.until_up(lane).await;
+    }
+}
+
+#[tokio::test]
+async fn a_half_open_link_is_given_up_and_made_again() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let bed = Bed::at(&proxy.url()).await;
+    bed.subscribe("c").await.unwrap();
+    let (accepted, missed) = (proxy.accepted(), bed.sink.missed());
+    proxy.half_open(true);
+    // Calls that keep timing out must not hide the silence.
+    until_given_up(&bed).await;
+    until("it tries again", || proxy.accepted() > accepted).await;
+    proxy.half_open(false);
+    for lane in LANES {
+        bed.until_up(lane).await;
+    }
+    until("the subscriber is back", || bed.sink.missed() > missed).await;
+    server.command(&["PUBLISH", "c", "x"]);
+    until("it receives", || bed.sink.messages() > 0).await;
+}
+
+async fn until_given_up(bed: &Bed) {
+    let deadline = Instant::now() + SECOND * 5;
+    while LANES.iter().any(|lane| bed.redis.epoch(*lane) == 0) {
+        assert!(Instant::now() < deadline, "not given up");
+        let outcome = bed.add(Lane::Caller, "n").await;
+        assert!(outcome.is_err(), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn replies_that_are_late_but_come_do_not_cost_the_connection() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let bed = Bed::at(&proxy.url()).await;
+    bed.add(Lane::Caller, "n").await.unwrap();
+    let epoch = bed.redis.epoch(Lane::Caller);
+    proxy.delay_replies(Duration::from_millis(100));
+    for _ in 0..15 {
+        bed.add(Lane::Caller, "n").await.unwrap();
+    }
+    assert_eq!((bed.redis.reconnects(), bed.redis.epoch(Lane::Caller)), (0, epoch));
+}
+
+#[tokio::test]
+async fn a_flood_of_losses_never_repeats_a_call() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let bed = Bed::at(&proxy.url()).await;
+    bed.add(Lane::Caller, "n").await.unwrap();
+    let (mut certain, mut unknown) = (1, 0);
+    for round in 0..40 {
+        let calls: Vec<_> = (0..20).map(|_| bed.add(Lane::Caller, "n")).collect();
+        let mut calls = Box::pin(futures::future::join_all(calls));
+        assert!(futures::poll!(&mut calls).is_pending());
+        if round % 4 == 0 {
+            proxy.cut();
+        }
+        for outcome in calls.await {
+            match outcome {
+                Ok(_) => certain += 1,
+                Err(CallError::Unknown(_)) => unknown += 1,
+                Err(CallError::NotApplied(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        let lane = Lane::Caller;
+        until("the lane is back", || bed.redis.shared.line(lane).client().is_ok()).await;
+    }
+    // A cut may leave requests on their way to the server: they count as unknown, too.
+    let executed = count(&server, "n");
+    assert!(
+        (certain..=certain + unknown).contains(&executed),
+        "executed {executed}, certain {certain}, unknown {unknown}"
+    );
+}
+
+#[tokio::test]
+async fn the_words_for_a_command_that_was_never_sent_are_still_the_same() {
+    let server = Server::start();
+    let bed = Bed::new(&server).await;
+    let client = bed.redis.shared.line(Lane::Caller).client().unwrap();
+    bed.redis.close().await;
+    let command = CustomCommand::new_static("PING", ClusterHash::Random, false);
+    let error = client.custom_raw(command, Vec::<Argument>::new());
+    // After QUIT fred keeps the queue; only a dropped task closes it.
+    drop(timeout(Duration::from_millis(500), error).await);
+
+    let settings = &bed.redis.shared.settings;
+    let opened = Link::open(settings, settings::Events::Few, &Handle::current()).await;
+    let (link, _) = opened.ok().unwrap();
+    let client = link.client.clone();
+    drop(link);
+    until("the task has ended", || {
+        let command = CustomCommand::new_static("PING", ClusterHash::Random, false);
+        let mut sent = Box::pin(client.custom_raw(command, Vec::<Argument>::new()));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match Future::poll(sent.as_mut(), &mut context) {
+            std::task::Poll::Ready(Err(error)) => {
+                assert!(matches!(reply::not_answered(&error), CallError::NotApplied(_)), "{error}");
+                true
+            }
+            _ => false,
+        }
+    })
+    .await;
+}

@@ -1,0 +1,194 @@
+//! Subscriptions are confirmed, batched, restored, and refused one by one.
+
+use super::support::proxy::Proxy;
+use super::support::resp::Reply;
+use super::*;
+
+/// How many connections listen to a channel, as the server sees it.
+fn listeners(server: &Server, channel: &str) -> i64 {
+    server.command(&["PUBSUB", "NUMSUB", channel]).array()[1].int()
+}
+
+fn subscribe_commands(server: &Server) -> i64 {
+    let stats = server.command(&["INFO", "commandstats"]).text();
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_subscribe:"));
+    let calls = line.and_then(|line| line.split("calls=").nth(1));
+    calls.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test]
+async fn every_message_after_a_subscription_arrives() {
+    let server = Server::start();
+    let bed = Bed::new(&server).await;
+    let mut publisher = server.connection();
+    for round in 0..200 {
+        let channel = format!("c{round}");
+        bed.subscribe(&channel).await.unwrap();
+        let reply = publisher.command(&["PUBLISH", &channel, "x"]).unwrap();
+        assert_eq!(reply, Reply::Int(1), "round {round}");
+    }
+    until("all are received", || bed.sink.messages() == 200).await;
+    assert_eq!(bed.sink.missed(), 0);
+    let first = bed.sink.messages.lock()[0].clone();
+    assert_eq!(first, ("c0".to_owned(), b"x".to_vec()));
+}
+
+#[tokio::test]
+async fn ten_thousand_subscriptions_take_few_commands() {
+    let server = Server::start();
+    let bed = Bed::new(&server).await;
+    let channels: Vec<Arc<str>> = (0..10_000).map(|i| Arc::from(format!("c{i}"))).collect();
+    let all = channels.iter().map(|channel| bed.redis.subscribe(channel));
+    for outcome in futures::future::join_all(all).await {
+        outcome.unwrap();
+    }
+    let commands = subscribe_commands(&server);
+    assert!(commands <= 40, "{commands} SUBSCRIBE commands");
+    assert_eq!(listeners(&server, "c9999"), 1);
+    // The same number is given up in few commands, too, and from a thread without a runtime.
+    let redis = bed.redis.clone();
+    let gone = std::thread::spawn(move || channels.iter().for_each(|c| redis.unsubscribe(c)));
+    gone.join().unwrap();
+    until("nothing is subscribed", || server.command(&["PUBSUB", "CHANNELS"]).array().is_empty())
+        .await;
+    assert_eq!(bed.redis.reconnects(), 0);
+}
+
+#[tokio::test]
+async fn the_last_order_for_a_channel_counts() {
+    let server = Server::start();
+    let bed = Bed::new(&server).await;
+    let channel: Arc<str> = Arc::from("c");
+    for _ in 0..50 {
+        bed.redis.subscribe(&channel).await.unwrap();
+        bed.redis.unsubscribe(&channel);
+    }
+    bed.redis.subscribe(&channel).await.unwrap();
+    assert_eq!(listeners(&server, "c"), 1);
+    bed.redis.unsubscribe(&channel);
+    until("it is unsubscribed", || listeners(&server, "c") == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_burst_for_a_slow_consumer_arrives_or_is_reported() {
+    let server = Server::start();
+    let slow = Recorder { pause: Some(Duration::from_micros(200)), ..Recorder::default() };
+    let bed = Bed::with(&server.url(), slow).await;
+    bed.subscribe("c").await.unwrap();
+    let count = 20_000;
+    let mut publisher = server.connection();
+    let sent = std::thread::spawn(move || {
+        for _ in 0..count {
+            publisher.send(&["PUBLISH", "c", "x"]).unwrap();
+        }
+        (0..count).for_each(|_| assert_eq!(publisher.read().unwrap(), Reply::Int(1)));
+    });
+    sent.join().unwrap();
+    until("it arrives or is reported", || bed.sink.messages() == count || bed.sink.missed() > 0)
+        .await;
+}
+
+#[tokio::test]
+async fn a_killed_subscriber_is_restored_and_reported() {
+    let server = Server::start();
+    let bed = Bed::new(&server).await;
+    for i in 0..1_200 {
+        bed.redis.shared.desk.unsubscribe(&Arc::from("never subscribed"));
+        if i % 100 == 0 {
+            bed.subscribe(&format!("c{i}")).await.unwrap();
+        }
+    }
+    server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    until("it is reported", || bed.sink.missed() > 0).await;
+    // Everything is restored when it is reported.
+    assert_eq!(server.command(&["PUBSUB", "CHANNELS"]).array().len(), 12);
+    server.command(&["PUBLISH", "c1100", "x"]);
+    until("it receives", || bed.sink.messages() == 1).await;
+    assert_eq!(bed.redis.epoch(Lane::Caller), 0, "the command lanes are unharmed");
+}
+
+#[tokio::test]
+async fn a_restarted_server_gets_all_subscriptions_again() {
+    let mut server = Server::start();
+    let bed = Bed::new(&server).await;
+    let channels: Vec<Arc<str>> = (0..1_100).map(|i| Arc::from(format!("c{i}"))).collect();
+    let all = channels.iter().map(|channel| bed.redis.subscribe(channel));
+    assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
+    server.restart();
+    until("it is reported", || bed.sink.missed() > 0).await;
+    assert_eq!(server.command(&["PUBSUB", "CHANNELS"]).array().len(), 1_100);
+}
+
+#[tokio::test]
+async fn a_refused_channel_fails_alone() {
+    let server = Server::start();
+    server.command(&[
+        "ACL",
+        "SETUSER",
+        "ann",
+        "on",
+        ">pw",
+        "~*",
+        "resetchannels",
+        "&ok:*",
+        "+@all",
+    ]);
+    let bed = Bed::at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    bed.subscribe("ok:before").await.unwrap();
+    let wanted = ["ok:1", "bad:1", "ok:2", "bad:2", "ok:3"];
+    let outcomes = futures::future::join_all(wanted.map(|channel| bed.subscribe(channel))).await;
+    for (channel, outcome) in wanted.iter().zip(outcomes) {
+        if channel.starts_with("ok") {
+            assert_eq!(outcome, Ok(()), "{channel}");
+            until("it is subscribed", || listeners(&server, channel) == 1).await;
+        } else {
+            let refused =
+                matches!(&outcome, Err(CallError::Refused(fault)) if fault.0.contains("NOPERM"));
+            assert!(refused, "{channel}: {outcome:?}");
+        }
+    }
+    until("the others are restored", || listeners(&server, "ok:before") == 1).await;
+    server.command(&["PUBLISH", "ok:before", "x"]);
+    until("it receives", || bed.sink.messages() == 1).await;
+    for lane in LANES {
+        assert_eq!(bed.redis.epoch(lane), 0, "the command lanes are unharmed");
+    }
+}
+
+#[tokio::test]
+async fn a_permission_that_is_withdrawn_costs_only_its_channels() {
+    let server = Server::start();
+    server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all"]);
+    let bed = Bed::at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    for channel in ["ok:1", "bad:1", "ok:2"] {
+        bed.subscribe(channel).await.unwrap();
+    }
+    server.command(&["ACL", "SETUSER", "ann", "resetchannels", "&ok:*"]);
+    server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    until("the good ones are restored", || {
+        ["ok:1", "ok:2"].iter().all(|channel| listeners(&server, channel) == 1)
+    })
+    .await;
+    until("it is reported", || bed.sink.missed() > 0).await;
+    assert_eq!(bed.subscribe("ok:3").await, Ok(()));
+    assert_eq!(listeners(&server, "bad:1"), 0);
+}
+
+#[tokio::test]
+async fn a_subscription_that_is_not_confirmed_is_not_reported_as_made() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let bed = Bed::at(&proxy.url()).await;
+    proxy.swallow_replies(true);
+    let started = Instant::now();
+    let outcome = bed.subscribe("c").await;
+    assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
+    assert!(started.elapsed() < TIMING.command + Duration::from_millis(150));
+    proxy.pass();
+    let deadline = Instant::now() + SECOND * 5;
+    while bed.subscribe("d").await.is_err() {
+        assert!(Instant::now() < deadline, "subscriptions do not work again");
+        sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(listeners(&server, "d"), 1);
+}

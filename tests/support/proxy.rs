@@ -1,0 +1,174 @@
+//! A TCP proxy in front of a server, with switches for what networks do to connections.
+//!
+//! Two threads for each connection, blocking I/O with short time-outs: the proxy works whatever
+//! the runtime under test does. Switches apply to open and to new connections.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// A proxy on a free loopback port; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    swallow_requests: AtomicBool,
+    swallow_replies: AtomicBool,
+    refuse: AtomicBool,
+    stopped: AtomicBool,
+    /// Pause before each piece of a reply is passed on.
+    delay_ms: AtomicU64,
+    accepted: AtomicU64,
+    request_bytes: AtomicU64,
+    reply_bytes: AtomicU64,
+    open: Mutex<Vec<TcpStream>>,
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Requests,
+    Replies,
+}
+
+impl Proxy {
+    pub fn start(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("its address");
+        let shared = Arc::new(Shared::default());
+        let own = shared.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if own.stopped.load(Ordering::SeqCst) {
+                    return;
+                }
+                own.accepted.fetch_add(1, Ordering::SeqCst);
+                if own.refuse.load(Ordering::SeqCst) {
+                    continue;
+                }
+                if let Ok(upstream) = TcpStream::connect(server) {
+                    drop(join(&own, client, upstream));
+                }
+            }
+        });
+        Proxy { address, shared }
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Everything passes again. What was swallowed stays lost, so open connections are cut.
+    pub fn pass(&self) {
+        self.half_open(false);
+        self.refuse(false);
+        self.delay_replies(Duration::ZERO);
+        self.cut();
+    }
+
+    /// Requests reach the server, its replies do not come back.
+    pub fn swallow_replies(&self, on: bool) {
+        self.shared.swallow_replies.store(on, Ordering::SeqCst);
+    }
+
+    /// Requests do not reach the server.
+    pub fn swallow_requests(&self, on: bool) {
+        self.shared.swallow_requests.store(on, Ordering::SeqCst);
+    }
+
+    /// Connections stay open (new ones are accepted, too), nothing passes either way.
+    pub fn half_open(&self, on: bool) {
+        self.swallow_requests(on);
+        self.swallow_replies(on);
+    }
+
+    /// New connections are closed at once.
+    pub fn refuse(&self, on: bool) {
+        self.shared.refuse.store(on, Ordering::SeqCst);
+    }
+
+    pub fn delay_replies(&self, delay: Duration) {
+        let delay = u64::try_from(delay.as_millis()).expect("a short delay");
+        self.shared.delay_ms.store(delay, Ordering::SeqCst);
+    }
+
+    /// Cuts all open connections now.
+    pub fn cut(&self) {
+        for stream in self.shared.open.lock().expect("no panic while locked").drain(..) {
+            drop(stream.shutdown(Shutdown::Both));
+        }
+    }
+
+    /// Connections accepted so far, refused ones included.
+    pub fn accepted(&self) -> u64 {
+        self.shared.accepted.load(Ordering::SeqCst)
+    }
+
+    /// Bytes that arrived from clients, swallowed ones included.
+    pub fn request_bytes(&self) -> u64 {
+        self.shared.request_bytes.load(Ordering::SeqCst)
+    }
+
+    /// Bytes that arrived from the server, swallowed ones included.
+    pub fn reply_bytes(&self) -> u64 {
+        self.shared.reply_bytes.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        self.cut();
+        // Wakes the thread that accepts.
+        drop(TcpStream::connect(self.address));
+    }
+}
+
+fn join(shared: &Arc<Shared>, client: TcpStream, upstream: TcpStream) -> io::Result<()> {
+    client.set_nodelay(true)?;
+    upstream.set_nodelay(true)?;
+    let mut open = shared.open.lock().expect("no panic while locked");
+    open.push(client.try_clone()?);
+    open.push(upstream.try_clone()?);
+    drop(open);
+    let requests = (client.try_clone()?, upstream.try_clone()?);
+    for (way, (from, to)) in [(Way::Requests, requests), (Way::Replies, (upstream, client))] {
+        let shared = shared.clone();
+        thread::spawn(move || copy(&shared, way, from, to));
+    }
+    Ok(())
+}
+
+fn copy(shared: &Shared, way: Way, mut from: TcpStream, mut to: TcpStream) {
+    let (swallow, bytes) = match way {
+        Way::Requests => (&shared.swallow_requests, &shared.request_bytes),
+        Way::Replies => (&shared.swallow_replies, &shared.reply_bytes),
+    };
+    let mut buffer = vec![0; 65_536];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        bytes.fetch_add(length as u64, Ordering::SeqCst);
+        if matches!(way, Way::Replies) {
+            let delay = shared.delay_ms.load(Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(delay));
+        }
+        if swallow.load(Ordering::SeqCst) {
+            continue;
+        }
+        if to.write_all(&buffer[..length]).is_err() {
+            break;
+        }
+    }
+    drop(from.shutdown(Shutdown::Both));
+    drop(to.shutdown(Shutdown::Both));
+}

@@ -1,0 +1,178 @@
+//! A private server on a free loopback port, without persistence, gone when it is dropped.
+//!
+//! `LEASEHOLD_SERVER` names another binary, for example `valkey-server`.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::resp::{Connection, Reply};
+use super::wait_until;
+
+/// A running (or stopped, or killed) server.
+#[derive(Debug)]
+pub struct Server {
+    process: Child,
+    port: u16,
+    arguments: Vec<String>,
+    folder: PathBuf,
+    password: Option<String>,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// With further arguments of the server: `["--requirepass", "x"]`.
+    pub fn start_with(arguments: &[&str]) -> Self {
+        static FOLDERS: AtomicU64 = AtomicU64::new(0);
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("leasehold-test-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a temporary folder");
+        let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
+        let password = arguments
+            .iter()
+            .position(|word| word == "--requirepass")
+            .map(|at| arguments[at + 1].clone());
+        // Another process may take the free port before the server does: then try the next.
+        for _ in 0..20 {
+            let port = free_port();
+            let mut process = spawn(port, &arguments, &folder);
+            if comes_up(&mut process, port) {
+                return Server { process, port, arguments, folder, password };
+            }
+            drop(process.kill());
+            drop(process.wait());
+        }
+        panic!("the server does not start: {} {arguments:?}", binary());
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// With the password, if it was given as `--requirepass`.
+    pub fn url(&self) -> String {
+        match &self.password {
+            Some(password) => format!("redis://:{password}@127.0.0.1:{}", self.port),
+            None => format!("redis://127.0.0.1:{}", self.port),
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The server's own folder: for sockets and certificates.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A new connection, logged in if there is a password.
+    pub fn connection(&self) -> Connection {
+        let mut connection = Connection::open(self.address()).expect("the server accepts");
+        if let Some(password) = &self.password {
+            connection.command(&["AUTH", password]).expect("the server answers AUTH");
+        }
+        connection
+    }
+
+    /// One command on a new connection.
+    pub fn command(&self, words: &[&str]) -> Reply {
+        self.connection().command(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    /// The lines of CLIENT LIST that contain `part`.
+    pub fn clients(&self, part: &str) -> Vec<String> {
+        let list = self.command(&["CLIENT", "LIST"]).text();
+        list.lines().filter(|line| line.contains(part)).map(str::to_owned).collect()
+    }
+
+    /// SIGSTOP: connections stay open, nothing is answered.
+    pub fn pause(&self) {
+        self.signal("-STOP");
+    }
+
+    /// SIGCONT.
+    pub fn resume(&self) {
+        self.signal("-CONT");
+    }
+
+    /// SIGKILL: all connections break, the port refuses.
+    pub fn kill(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+
+    /// A new, empty server on the same port.
+    pub fn restart(&mut self) {
+        self.kill();
+        for _ in 0..20 {
+            self.process = spawn(self.port, &self.arguments, &self.folder);
+            if comes_up(&mut self.process, self.port) {
+                return;
+            }
+            self.kill();
+        }
+        panic!("the server does not restart on port {}", self.port);
+    }
+
+    fn signal(&self, signal: &str) {
+        let done = Command::new("kill").arg(signal).arg(self.pid().to_string()).status();
+        assert!(done.is_ok_and(|status| status.success()), "kill {signal}");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+fn binary() -> String {
+    std::env::var("LEASEHOLD_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
+}
+
+fn spawn(port: u16, arguments: &[String], folder: &Path) -> Child {
+    Command::new(binary())
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+        .arg("--dir")
+        .arg(folder)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{} is needed for this test: {error}", binary()))
+}
+
+/// Waits for an answer to PING, which may be an error (NOAUTH).
+fn comes_up(process: &mut Child, port: u16) -> bool {
+    let mut ended = false;
+    wait_until("the server answers PING", Duration::from_secs(10), || {
+        ended = process.try_wait().is_ok_and(|status| status.is_some());
+        let address = (Ipv4Addr::LOCALHOST, port).into();
+        ended
+            || Connection::open(address)
+                .and_then(|mut connection| connection.command(&["PING"]))
+                .is_ok_and(|reply| !reply.text().starts_with("LOADING"))
+    });
+    // Somebody else's server may have answered.
+    !ended && process.try_wait().is_ok_and(|status| status.is_none())
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
