@@ -45,7 +45,10 @@ pub(crate) async fn a_wait_ends_when_it_should(world: World) {
         assert!(waited >= wait && waited < wait + ms(150), "{waited:?} for {wait:?}");
     }
     let both = async {
-        tokio::join!(front.try_lock(ms(300), Lease::Renewed), behind.try_lock(ms(150), Lease::Renewed))
+        tokio::join!(
+            front.try_lock(ms(300), Lease::Renewed),
+            behind.try_lock(ms(150), Lease::Renewed)
+        )
     };
     let ((one, two), took) = soon("both give up", both).await;
     assert!(one.unwrap_err().is_timeout() && two.unwrap_err().is_timeout());
@@ -102,7 +105,7 @@ pub(crate) async fn local_waiters_are_served_in_order(world: World) {
 }
 
 pub(crate) async fn a_hand_over_keeps_the_lock_held(world: World) {
-    let (client, rival) = (world.client().await, world.client().await);
+    let (client, rival) = (world.client_with_long_streaks().await, world.client().await);
     let guard = client.lock("x").lock().await.unwrap();
     let owner = guard.owner().to_owned();
     let mut next = client.lock("x");
@@ -121,7 +124,7 @@ pub(crate) async fn a_hand_over_keeps_the_lock_held(world: World) {
 }
 
 pub(crate) async fn a_fixed_lease_is_taken_over_in_one_call(world: World) {
-    let client = world.client().await;
+    let client = world.client_with_long_streaks().await;
     let guard = client.lock("x").lock().await.unwrap();
     let mut next = client.lock("x");
     let waiter = tokio::spawn(async move { next.try_lock(ms(5000), ms(7000)).await });
@@ -246,7 +249,7 @@ pub(crate) async fn a_dropped_front_passes_the_front_on(world: World) {
 }
 
 pub(crate) async fn an_abandoned_hand_over_goes_to_the_next(world: World) {
-    let client = world.client().await;
+    let client = world.client_with_long_streaks().await;
     for lease in [Lease::Renewed, Lease::Fixed(ms(9000))] {
         let guard = client.lock("x").lock().await.unwrap();
         let (mut first, mut second) = (client.lock("x"), client.lock("x"));

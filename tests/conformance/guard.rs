@@ -45,10 +45,10 @@ pub(crate) async fn a_drop_while_unwinding_frees(world: World) {
 }
 
 pub(crate) async fn a_guard_may_outlive_lock_and_client(world: World) {
-    let client = world.client_with_lease(ms(300)).await;
+    let client = world.client_with_lease(world.span(300)).await;
     let guard = client.lock("x").lock().await.unwrap();
     drop(client);
-    sleep(ms(700)).await;
+    sleep(world.span(700)).await;
     assert_eq!(guard.state(), HoldState::Held, "renewed for the guard's sake");
     assert!(world.exists("x"));
     guard.unlock().await.unwrap();
@@ -56,11 +56,11 @@ pub(crate) async fn a_guard_may_outlive_lock_and_client(world: World) {
 }
 
 pub(crate) async fn run_ends_the_work_when_the_lock_is_lost(world: World) {
-    let client = world.client_with_lease(ms(300)).await;
+    let client = world.client_with_lease(world.span(300)).await;
     let guard = client.lock("x").lock().await.unwrap();
     let work = guard.run(std::future::pending::<()>());
     let lose = async {
-        sleep(ms(10)).await;
+        sleep(world.span(10)).await;
         world.command(&["DEL", "x"]);
     };
     let ((ended, ()), _) = soon("the work is ended", async { tokio::join!(work, lose) }).await;
@@ -105,40 +105,40 @@ pub(crate) async fn extend_moves_the_deadline_forward_only(world: World) {
 }
 
 pub(crate) async fn max_hold_ends_a_hold(world: World) {
-    let client = world.client_with_lease(ms(300)).await;
+    let client = world.client_with_lease(world.span(300)).await;
     let mut lock = client.lock("x");
-    let guard = lock.acquire().max_hold(ms(700)).await.unwrap();
+    let guard = lock.acquire().max_hold(world.span(700)).await.unwrap();
     let (reason, took) = soon("it ends", guard.lost()).await;
     assert_eq!(reason, LossReason::MaxHold);
-    assert!(took > ms(600) && took < ms(900), "{took:?}");
+    assert!(took > world.span(600) && took < world.span(900), "{took:?}");
     world.until_gone("x").await;
     // A leaked guard cannot keep the lock either.
-    std::mem::forget(lock.acquire().max_hold(ms(400)).await.unwrap());
+    std::mem::forget(lock.acquire().max_hold(world.span(400)).await.unwrap());
     let (next, took) = soon("free again", client.lock("x").lock()).await;
     next.unwrap().unlock().await.unwrap();
-    assert!(took < ms(700), "{took:?}");
+    assert!(took < world.span(700), "{took:?}");
 }
 
 pub(crate) async fn a_forgotten_guard_leaves_the_lock_to_its_lease(world: World) {
-    let client = world.client_with_lease(ms(400)).await;
+    let client = world.client_with_lease(world.span(400)).await;
     let start = Instant::now();
     client.lock("x").lock().await.unwrap().forget();
     assert_eq!((client.stats().holds, client.stats().rooms), (0, 0));
     assert!(world.exists("x"));
     world.until_gone("x").await;
     let took = start.elapsed();
-    assert!(took > ms(300) && took < ms(600), "not renewed: {took:?}");
+    assert!(took > world.span(300) && took < world.span(600), "not renewed: {took:?}");
 }
 
 pub(crate) async fn a_handle_moves_a_hold_to_another_client(world: World) {
-    let (a, b) = (world.client().await, world.client_with_lease(ms(300)).await);
+    let (a, b) = (world.client().await, world.client_with_lease(world.span(300)).await);
     let guard = a.lock("x").lock().await.unwrap();
     let owner = guard.owner().to_owned();
     let text = guard.into_handle().unwrap().to_string();
     assert_eq!(a.stats().holds, 0);
     let adopted = b.adopt(&text.parse::<HoldHandle>().unwrap()).await.unwrap();
     assert_eq!((adopted.owner(), adopted.state()), (&*owner, HoldState::Held));
-    sleep(ms(700)).await;
+    sleep(world.span(700)).await;
     assert_eq!(adopted.state(), HoldState::Held, "renewed here");
     adopted.unlock().await.unwrap();
     assert!(!world.exists("x"));

@@ -33,7 +33,8 @@ pub(crate) async fn an_owner_re_enters_by_name(world: World) {
     let mut deeper = client.lock("x").owned_by(&owner);
     let inner = deeper.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
     assert_eq!(inner.owner(), outer.owner());
-    let stranger = client.lock("x").owned_by(&Owner::new()).try_lock(Duration::ZERO, ms(1000)).await;
+    let stranger =
+        client.lock("x").owned_by(&Owner::new()).try_lock(Duration::ZERO, ms(1000)).await;
     assert!(stranger.unwrap_err().is_timeout());
     drop((outer, inner));
     world.until_gone("x").await;

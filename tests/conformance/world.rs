@@ -3,9 +3,11 @@
 use std::future::Future;
 use std::time::Duration;
 
-use leasehold::{Client, ClientBuilder, EmbeddedRedis};
+use leasehold::test_util::{ErrorReply, Reply};
+use leasehold::{Client, ClientBuilder, EmbeddedRedis, LocalHandover};
 use tokio::time::{Instant, sleep};
 
+use crate::support::resp;
 use crate::support::server::Server;
 
 /// How long anything may take that is expected to happen.
@@ -40,19 +42,34 @@ impl World {
         self.builder().connect().await.expect("a client")
     }
 
+    /// A short time: exact under paused time, longer where other processes may be slow.
+    pub(crate) fn span(&self, span: u64) -> Duration {
+        match self {
+            World::Redis(_) => ms(span * 4),
+            World::Embedded(_) => ms(span),
+        }
+    }
+
+    /// A client that hands holds over however long the sections take.
+    pub(crate) async fn client_with_long_streaks(&self) -> Client {
+        let streak = LocalHandover::Streak { count: 1000, time: LIMIT };
+        self.builder().local_handover(streak).connect().await.expect("a client")
+    }
+
     /// A client whose renewed holds last so long.
     pub(crate) async fn client_with_lease(&self, lease: Duration) -> Client {
         self.builder().lease(lease).connect().await.expect("a client")
     }
 
-    /// One command from outside the library; lists come joined by spaces, nil as `nil`.
+    /// One command from outside the library; nil comes as `nil`.
     pub(crate) fn command(&self, words: &[&str]) -> String {
         match self {
-            World::Redis(server) => server.command(words).text(),
-            World::Embedded(engine) => match engine.command(words) {
-                Ok(reply) => reply.to_string(),
-                Err(error) => error.to_string(),
+            World::Redis(server) => match server.command(words) {
+                resp::Reply::Nil => "nil".into(),
+                resp::Reply::Int(number) => number.to_string(),
+                reply => reply.text(),
             },
+            World::Embedded(engine) => text(engine.command(words)),
         }
     }
 
@@ -71,6 +88,17 @@ impl World {
 
     pub(crate) async fn until_gone(&self, key: &str) {
         eventually("the key is gone", async || !self.exists(key)).await;
+    }
+}
+
+fn text(reply: Result<Reply, ErrorReply>) -> String {
+    match reply {
+        Ok(Reply::Nil) => "nil".into(),
+        Ok(Reply::Int(number)) => number.to_string(),
+        Ok(Reply::Status(text)) => text,
+        Ok(Reply::Bulk(bytes)) => String::from_utf8(bytes).expect("text"),
+        Ok(Reply::Array(parts)) => format!("{parts:?}"),
+        Err(ErrorReply(text)) => text,
     }
 }
 
