@@ -10,6 +10,6 @@ mod support;
 
 mod compare;
 mod fixed;
-//mod generate;
-//mod random;
-//mod scripts;
+mod generate;
+mod random;
+mod scripts;

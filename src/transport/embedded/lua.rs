@@ -145,7 +145,7 @@ fn run_words(lua: &Lua, words: &[Bytes]) -> Outcome {
 
 /// The error reply within an error that [`call`] raised.
 fn raised(error: &mlua::Error) -> String {
-    let reply = error.chain().find_map(|cause| cause.downcast_ref::<ErrorReply>());
+    let reply = error.downcast_ref::<ErrorReply>();
     reply.map_or_else(|| format!("ERR {error}"), |reply| reply.0.clone())
 }
 
