@@ -131,8 +131,10 @@ impl Zset {
     /// Says whether the member is new.
     pub(crate) fn set(&mut self, member: &[u8], score: f64) -> bool {
         let new = !self.remove(member);
-        self.scores.insert(member.to_vec(), Score(score));
-        self.order.insert((Score(score), member.to_vec()));
+        // Redis keeps whole scores as integers: the zero has no sign.
+        let score = Score(score + 0.0);
+        self.scores.insert(member.to_vec(), score);
+        self.order.insert((score, member.to_vec()));
         new
     }
 

@@ -33,7 +33,9 @@ impl Scripts {
         let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
         lua.set_app_data(store);
         lua.set_app_data(Lrand48::default());
-        let run_command = lua.create_function(run_command)?;
+        let call = lua.create_function(call)?;
+        let try_call = lua.create_function(|lua, words| to_lua(lua, run_command(lua, &words)))?;
+        let reason = lua.create_function(reason)?;
         let explain = lua.create_function(explain)?;
         let sha1hex =
             lua.create_function(|_, text: mlua::LuaString| Ok(sha1_hex(&text.as_bytes())))?;
@@ -45,7 +47,7 @@ impl Scripts {
         let (environment, run) = lua
             .load(include_str!("sandbox.lua"))
             .set_name("=sandbox")
-            .call((run_command, explain, sha1hex, random, seed))?;
+            .call((call, try_call, explain, reason, sha1hex, random, seed))?;
         Ok(Scripts { lua, environment, run, loaded: HashMap::new() })
     }
 
@@ -81,7 +83,6 @@ impl Scripts {
         let Some(script) = self.loaded.get(sha1) else {
             return Err("NOSCRIPT No matching script. Please use EVAL.".into());
         };
-        self.lua.set_app_data(Lrand48::default());
         match self.start(script, keys, args) {
             Ok((true, result)) => from_lua(&result),
             Ok((false, failure)) => Err(failed(&failure, sha1)),
@@ -107,16 +108,23 @@ pub(crate) fn sha1_hex(text: &[u8]) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }
 
-/// `redis.call` and `redis.pcall` before they part: an error is a table with `err`.
-fn run_command(lua: &Lua, words: MultiValue) -> mlua::Result<Value> {
-    let outcome = match words.iter().map(word_of).collect::<Option<Vec<Bytes>>>() {
+/// `redis.call`: an error reply ends the script. Not written in Lua: a tail call of it would hide
+/// the line of the script.
+fn call(lua: &Lua, words: MultiValue) -> mlua::Result<Value> {
+    match run_command(lua, &words) {
+        Err(error) => Err(mlua::Error::external(error)),
+        outcome => to_lua(lua, outcome),
+    }
+}
+
+fn run_command(lua: &Lua, words: &MultiValue) -> Outcome {
+    match words.iter().map(word_of).collect::<Option<Vec<Bytes>>>() {
         Some(words) if words.is_empty() => {
             Err("ERR Please specify at least one argument for this redis lib call".into())
         }
         Some(words) => run_words(lua, &words),
         None => Err("ERR Lua redis lib command arguments must be strings or integers".into()),
-    };
-    to_lua(lua, outcome)
+    }
 }
 
 fn run_words(lua: &Lua, words: &[Bytes]) -> Outcome {
@@ -135,15 +143,31 @@ fn run_words(lua: &Lua, words: &[Bytes]) -> Outcome {
     })
 }
 
+/// The error reply within an error that [`call`] raised.
+fn raised(error: &mlua::Error) -> String {
+    let reply = error.downcast_ref::<ErrorReply>();
+    reply.map_or_else(|| format!("ERR {error}"), |reply| reply.0.clone())
+}
+
+/// What `pcall` shows of an error: the text of an error reply, anything else as it is.
+fn reason(lua: &Lua, error: Value) -> mlua::Result<Value> {
+    match &error {
+        Value::Error(inner) => Ok(Value::String(lua.create_string(raised(inner))?)),
+        Value::Table(table) => match table.raw_get("err")? {
+            Value::String(text) => Ok(Value::String(text)),
+            _ => Ok(error),
+        },
+        _ => Ok(error),
+    }
+}
+
 /// Adds to an error on which line of the script it arose.
 fn explain(lua: &Lua, error: Value) -> mlua::Result<Table> {
+    let one_field = |text: String| lua.create_table_from([("err", text)]);
     let table = match error {
         Value::Table(table) => table,
-        Value::Error(error) => lua.create_table_from([("err", format!("ERR {error}"))])?,
-        other => {
-            let text = other.to_string()?;
-            lua.create_table_from([("err", format!("ERR {text}"))])?
-        }
+        Value::Error(error) => one_field(raised(&error))?,
+        other => one_field(format!("ERR {}", other.to_string()?))?,
     };
     let line = (1..16).find_map(|level| {
         lua.inspect_stack(level, |frame| {
@@ -176,10 +200,10 @@ fn uncompiled(error: &mlua::Error) -> ErrorReply {
     ErrorReply(format!("ERR Error compiling script (new function): {text}"))
 }
 
-/// `math.random` of Redis: the same numbers in every run of a script.
+/// `math.random` of Redis: the same numbers in every engine.
 fn random(lua: &Lua, bounds: Variadic<f64>) -> mlua::Result<f64> {
     let mut state: AppDataRefMut<'_, Lrand48> =
-        lua.app_data_mut().expect("BUG: set before every script");
+        lua.app_data_mut().expect("BUG: set when the state was made");
     let part = state.next_part();
     match bounds[..] {
         [] => Ok(part),

@@ -1,11 +1,11 @@
-//! The random numbers of scripts: `lrand48`, begun anew for every run, as in Redis.
+//! The random numbers of scripts: `lrand48`, begun where Redis begins.
 
 #[derive(Debug)]
 pub(crate) struct Lrand48(u64);
 
 impl Default for Lrand48 {
     fn default() -> Self {
-        Lrand48::seeded(0.0)
+        Lrand48(0x1234_ABCD_330E)
     }
 }
 

@@ -22,7 +22,8 @@ pub enum Reply {
 }
 
 /// An error reply, its code first: `WRONGTYPE Operation against …`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct ErrorReply(pub String);
 
 /// What a command answers.

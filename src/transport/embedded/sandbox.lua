@@ -1,9 +1,9 @@
 -- The world of a script: what Redis 7 gives it, and nothing that changes.
 -- Arguments: what the engine provides.
 -- Returns    environment, a function that runs a script, a function that sets KEYS and ARGV.
-local run_command, explain, sha1hex, random, randomseed = ...
-local error, rawget, setmetatable, tostring, type, xpcall =
-  error, rawget, setmetatable, tostring, type, xpcall
+local call, try_call, explain, reason, sha1hex, random, randomseed = ...
+local error, pcall, setmetatable, tostring, type, xpcall =
+  error, pcall, setmetatable, tostring, type, xpcall
 
 local function readonly(inner, missing)
   return setmetatable({}, {
@@ -17,14 +17,8 @@ local redis = {
   sha1hex = sha1hex,
   log = function() end,
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
-  pcall = function(...) return (run_command(...)) end,
-  call = function(...)
-    local reply = run_command(...)
-    if type(reply) == 'table' and rawget(reply, 'err') then
-      error(reply)
-    end
-    return reply
-  end,
+  call = call,
+  pcall = try_call,
   status_reply = function(text)
     if type(text) ~= 'string' then
       return { err = 'ERR wrong number or type of arguments' }
@@ -36,10 +30,7 @@ local redis = {
       return { err = 'ERR wrong number or type of arguments' }
     end
     text = text:gsub('^%-', '')
-    if not text:find(' ', 1, true) then
-      text = 'ERR ' .. text
-    end
-    return { err = text }
+    return { err = text:find(' ', 1, true) and text or 'ERR ' .. text }
   end,
 }
 
@@ -49,9 +40,21 @@ for name, value in pairs(math) do
 end
 own_math.random, own_math.randomseed = random, randomseed
 
+-- A caught error is a text: old scripts expect it.
+local function texts(ok, ...)
+  if ok then
+    return ok, ...
+  end
+  return ok, reason((...))
+end
+
+local function own_pcall(...)
+  return texts(pcall(...))
+end
+
 local known = {
   assert = assert, error = error, getmetatable = getmetatable, ipairs = ipairs, next = next,
-  pairs = pairs, pcall = pcall, rawequal = rawequal, rawget = rawget, rawset = rawset,
+  pairs = pairs, pcall = own_pcall, rawequal = rawequal, rawget = rawget, rawset = rawset,
   select = select, setmetatable = setmetatable, tonumber = tonumber, tostring = tostring,
   type = type, unpack = unpack, xpcall = xpcall, _VERSION = _VERSION,
   math = readonly(own_math), redis = readonly(redis), string = readonly(string),
