@@ -212,7 +212,7 @@ impl fmt::Debug for Redis {
             .field("name", &self.shared.settings.name)
             .field("epochs", &LANES.map(|lane| self.epoch(lane)))
             .field("reconnects", &self.reconnects())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -93,9 +93,9 @@ async fn a_server_that_accepts_and_is_silent_is_not_applied() {
 async fn a_server_that_closes_at_once_is_not_applied() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
-    proxy.refuse(true);
+    proxy.refuse();
     assert_not_applied(&refusal(&proxy.url()).await, "cannot connect");
-    proxy.refuse(false);
+    proxy.flow();
     assert_eq!(Bed::at(&proxy.url()).await.add(Lane::Caller, "n").await, Ok(1));
 }
 
