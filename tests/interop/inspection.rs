@@ -6,7 +6,7 @@ use leasehold::Client;
 
 use crate::observer::Observer;
 use crate::redisson::Redisson;
-use crate::support::RedisServer;
+use crate::support::server::Server;
 
 const LOCK: &str = "lock:seen";
 /// What is left of a lease of 30 s that was taken, or renewed, a moment ago.
@@ -15,9 +15,9 @@ const NEARLY_WHOLE: std::ops::RangeInclusive<Duration> =
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redisson_sees_our_hold() {
-    let server = RedisServer::start().await;
-    let java = Redisson::start(server.url(), None).await;
-    let client = Client::connect(server.url()).await.expect("connect");
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
     let mut lock = client.lock("seen");
 
     let guard = lock.lock().await.expect("lock");
@@ -38,9 +38,9 @@ async fn redisson_sees_our_hold() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn we_see_the_hold_of_redisson() {
-    let server = RedisServer::start().await;
-    let java = Redisson::start(server.url(), None).await;
-    let client = Client::connect(server.url()).await.expect("connect");
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
     let mut lock = client.lock("seen");
     assert!(!lock.is_locked().await.expect("is_locked"));
     assert_eq!(lock.remaining_lease().await.expect("remaining_lease"), None);
@@ -53,8 +53,8 @@ async fn we_see_the_hold_of_redisson() {
     let left = lock.remaining_lease().await.expect("remaining_lease").expect("it is held");
     assert!(NEARLY_WHOLE.contains(&left), "{left:?}");
     let holder = lock.holder().await.expect("holder").expect("it is held");
-    assert_eq!(holder.owner(), java.owner("a").await);
-    assert_eq!(holder.holds(), 2);
+    assert_eq!(holder.owner, java.owner("a").await);
+    assert_eq!(holder.holds, 2);
     let refused = lock.try_lock(Duration::ZERO, Duration::from_secs(5)).await;
     assert!(refused.expect_err("it is not ours").is_timeout());
 
@@ -67,10 +67,10 @@ async fn we_see_the_hold_of_redisson() {
 /// hash cannot tell who wrote it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn our_hash_has_the_form_of_redissons() {
-    let server = RedisServer::start().await;
-    let java = Redisson::start(server.url(), None).await;
-    let client = Client::connect(server.url()).await.expect("connect");
-    let mut observer = Observer::connect(server.url()).await;
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
+    let mut observer = Observer::connect(&server.url()).await;
 
     java.lock("a", "lock:theirs", None).await;
     let mut lock = client.lock("ours");

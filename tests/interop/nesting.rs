@@ -5,16 +5,16 @@ use std::time::Duration;
 use leasehold::{Client, Lease};
 
 use crate::redisson::Redisson;
-use crate::support::RedisServer;
+use crate::support::server::Server;
 
 const NOW: Duration = Duration::ZERO;
 const LOCK: &str = "lock:nested";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_gets_in_after_our_outermost_release() {
-    let server = RedisServer::start().await;
-    let java = Redisson::start(server.url(), None).await;
-    let client = Client::connect(server.url()).await.expect("connect");
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
     let mut lock = client.lock("nested");
 
     let outer = lock.lock().await.expect("lock");
@@ -28,9 +28,9 @@ async fn a_thread_gets_in_after_our_outermost_release() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn we_get_in_after_the_outermost_release_of_a_thread() {
-    let server = RedisServer::start().await;
-    let java = Redisson::start(server.url(), None).await;
-    let client = Client::connect(server.url()).await.expect("connect");
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
     let mut lock = client.lock("nested");
 
     java.lock("a", LOCK, None).await;

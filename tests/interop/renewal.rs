@@ -7,21 +7,21 @@ use leasehold::{Client, HoldState, Lease};
 use tokio::time::{Instant, timeout};
 
 use crate::redisson::Redisson;
-use crate::support::RedisServer;
+use crate::support::server::Server;
 
 const LOCK: &str = "lock:leased";
 const SHORT: Duration = Duration::from_millis(1500);
 /// More than two short leases: a contender that waits this long is the passing of time.
 const TWO_LEASES: Duration = Duration::from_millis(3500);
 
-async fn client_with_lease(server: &RedisServer, lease: Duration) -> Client {
-    Client::builder(server.url()).lease(lease).connect().await.expect("connect")
+async fn client_with_lease(server: &Server, lease: Duration) -> Client {
+    Client::builder(&server.url()).lease(lease).connect().await.expect("connect")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_watchdog_of_redisson_keeps_a_lock_from_us() {
-    let server = RedisServer::start().await;
-    let java = Redisson::start(server.url(), Some(SHORT)).await;
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), Some(SHORT)).await;
     let client = client_with_lease(&server, SHORT).await;
     let mut lock = client.lock("leased");
 
@@ -35,8 +35,8 @@ async fn the_watchdog_of_redisson_keeps_a_lock_from_us() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn our_watchdog_keeps_a_lock_from_redisson() {
-    let server = RedisServer::start().await;
-    let java = Redisson::start(server.url(), Some(SHORT)).await;
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), Some(SHORT)).await;
     let client = client_with_lease(&server, SHORT).await;
     let mut lock = client.lock("leased");
 
@@ -49,9 +49,9 @@ async fn our_watchdog_keeps_a_lock_from_redisson() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn we_take_a_fixed_lease_of_redisson_when_it_ends() {
-    let server = RedisServer::start().await;
-    let java = Redisson::start(server.url(), None).await;
-    let client = Client::connect(server.url()).await.expect("connect");
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
     let mut lock = client.lock("leased");
 
     let taken = Instant::now();
@@ -68,9 +68,9 @@ async fn we_take_a_fixed_lease_of_redisson_when_it_ends() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redisson_takes_our_fixed_lease_when_it_ends_and_we_know() {
-    let server = RedisServer::start().await;
-    let java = Redisson::start(server.url(), None).await;
-    let client = Client::connect(server.url()).await.expect("connect");
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
     let mut lock = client.lock("leased");
 
     let taken = Instant::now();
@@ -87,9 +87,9 @@ async fn redisson_takes_our_fixed_lease_when_it_ends_and_we_know() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lock_of_a_killed_jvm_is_free_after_its_lease() {
-    let server = RedisServer::start().await;
-    let mut java = Redisson::start(server.url(), Some(SHORT)).await;
-    let client = Client::connect(server.url()).await.expect("connect");
+    let server = Server::start();
+    let mut java = Redisson::start(&server.url(), Some(SHORT)).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
     let mut lock = client.lock("leased");
 
     java.lock("a", LOCK, None).await;
@@ -104,8 +104,8 @@ async fn the_lock_of_a_killed_jvm_is_free_after_its_lease() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn we_notice_that_redisson_forced_our_lock_open() {
-    let server = RedisServer::start().await;
-    let java = Redisson::start(server.url(), None).await;
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
     let client = client_with_lease(&server, SHORT).await;
     let mut lock = client.lock("leased");
 

@@ -8,14 +8,14 @@ use tokio::time::{Instant, timeout};
 
 use crate::observer::Observer;
 use crate::redisson::Redisson;
-use crate::support::RedisServer;
+use crate::support::server::Server;
 
 const ROUNDS: usize = 20;
 /// Far below every lease here, and above what a busy machine may cost.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 struct Both {
-    server: RedisServer,
+    server: Server,
     java: Redisson,
     client: Client,
     observer: Observer,
@@ -23,10 +23,10 @@ struct Both {
 
 impl Both {
     async fn start() -> Both {
-        let server = RedisServer::start().await;
-        let java = Redisson::start(server.url(), None).await;
-        let client = Client::connect(server.url()).await.expect("connect");
-        let observer = Observer::connect(server.url()).await;
+        let server = Server::start();
+        let java = Redisson::start(&server.url(), None).await;
+        let client = Client::connect(&server.url()).await.expect("connect");
+        let observer = Observer::connect(&server.url()).await;
         Both { server, java, client, observer }
     }
 
@@ -129,7 +129,7 @@ async fn a_thread_wakes_when_a_guard_is_dropped() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_wakes_when_a_client_shuts_down() {
     let mut both = Both::start().await;
-    let other = Client::connect(both.server.url()).await.expect("connect");
+    let other = Client::connect(&both.server.url()).await.expect("connect");
     let mut lock = other.lock("closing");
     let guard = lock.lock().await.expect("lock");
     let waiting = both.thread_waits("a", "closing").await;
