@@ -58,7 +58,7 @@ pub(crate) fn run(seed: u64, mutant: Option<Mutant>) -> Outcome {
 impl Sim {
     async fn start(plan: Plan, mutant: Option<Mutant>) -> Self {
         let engine = EmbeddedRedis::new();
-        let history = History::new(plan.lease + ms(50));
+        let history = History::new(plan.lease);
         let mut rng = fastrand::Rng::with_seed(plan.seed ^ 0x5EED);
         let over = Arc::new(AtomicBool::new(false));
         let stalled = Arc::new(AtomicBool::new(false));

@@ -87,7 +87,7 @@ impl Weather {
         match which {
             6 => {
                 sim.history.note(&format!("{name} is evicted"));
-                sim.history.void(Some(name));
+                sim.history.void(&[name.to_owned()]);
                 sim.engine.lose(name);
             }
             7 => {
@@ -96,12 +96,12 @@ impl Weather {
             }
             8 => {
                 sim.history.note("restart without data");
-                sim.history.void(None);
+                sim.history.void(&sim.plan.all_names());
                 sim.engine.restart(Restart::Empty);
             }
             9 => {
                 sim.history.note("the server's clock jumps");
-                sim.history.void(None);
+                sim.history.void(&sim.plan.all_names());
                 sim.engine.jump_clock(ms(self.rng.u64(1..4000)));
             }
             _ => {
