@@ -36,7 +36,7 @@ async fn every_message_after_a_subscription_arrives() {
 #[tokio::test]
 async fn ten_thousand_subscriptions_take_few_commands() {
     let server = Server::start();
-    let bed = Bed::new(&server).await;
+    let bed = Bed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..10_000).map(|i| Arc::from(format!("c{i}"))).collect();
     let all = channels.iter().map(|channel| bed.redis.subscribe(channel));
     for outcome in futures::future::join_all(all).await {
@@ -110,7 +110,7 @@ async fn a_killed_subscriber_is_restored_and_reported() {
 #[tokio::test]
 async fn a_restarted_server_gets_all_subscriptions_again() {
     let mut server = Server::start();
-    let bed = Bed::new(&server).await;
+    let bed = Bed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..1_100).map(|i| Arc::from(format!("c{i}"))).collect();
     let all = channels.iter().map(|channel| bed.redis.subscribe(channel));
     assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
@@ -191,4 +191,31 @@ async fn a_subscription_that_is_not_confirmed_is_not_reported_as_made() {
         sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(listeners(&server, "d"), 1);
+}
+
+#[tokio::test]
+async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
+    static SPIN: Script = Script::new("spin", "while true do end");
+    let server = Server::start_with(&["--lua-time-limit", "10"]);
+    let bed = Bed::new(&server).await;
+    bed.subscribe("before").await.unwrap();
+    let redis = bed.redis.clone();
+    let spin = Call { script: &SPIN, keys: vec![], args: vec![] };
+    let spinning = Handle::current().spawn(async move { redis.call(Lane::Background, spin).await });
+    let deadline = Instant::now() + SECOND * 5;
+    loop {
+        match bed.subscribe("during").await {
+            Err(CallError::NotApplied(fault)) if fault.0.contains("BUSY") => break,
+            Err(CallError::NotApplied(_) | CallError::Unknown(_)) | Ok(()) => {}
+            other => panic!("{other:?}"),
+        }
+        bed.redis.unsubscribe(&Arc::from("during"));
+        assert!(Instant::now() < deadline, "never busy");
+    }
+    server.command(&["SCRIPT", "KILL"]);
+    drop(spinning.await);
+    until("it is restored", || listeners(&server, "before") == 1).await;
+    while bed.subscribe("after").await.is_err() {
+        assert!(Instant::now() < deadline, "subscriptions do not work again");
+    }
 }
