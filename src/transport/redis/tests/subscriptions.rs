@@ -1,5 +1,8 @@
 //! Subscriptions are confirmed, batched, restored, and refused one by one.
 
+use fred::interfaces::PubsubInterface as _;
+
+use super::link::{Pong, ping};
 use super::support::proxy::Proxy;
 use super::support::resp::Reply;
 use super::*;
@@ -153,6 +156,24 @@ async fn a_refused_channel_fails_alone() {
     for lane in LANES {
         assert_eq!(bed.redis.epoch(lane), 0, "the command lanes are unharmed");
     }
+}
+
+#[tokio::test]
+async fn answers_that_are_out_of_step_are_seen_by_their_tokens() {
+    let server = Server::start();
+    server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "resetchannels", "+@all"]);
+    let url = format!("redis://ann:pw@127.0.0.1:{}", server.port());
+    let settings = Settings::new(&Endpoint::parse(&url).unwrap(), TIMING, NAME).unwrap();
+    let opened = Link::open(&settings, settings::Events::Few, &Handle::current()).await;
+    let (link, _) = opened.ok().unwrap();
+    assert!(matches!(ping(&link.client, 1).await, Pong::InStep));
+
+    // fred says that it worked; the error goes to the next command, and so on.
+    Box::pin(link.client.subscribe("bad")).await.unwrap();
+    let (second, third) = (ping(&link.client, 2), ping(&link.client, 3));
+    let (second, third) = Box::pin(futures::future::join(second, third)).await;
+    assert!(matches!(&second, Pong::Refused(fault) if fault.0.contains("NOPERM")), "{second:?}");
+    assert!(matches!(third, Pong::OutOfStep), "{third:?}");
 }
 
 #[tokio::test]
