@@ -5,7 +5,7 @@
 //! an error in its place that it was refused. One batch is on the wire at a time; requests that
 //! come meanwhile make the next one.
 //!
-//! Both tasks run where the connection runs, and end with it. Orders survive in the [`Desk`].
+//! Both tasks run where the connection runs, and end with it. Orders survive in `desk.rs`.
 
 use std::sync::Arc;
 

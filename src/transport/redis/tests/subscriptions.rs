@@ -162,16 +162,28 @@ async fn a_refused_channel_fails_alone() {
 async fn answers_that_are_out_of_step_are_seen_by_their_tokens() {
     let server = Server::start();
     server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "resetchannels", "+@all"]);
-    let url = format!("redis://ann:pw@127.0.0.1:{}", server.port());
+    let proxy = Proxy::start(server.address());
+    let url = proxy.url().replace("redis://", "redis://ann:pw@");
     let settings = Settings::new(&Endpoint::parse(&url).unwrap(), TIMING, NAME).unwrap();
     let opened = Link::open(&settings, settings::Events::Few, &Handle::current()).await;
     let (link, _) = opened.ok().unwrap();
     assert!(matches!(ping(&link.client, 1).await, Pong::InStep));
 
-    // fred says that it worked; the error goes to the next command, and so on.
-    Box::pin(link.client.subscribe("bad")).await.unwrap();
-    let (second, third) = (ping(&link.client, 2), ping(&link.client, 3));
-    let (second, third) = Box::pin(futures::future::join(second, third)).await;
+    // fred says that it worked; the error goes to the next command, and so on. The server is stopped
+    // so that all three commands are on the wire before it answers the first.
+    let bytes = proxy.request_bytes()
+        + "*2\r\n$9\r\nSUBSCRIBE\r\n$3\r\nbad\r\n".len() as u64
+        + 2 * "*2\r\n$4\r\nPING\r\n$1\r\n2\r\n".len() as u64;
+    server.pause();
+    let sent = async {
+        Box::pin(link.client.subscribe("bad")).await.unwrap();
+        futures::future::join(ping(&link.client, 2), ping(&link.client, 3)).await
+    };
+    let resumed = async {
+        until("all is on the wire", || proxy.request_bytes() == bytes).await;
+        server.resume();
+    };
+    let ((second, third), ()) = Box::pin(futures::future::join(sent, resumed)).await;
     assert!(matches!(&second, Pong::Refused(fault) if fault.0.contains("NOPERM")), "{second:?}");
     assert!(matches!(third, Pong::OutOfStep), "{third:?}");
 }
