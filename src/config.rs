@@ -1,6 +1,9 @@
 //! Settings, checked once; every later layer may rely on them.
 
+mod builder;
 pub(crate) mod endpoint;
+
+pub use builder::{ClientBuilder, LocalHandover};
 
 /// A setting or an argument that cannot be used. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,9 +7,9 @@
 //! # Lanes
 //!
 //! Calls on one lane are executed in the order in which they were sent, as long as the lane's
-//! connection lives; a dropped `call` future is still executed, in its place. [`Transport::epoch`]
-//! changes whenever a connection of the lane was lost: only while it stays the same is an earlier
-//! call surely executed before a later one.
+//! connection lives; a dropped `call` future is still executed, in its place, or not at all.
+//! [`Transport::epoch`] changes whenever a connection of the lane was lost: only while it stays the
+//! same is a call whose future was dropped surely settled before one that is sent later.
 
 #[cfg(feature = "embedded")]
 pub(crate) mod embedded;

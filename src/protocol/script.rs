@@ -41,3 +41,8 @@ scripts! {
     LOCK_RENEW = "lock_renew";
     LOCK_TAKE_OVER = "lock_take_over";
 }
+
+/// [`LOCK_RENEW`] with a fault, for the tests that must find it.
+#[cfg(feature = "test-util")]
+pub(crate) static MUTANT_RENEW: Script =
+    Script::new("mutant_renew", include_str!("lua/mutant_renew.lua"));

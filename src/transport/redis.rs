@@ -140,8 +140,8 @@ impl Redis {
         if let Err(CallError::NotApplied(fault)) = &outcome
             && fault.0.starts_with("NOSCRIPT")
         {
-            // A later call may have been executed by now, and this one comes behind it.
-            connection.raise_epoch();
+            // Later calls may have been executed by now. Whoever sends one to undo this call has
+            // dropped this future before, and then nothing is sent here any more.
             let left = self.shared.settings.timing.command.saturating_sub(started.elapsed());
             let options =
                 Options { timeout: Some(left.max(Duration::from_millis(1))), ..Options::default() };

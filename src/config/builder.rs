@@ -1,0 +1,319 @@
+//! Settings of a client, checked when it connects.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ConfigError;
+use super::endpoint::Endpoint;
+use crate::client::Client;
+use crate::error::{Cause, Error};
+use crate::lease::Lease;
+use crate::mutant::Mutants;
+use crate::session::background::Thread;
+use crate::session::{Parts, Session, Settings, Streak, Wakes};
+use crate::stats::Counters;
+use crate::transport::Transport;
+#[cfg(feature = "embedded")]
+use crate::transport::embedded::EmbeddedRedis;
+use crate::transport::redis::{Redis, Timing};
+
+const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+/// A round trip takes well under a millisecond in one data centre; a second means trouble.
+const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
+const POLL_DEFAULT: Duration = Duration::from_secs(1);
+const PREFIX_MAX: usize = 256;
+
+/// May a released hold pass to the next waiter of the same client without going through Redis?
+///
+/// It saves that waiter two round trips. The streak is bounded so that waiters of other clients
+/// get their turn: after it the lock is released and this client steps back for a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LocalHandover {
+    /// Every release goes to Redis.
+    Off,
+    /// At most so many hand-overs in a row, and none later than so long after the first.
+    Streak {
+        /// Hand-overs in a row. Raising it favours this client's waiters over those of others.
+        count: u32,
+        /// Time from the first acquisition of the streak.
+        time: Duration,
+    },
+}
+
+impl Default for LocalHandover {
+    fn default() -> Self {
+        LocalHandover::Streak { count: 256, time: Duration::from_millis(5) }
+    }
+}
+
+/// Settings of a client; see [`Client::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it connects"]
+pub struct ClientBuilder {
+    target: Target,
+    lease: Duration,
+    command_timeout: Duration,
+    connect_timeout: Duration,
+    safety_poll: Duration,
+    key_prefix: String,
+    handover: LocalHandover,
+    mutants: Mutants,
+    #[cfg(feature = "test-util")]
+    gate: crate::session::gate::Gate,
+}
+
+/// Where the locks live.
+#[derive(Clone, Debug)]
+enum Target {
+    Url(Result<Endpoint, ConfigError>),
+    #[cfg(feature = "embedded")]
+    Engine(EmbeddedRedis),
+}
+
+impl ClientBuilder {
+    pub(crate) fn new(url: &str) -> Self {
+        ClientBuilder::with_target(Target::Url(Endpoint::parse(url)))
+    }
+
+    fn with_target(target: Target) -> Self {
+        ClientBuilder {
+            target,
+            lease: LEASE_DEFAULT,
+            command_timeout: COMMAND_TIMEOUT_DEFAULT,
+            connect_timeout: CONNECT_TIMEOUT_DEFAULT,
+            safety_poll: POLL_DEFAULT,
+            key_prefix: String::new(),
+            handover: LocalHandover::default(),
+            mutants: Mutants::default(),
+            #[cfg(feature = "test-util")]
+            gate: crate::session::gate::Gate::default(),
+        }
+    }
+
+    /// The lease of renewed holds. Default: 30 s, as Redisson's watchdog. From 100 ms to a year.
+    ///
+    /// It is renewed every third of it. Longer: fewer renewals, and a lock whose holder died stays
+    /// longer. Shorter: a short outage loses the lock.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How long one call may take before its reply counts as lost. Default: 1 s. From 10 ms to 60 s.
+    ///
+    /// Longer: a dead server is noticed later. Shorter: a slow one is taken for dead.
+    pub fn command_timeout(mut self, timeout: Duration) -> Self {
+        self.command_timeout = timeout;
+        self
+    }
+
+    /// How long a connection may take to be made. Default: 1 s. From 10 ms to 60 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// How often waited-for locks are checked in case a message was lost. Default: 1 s. From 10 ms
+    /// to 60 s.
+    ///
+    /// Costs one call for each 500 names waited for. Longer: a lost message delays a waiter longer.
+    pub fn safety_poll(mut self, every: Duration) -> Self {
+        self.safety_poll = every;
+        self
+    }
+
+    /// Put before every name. Default: empty. At most 256 bytes.
+    ///
+    /// Java sees the whole; its own clients must use it in their names.
+    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.key_prefix = prefix.into();
+        self
+    }
+
+    /// Whether holds pass between this client's waiters directly. Default: a bounded streak.
+    pub fn local_handover(mut self, handover: LocalHandover) -> Self {
+        self.handover = handover;
+        self
+    }
+
+    /// Puts one fault into this client, for the tests that must find it.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    pub fn mutant(mut self, mutant: Option<crate::mutant::Mutant>) -> Self {
+        self.mutants = Mutants { active: mutant };
+        self
+    }
+
+    /// Puts the background task of a client on the embedded engine behind a gate.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    pub fn gate(mut self, gate: crate::session::gate::Gate) -> Self {
+        self.gate = gate;
+        self
+    }
+
+    /// Checks the settings and connects.
+    ///
+    /// # Redis cost
+    ///
+    /// Three connections.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the connections are closed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] names the setting, its value and its limits; nothing was sent.
+    /// [`Error::Unavailable`] if nobody answers within the connect time-out, [`Error::Protocol`] if
+    /// the server refuses the user or password.
+    pub async fn connect(self) -> Result<Client, Error> {
+        let settings = self.settings()?;
+        let endpoint = match self.target {
+            Target::Url(endpoint) => endpoint?,
+            #[cfg(feature = "embedded")]
+            Target::Engine(ref engine) => return Ok(self.embed(engine, settings)),
+        };
+        let mutants = self.mutants;
+        let counters = Arc::<Counters>::default();
+        let wakes = Wakes::new(counters.clone(), mutants);
+        let client_id = uuid::Uuid::new_v4().to_string();
+        let timing = Timing { command: self.command_timeout, connect: self.connect_timeout };
+        let thread = Thread::spawn().map_err(|error| failed(error.to_string()))?;
+        let name = format!("leasehold:{client_id}");
+        let redis = Redis::connect(&endpoint, timing, &name, wakes.clone(), &thread.runtime);
+        let redis = redis.await.map_err(|error| {
+            Error::from_call(&Arc::from(endpoint.to_string()), Duration::ZERO, error)
+        })?;
+        let transport = Transport::Redis(redis);
+        let parts = Parts { transport, wakes, counters, settings, mutants, client_id };
+        let session = Session::new(parts);
+        thread.serve(session.clone());
+        Ok(Client::new(session))
+    }
+
+    fn settings(&self) -> Result<Settings, ConfigError> {
+        let minute = Duration::from_secs(60);
+        let short = Duration::from_millis(10)..=minute;
+        in_range("lease", self.lease, &(Duration::from_millis(100)..=Lease::MAX))?;
+        in_range("command_timeout", self.command_timeout, &short)?;
+        in_range("connect_timeout", self.connect_timeout, &short)?;
+        in_range("safety_poll", self.safety_poll, &short)?;
+        if self.key_prefix.len() > PREFIX_MAX {
+            return Err(ConfigError::OutOfRange {
+                what: "length of key_prefix",
+                given: self.key_prefix.len().to_string(),
+                allowed: format!("0 to {PREFIX_MAX}"),
+            });
+        }
+        let streak = match self.handover {
+            LocalHandover::Off => Streak { count: 0, time: Duration::ZERO },
+            LocalHandover::Streak { count, time } => Streak { count, time },
+        };
+        Ok(Settings {
+            lease: Lease::checked("lease", self.lease)?,
+            command_timeout: self.command_timeout,
+            key_prefix: self.key_prefix.clone(),
+            streak,
+            poll: self.safety_poll,
+        })
+    }
+}
+
+fn in_range(
+    what: &'static str,
+    given: Duration,
+    allowed: &std::ops::RangeInclusive<Duration>,
+) -> Result<(), ConfigError> {
+    if allowed.contains(&given) {
+        return Ok(());
+    }
+    let allowed = format!("{:?} to {:?}", allowed.start(), allowed.end());
+    Err(ConfigError::OutOfRange { what, given: format!("{given:?}"), allowed })
+}
+
+fn failed(text: String) -> Error {
+    Error::Unavailable { name: Arc::from("connect"), source: Cause::new(text) }
+}
+
+#[cfg(feature = "embedded")]
+impl EmbeddedRedis {
+    /// A client of this engine with the default settings.
+    pub fn client(&self) -> Client {
+        let settings = self.builder().settings().expect("BUG: the defaults are in range");
+        self.builder().embed(self, settings)
+    }
+
+    /// Starts a client of this engine with settings of its own. Connection settings do nothing.
+    pub fn builder(&self) -> ClientBuilder {
+        ClientBuilder::with_target(Target::Engine(self.clone()))
+    }
+}
+
+#[cfg(feature = "embedded")]
+impl ClientBuilder {
+    /// A client on an engine in this process. Its background task runs where the caller runs, so
+    /// that paused time is one for both; without a runtime it gets a thread.
+    fn embed(&self, engine: &EmbeddedRedis, settings: Settings) -> Client {
+        let thread = match tokio::runtime::Handle::try_current() {
+            Ok(_) => None,
+            Err(_) => Some(Thread::spawn().expect("a thread for the embedded engine")),
+        };
+        let runtime = thread
+            .as_ref()
+            .map_or_else(tokio::runtime::Handle::current, |thread| thread.runtime.clone());
+        let counters = Arc::<Counters>::default();
+        let mutants = self.mutants;
+        let wakes = Wakes::new(counters.clone(), mutants);
+        let link = engine.link(wakes.clone(), &runtime);
+        link.set_command_timeout(settings.command_timeout);
+        let transport = Transport::Embedded(link);
+        let client_id = uuid::Uuid::new_v4().to_string();
+        let parts = Parts { transport, wakes, counters, settings, mutants, client_id };
+        let session = Session::new(parts);
+        match thread {
+            Some(thread) => thread.serve(session.clone()),
+            None => self.serve_here(&runtime, session.clone()),
+        }
+        Client::new(session)
+    }
+
+    #[cfg(feature = "test-util")]
+    fn serve_here(&self, runtime: &tokio::runtime::Handle, session: Arc<Session>) {
+        runtime.spawn(self.gate.clone().run(crate::session::background::serve(session)));
+    }
+
+    #[cfg(not(feature = "test-util"))]
+    #[expect(clippy::unused_self, reason = "the same call with and without the feature")]
+    fn serve_here(&self, runtime: &tokio::runtime::Handle, session: Arc<Session>) {
+        runtime.spawn(crate::session::background::serve(session));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(builder: ClientBuilder) -> String {
+        builder.settings().expect_err("out of range").to_string()
+    }
+
+    #[test]
+    fn settings_out_of_range_are_refused_with_value_and_limits() {
+        let builder = || ClientBuilder::new("redis://127.0.0.1");
+        let text = refused(builder().lease(Duration::from_millis(99)));
+        assert!(
+            text.contains("lease") && text.contains("99ms") && text.contains("100ms"),
+            "{text}"
+        );
+        let text = refused(builder().command_timeout(Duration::ZERO));
+        assert!(text.contains("command_timeout") && text.contains("10ms"), "{text}");
+        let text = refused(builder().safety_poll(Duration::from_secs(61)));
+        assert!(text.contains("safety_poll") && text.contains("61s"), "{text}");
+        let text = refused(builder().key_prefix("p".repeat(257)));
+        assert!(text.contains("257"), "{text}");
+        assert!(builder().settings().is_ok());
+    }
+}

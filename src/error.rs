@@ -1,0 +1,211 @@
+//! The one error of all calls, and the one place where outcomes of the transport become errors.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::ConfigError;
+use crate::lease::LossReason;
+use crate::protocol::Unexpected;
+use crate::transport::{CallError, Fault};
+
+/// Why a call failed, in terms of what to do about it.
+///
+/// Messages name the lock; the text of a cause is in [`source`](std::error::Error::source) and is
+/// no part of the API.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Somebody else held the lock for all of the wait.
+    ///
+    /// Nothing is held. Try later, or shed the work.
+    #[error("not acquired in time: name=`{name}`, waited=`{waited:?}`")]
+    Timeout {
+        /// The lock.
+        name: Arc<str>,
+        /// How long the call waited.
+        waited: Duration,
+    },
+    /// Redis certainly did not do it: no connection, refused, loading, read-only, out of memory.
+    ///
+    /// Nothing changed. Retry with a pause.
+    #[error("redis is not available: name=`{name}`")]
+    Unavailable {
+        /// The lock, or what was being done.
+        name: Arc<str>,
+        /// What the connection or the server said.
+        source: Cause,
+    },
+    /// The call was sent and no reply came, so it may have been done.
+    ///
+    /// Redis may have changed: the lock may be held until `lease` has passed; this client goes on
+    /// undoing it in the background. Treat the lock as possibly held.
+    #[error("the reply was lost: name=`{name}`, lease=`{lease:?}`")]
+    Unknown {
+        /// The lock.
+        name: Arc<str>,
+        /// After this the lock is free at the latest.
+        lease: Duration,
+        /// What happened to the reply.
+        source: Cause,
+    },
+    /// The hold ended before it was released.
+    ///
+    /// Stop the work; others may hold the lock now. What was already written is protected only by
+    /// a fencing token.
+    #[error("the lock was lost: name=`{name}`, reason=`{reason}`")]
+    Lost {
+        /// The lock.
+        name: Arc<str>,
+        /// Why it ended.
+        reason: LossReason,
+    },
+    /// The owner holds nothing that could be released or renewed.
+    ///
+    /// Nothing changed. This is a mistake in the program.
+    #[error("not held by this owner: name=`{name}`")]
+    NotOwner {
+        /// The lock.
+        name: Arc<str>,
+    },
+    /// Too few independent nodes agreed.
+    ///
+    /// What was taken is being released. Retry later.
+    #[error("no quorum: needed=`{needed}`, obtained=`{obtained}`, nodes=`{nodes}`")]
+    Quorum {
+        /// Nodes that must agree.
+        needed: usize,
+        /// Nodes that did.
+        obtained: usize,
+        /// Nodes that were asked.
+        nodes: usize,
+    },
+    /// Redis answered, and repeating will not help: another type under the key, no permission.
+    ///
+    /// Nothing was acquired. An operator must look at the key or at the user's rights.
+    #[error("redis refused it: name=`{name}`, detail=`{detail}`")]
+    Protocol {
+        /// The lock, or what was being done.
+        name: Arc<str>,
+        /// What Redis answered.
+        detail: String,
+    },
+    /// The client was shut down.
+    ///
+    /// Make a new client.
+    #[error("the client is closed")]
+    Closed,
+    /// An argument or a setting cannot be used. Nothing was sent.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+/// What was behind an error, as text for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Cause(String);
+
+impl Cause {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Cause(text.into())
+    }
+}
+
+impl From<Fault> for Cause {
+    fn from(fault: Fault) -> Self {
+        Cause(fault.0)
+    }
+}
+
+impl Error {
+    /// Somebody else held the lock for all of the wait.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Error::Timeout { .. })
+    }
+
+    /// The same call may succeed later without anybody changing anything.
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self,
+            Error::Timeout { .. }
+                | Error::Unavailable { .. }
+                | Error::Unknown { .. }
+                | Error::Quorum { .. }
+        )
+    }
+
+    /// Redis may have changed: the lock may be held although the caller has no guard.
+    pub fn may_be_held(&self) -> bool {
+        matches!(self, Error::Unknown { .. })
+    }
+
+    /// The mapping from an outcome of the transport to what the caller is told.
+    pub(crate) fn from_call(name: &Arc<str>, lease: Duration, error: CallError) -> Self {
+        let name = name.clone();
+        match error {
+            CallError::NotApplied(fault) => Error::Unavailable { name, source: fault.into() },
+            CallError::Unknown(fault) => Error::Unknown { name, lease, source: fault.into() },
+            CallError::Refused(fault) => Error::Protocol { name, detail: fault.0 },
+            CallError::Closed => Error::Closed,
+        }
+    }
+
+    pub(crate) fn unexpected(name: &Arc<str>, reply: &Unexpected) -> Self {
+        let detail = format!("a reply that no script gives: {:?}", reply.0);
+        Error::Protocol { name: name.clone(), detail }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::sort_error_reply;
+
+    fn mapped(reply: &str) -> Error {
+        Error::from_call(&Arc::from("n"), Duration::from_secs(30), sort_error_reply(reply))
+    }
+
+    #[test]
+    fn what_passes_by_itself_is_unavailable() {
+        for reply in [
+            "LOADING Redis is loading the dataset in memory",
+            "READONLY You can't write against a read only replica.",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "BUSY Redis is busy running a script.",
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "ERR max number of clients reached",
+        ] {
+            let error = mapped(reply);
+            assert!(matches!(error, Error::Unavailable { .. }), "{reply}: {error}");
+            assert!(error.is_retryable() && !error.may_be_held(), "{reply}");
+        }
+    }
+
+    #[test]
+    fn what_a_person_must_mend_is_protocol() {
+        for reply in [
+            "NOAUTH Authentication required.",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            "NOPERM this user has no permissions to run the 'evalsha' command",
+            "WRONGTYPE Operation against a key holding the wrong kind of value",
+            "ERR unknown command",
+        ] {
+            let error = mapped(reply);
+            assert!(matches!(&error, Error::Protocol { detail, .. } if detail == reply), "{error}");
+            assert!(!error.is_retryable() && !error.may_be_held(), "{reply}");
+        }
+    }
+
+    #[test]
+    fn only_a_lost_reply_may_be_held() {
+        let name = Arc::from("n");
+        let lost = CallError::Unknown(Fault("cut".into()));
+        let error = Error::from_call(&name, Duration::from_secs(30), lost);
+        assert!(error.may_be_held() && error.is_retryable());
+        let source = std::error::Error::source(&error).map(ToString::to_string);
+        assert_eq!(source.as_deref(), Some("cut"));
+        assert!(matches!(
+            Error::from_call(&name, Duration::ZERO, CallError::Closed),
+            Error::Closed
+        ));
+    }
+}

@@ -1,0 +1,267 @@
+//! What one client keeps alive: queues, wakes, watchdog, releases, and the transport below them.
+//!
+//! Public handles (client, lock, guard) share one [`Handle`]; when the last of them is gone the
+//! session settles what is queued and ends. One background task serves all of it: on a thread and
+//! a connection of its own on Redis, in the caller's runtime on the embedded engine.
+
+pub(crate) mod acquire;
+mod attempt;
+pub(crate) mod background;
+#[cfg(feature = "test-util")]
+pub(crate) mod gate;
+pub(crate) mod hold;
+pub(crate) mod place;
+mod poll;
+mod releases;
+mod room;
+mod tenancy;
+mod wake;
+mod watchdog;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::lease::LossReason;
+use crate::mutant::Mutants;
+use crate::protocol::{Call, Unexpected, Value, lock};
+use crate::stats::{Counters, Stats, count};
+use crate::transport::{CallError, Fault, Lane, Transport};
+
+use hold::{Doubt, Hold};
+use releases::{Chore, Releases};
+use room::Rooms;
+use watchdog::Watchdog;
+
+pub(crate) use room::Streak;
+pub(crate) use tenancy::Tenancy;
+pub(crate) use wake::Wakes;
+
+/// The settings a session runs by; checked by the builder.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) lease: Duration,
+    pub(crate) command_timeout: Duration,
+    pub(crate) key_prefix: String,
+    pub(crate) streak: Streak,
+    pub(crate) poll: Duration,
+}
+
+pub(crate) struct Session {
+    pub(crate) transport: Transport,
+    pub(crate) wakes: Arc<Wakes>,
+    pub(crate) rooms: Rooms,
+    pub(crate) watchdog: Watchdog,
+    pub(crate) releases: Releases,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) settings: Settings,
+    pub(crate) mutants: Mutants,
+    /// The first half of every field of this client.
+    client_id: String,
+    next_id: AtomicU64,
+    closed: AtomicBool,
+    stage: watch::Sender<Stage>,
+}
+
+/// The life of a session, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+enum Stage {
+    Running,
+    /// Queued releases are settled, then the connections are closed.
+    Stopping,
+    Ended,
+}
+
+/// What the public handles share; the last one to go stops the session.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) session: Arc<Session>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.session.stop();
+    }
+}
+
+/// The parts a session is put together from.
+pub(crate) struct Parts {
+    pub(crate) transport: Transport,
+    pub(crate) wakes: Arc<Wakes>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) settings: Settings,
+    pub(crate) mutants: Mutants,
+    pub(crate) client_id: String,
+}
+
+impl Session {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        let Parts { transport, wakes, counters, settings, mutants, client_id } = parts;
+        Arc::new(Session {
+            transport,
+            wakes,
+            rooms: Rooms::new(settings.streak),
+            watchdog: Watchdog::new(),
+            releases: Releases::new(),
+            counters,
+            settings,
+            mutants,
+            client_id,
+            next_id: AtomicU64::new(1),
+            closed: AtomicBool::new(false),
+            stage: watch::Sender::new(Stage::Running),
+        })
+    }
+
+    pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
+        count(&self.counters.calls);
+        self.transport.call(lane, call).await
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Relaxed)
+    }
+
+    /// A fresh owner field. Redisson's form, `<client uuid>:<number>`; never used again.
+    fn next_field(&self) -> Arc<str> {
+        Arc::from(format!("{}:{}", self.client_id, self.next_id()))
+    }
+
+    fn release_call(&self, hold: &Hold) -> Call {
+        let place = &hold.place;
+        let publish = self.transport.publish_command();
+        let fields = std::slice::from_ref(&hold.field);
+        lock::release_with(self.mutants, &place.key, &place.channel, publish, fields)
+    }
+
+    /// A hold is lost: its guards are told, its waiters go on, what may be left of it is released.
+    pub(crate) fn lose(&self, hold: &Arc<Hold>, reason: LossReason) {
+        if !hold.lose(reason) {
+            return;
+        }
+        self.watchdog.disarm(hold);
+        self.count_loss();
+        if reason != LossReason::Gone {
+            self.undo_late(hold, vec![hold.field.clone()]);
+        }
+        self.rooms.vacate(hold, 0);
+    }
+
+    fn count_loss(&self) {
+        count(&self.counters.lost);
+    }
+
+    /// A hold is released in Redis; so many subscribers were told.
+    fn released(&self, hold: &Arc<Hold>, told: i64) {
+        // One of them is this client, if it listens: only others need to be let first.
+        let own = i64::from(self.wakes.is_subscribed(&hold.place.channel));
+        self.rooms.vacate(hold, told - own);
+        if hold.doubt().is_some() {
+            self.undo_late(hold, vec![hold.field.clone()]);
+        }
+    }
+
+    /// An earlier call for the field may be executed after the hold ended.
+    fn undo_late(&self, hold: &Hold, fields: Vec<Arc<str>>) {
+        let doubt = hold.doubt().unwrap_or_else(|| Doubt {
+            epoch: self.transport.epoch(Lane::Caller),
+            lease: hold.lease(),
+            once: true,
+        });
+        let place = hold.place.clone();
+        self.releases.post(Chore::Undo { place, fields, doubt });
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
+    }
+
+    /// Lets the background task settle what is queued and end.
+    fn stop(&self) {
+        self.closed.store(true, SeqCst);
+        self.stage.send_if_modified(|stage| {
+            let first = *stage == Stage::Running;
+            if first {
+                *stage = Stage::Stopping;
+            }
+            first
+        });
+    }
+
+    async fn stopping(&self) {
+        self.reached(Stage::Stopping).await;
+    }
+
+    async fn reached(&self, wanted: Stage) {
+        let mut stage = self.stage.subscribe();
+        // An error would mean that the sender is gone, which we hold.
+        drop(stage.wait_for(|stage| *stage >= wanted).await);
+    }
+
+    /// Refuses new work, wakes all waiters, loses and releases all holds, ends the background task.
+    pub(crate) async fn shutdown(&self, deadline: Duration) -> Result<(), Error> {
+        self.closed.store(true, SeqCst);
+        self.rooms.wake_all();
+        self.wakes.end_outage();
+        for hold in self.watchdog.holds() {
+            self.lose(&hold, LossReason::Closed);
+        }
+        self.stop();
+        match tokio::time::timeout(deadline, self.reached(Stage::Ended)).await {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                let name = Arc::from("shutdown");
+                let open = self.releases.pending();
+                let text = format!("{open} releases were not confirmed within {deadline:?}");
+                let source = crate::error::Cause::new(text);
+                Err(Error::Unknown { name, lease: self.settings.lease, source })
+            }
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        Stats {
+            reconnects: self.transport.reconnects(),
+            subscriptions: self.wakes.live() as u64,
+            listeners: self.wakes.listening() as u64,
+            rooms: self.rooms.len() as u64,
+            waiting: self.rooms.waiting() as u64,
+            holds: self.watchdog.len() as u64,
+            releases_pending: self.releases.pending(),
+            ..self.counters.snapshot()
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("client_id", &self.client_id)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<Unexpected> for CallError {
+    fn from(reply: Unexpected) -> Self {
+        CallError::Refused(Fault(format!("a reply that no script gives: {:?}", reply.0)))
+    }
+}
+
+/// Between 80 % and 120 % of a span, so that clients do not move in step.
+fn jittered(span: Duration) -> Duration {
+    span.mul_f64(0.8 + 0.4 * fastrand::f64())
+}
+
+/// Sleeps until then, or for ever.
+async fn sleep_until_some(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

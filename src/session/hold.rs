@@ -1,0 +1,355 @@
+//! One hold: a field that is ours in Redis, and what this process knows of it.
+//!
+//! # Invariants
+//!
+//! - **H1** A hold is lost once and for ever; nothing makes it held again.
+//! - **H2** The local deadline is counted from before a call was sent and moves only with a reply,
+//!   so it passes before Redis frees the lock.
+//! - **H3** `guards` is the number of tenancies. The one that takes it to zero ends the hold.
+//!
+//! # Locking
+//!
+//! `state` is taken alone and never across an await.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::place::Place;
+use crate::lease::{HoldState, LossReason};
+use crate::mutant::{Mutant, Mutants};
+
+/// Who holds what under which name.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    pub(crate) place: Arc<Place>,
+    /// The owner's field on the wire.
+    pub(crate) field: Arc<str>,
+    /// The [`Owner`](crate::Owner) in this process.
+    pub(crate) owner: u64,
+    pub(crate) mutants: Mutants,
+}
+
+/// What one acquisition asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// What Redis is told: the client's lease, or the fixed one.
+    pub(crate) lease: Duration,
+    /// The watchdog renews it.
+    pub(crate) renewed: bool,
+    /// The watchdog ends it after this.
+    pub(crate) max_hold: Option<Duration>,
+}
+
+/// A field that may be taken by a call whose outcome is not known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doubt {
+    /// The lane's epoch when the first such call was sent.
+    pub(crate) epoch: u64,
+    /// How long the field may stand once it is taken.
+    pub(crate) lease: Duration,
+    /// Only one such call was sent.
+    pub(crate) once: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) place: Arc<Place>,
+    /// The owner's field on the wire.
+    pub(crate) field: Arc<str>,
+    /// The [`Owner`](crate::Owner) in this process.
+    pub(crate) owner: u64,
+    /// Orders the watchdog's table; fresh for each hold of this client.
+    pub(crate) id: u64,
+    state: Mutex<State>,
+    changed: Notify,
+    mutants: Mutants,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    uncertain: bool,
+    deadline: Instant,
+    ignore_deadline: bool,
+    guards: u32,
+    /// Guards whose lease the watchdog renews.
+    renewed: u32,
+    /// The lease of the last renewed guard.
+    lease: Duration,
+    ends_at: Option<Instant>,
+    /// Re-entries and partial releases on the wire.
+    open_calls: u32,
+    /// An attempt for this field that may still be executed.
+    doubt: Option<Doubt>,
+    /// A later call about this field had no answer.
+    in_doubt: bool,
+    /// The hold's key in the watchdog's table.
+    due: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Live,
+    Lost(LossReason),
+    /// The last guard went; a release or a hand-over follows.
+    Leaving,
+}
+
+/// What the departure of a guard means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Others of this hold remain, so many.
+    Inner(u32),
+    /// It was the last: release the field.
+    Last,
+    /// The hold was lost before.
+    Lost(LossReason),
+}
+
+/// The watchdog's next duty for a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    Renew(Duration),
+    /// Nothing yet; look again then.
+    Wait(Instant),
+    End(LossReason),
+    /// Not live any more.
+    None,
+}
+
+/// When a lease that was asked for at `sent` is surely still running.
+///
+/// The margin covers the drift of two clocks over one lease (0.1 %) and Redis' whole milliseconds.
+pub(crate) fn local_deadline(sent: Instant, lease: Duration) -> Instant {
+    let margin = (Duration::from_millis(1) + lease / 1000).min(lease / 5);
+    sent + (lease - margin)
+}
+
+impl Hold {
+    /// A hold that was granted by a call sent at `sent`, with one guard.
+    pub(crate) fn new(id: u64, names: Names, terms: Terms, sent: Instant) -> Self {
+        let Names { place, field, owner, mutants } = names;
+        let state = State {
+            phase: Phase::Live,
+            uncertain: false,
+            deadline: local_deadline(sent, terms.lease),
+            ignore_deadline: mutants.has(Mutant::DeadlineIgnored),
+            guards: 1,
+            renewed: terms.renewed.into(),
+            lease: terms.lease,
+            ends_at: terms.max_hold.map(|span| sent + span),
+            open_calls: 0,
+            doubt: None,
+            in_doubt: false,
+            due: None,
+        };
+        Hold { place, field, owner, id, state: Mutex::new(state), changed: Notify::new(), mutants }
+    }
+
+    /// The same field for the next local owner, with what is left of its lease.
+    pub(crate) fn handed_over(&self, id: u64, owner: u64, terms: Terms) -> Self {
+        let (place, field) = (self.place.clone(), self.field.clone());
+        let names = Names { place, field, owner, mutants: self.mutants };
+        let next = Hold::new(id, names, terms, Instant::now());
+        next.state.lock().deadline = self.state.lock().deadline;
+        next
+    }
+
+    pub(crate) fn with_doubt(self, doubt: Option<Doubt>) -> Self {
+        self.state.lock().doubt = doubt;
+        self
+    }
+
+    /// A call of this hold that may still be executed.
+    pub(crate) fn doubt(&self) -> Option<Doubt> {
+        self.state.lock().doubt
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.loss().is_none() && self.state.lock().phase == Phase::Live
+    }
+
+    /// Why the hold protects nothing, if so.
+    pub(crate) fn loss(&self) -> Option<LossReason> {
+        self.state.lock().loss(Instant::now())
+    }
+
+    pub(crate) fn look(&self) -> HoldState {
+        let state = self.state.lock();
+        match state.loss(Instant::now()) {
+            Some(_) => HoldState::Lost,
+            None if state.uncertain => HoldState::Uncertain,
+            None => HoldState::Held,
+        }
+    }
+
+    /// Until when the lock is surely held; it may move on with a renewal.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.state.lock().end()
+    }
+
+    /// The lease that was last asked for.
+    pub(crate) fn lease(&self) -> Duration {
+        self.state.lock().lease
+    }
+
+    pub(crate) fn guards(&self) -> u32 {
+        self.state.lock().guards
+    }
+
+    /// Resolves when the hold is lost. Never resolves for a hold that is released in time.
+    pub(crate) async fn lost(&self) -> LossReason {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Check, listen, check again: a change between the check and the await is not missed.
+            changed.as_mut().enable();
+            let end = {
+                let state = self.state.lock();
+                if let Some(reason) = state.loss(Instant::now()) {
+                    return reason;
+                }
+                (state.phase == Phase::Live).then(|| state.end())
+            };
+            match end {
+                Some(end) => {
+                    tokio::select! {
+                        biased;
+                        () = changed => {}
+                        () = tokio::time::sleep_until(end) => {}
+                    }
+                }
+                None => changed.await,
+            }
+        }
+    }
+
+    /// Adds a guard; the count that Redis shall reach, or nothing if the hold is over.
+    pub(crate) fn join(&self, terms: Terms) -> Option<u32> {
+        let mut state = self.state.lock();
+        if state.phase != Phase::Live || state.loss(Instant::now()).is_some() {
+            return None;
+        }
+        state.guards += 1;
+        if terms.renewed {
+            state.renewed += 1;
+            state.lease = terms.lease;
+        }
+        if let Some(span) = terms.max_hold {
+            let ends_at = Instant::now() + span;
+            state.ends_at = Some(state.ends_at.map_or(ends_at, |end| end.min(ends_at)));
+        }
+        Some(state.guards)
+    }
+
+    /// Takes a guard away.
+    pub(crate) fn leave(&self, terms: Terms) -> Left {
+        let mut state = self.state.lock();
+        state.guards -= 1;
+        state.renewed -= u32::from(terms.renewed);
+        if let Some(reason) = state.loss(Instant::now()) {
+            return Left::Lost(reason);
+        }
+        if state.guards > 0 {
+            return Left::Inner(state.guards);
+        }
+        state.phase = Phase::Leaving;
+        Left::Last
+    }
+
+    /// A re-entry or a partial release goes on the wire.
+    pub(crate) fn call_sent(&self) {
+        self.state.lock().open_calls += 1;
+    }
+
+    /// Its outcome is known; or it is not, and then the field never passes to another owner.
+    pub(crate) fn call_ended(&self, in_doubt: bool) {
+        let mut state = self.state.lock();
+        state.open_calls -= 1;
+        state.in_doubt |= in_doubt;
+    }
+
+    /// Redis confirmed a lease asked for at `sent`. Never moves the deadline back (H2).
+    pub(crate) fn confirmed(&self, sent: Instant, lease: Duration) {
+        let mut state = self.state.lock();
+        // H1: a hold whose deadline passed meanwhile stays lost.
+        if state.loss(Instant::now()).is_none() {
+            state.deadline = state.deadline.max(local_deadline(sent, lease));
+            state.uncertain = false;
+            drop(state);
+            self.changed.notify_waiters();
+        }
+    }
+
+    pub(crate) fn mark_uncertain(&self) {
+        self.state.lock().uncertain = true;
+    }
+
+    /// Ends the hold as lost; true for the first who says so.
+    pub(crate) fn lose(&self, reason: LossReason) -> bool {
+        {
+            let mut state = self.state.lock();
+            if state.phase != Phase::Live {
+                return false;
+            }
+            state.phase = Phase::Lost(reason);
+        }
+        self.changed.notify_waiters();
+        true
+    }
+
+    /// What the watchdog has to do now.
+    pub(crate) fn duty(&self, now: Instant) -> Duty {
+        let state = self.state.lock();
+        if state.phase != Phase::Live {
+            return Duty::None;
+        }
+        if let Some(reason) = state.loss(now) {
+            return Duty::End(reason);
+        }
+        if state.renewed == 0 {
+            return Duty::Wait(state.end());
+        }
+        let renew_at = state.deadline.checked_sub(state.lease / 3 * 2).unwrap_or(now);
+        if renew_at <= now {
+            return Duty::Renew(state.lease);
+        }
+        Duty::Wait(renew_at.min(state.end()))
+    }
+
+    /// May the field pass to another owner of this client without asking Redis?
+    pub(crate) fn is_clear(&self) -> bool {
+        let state = self.state.lock();
+        state.open_calls == 0
+            && state.doubt.is_none()
+            && !state.in_doubt
+            && !state.uncertain
+            && state.phase == Phase::Leaving
+            && state.deadline.saturating_duration_since(Instant::now()) >= state.lease / 2
+    }
+
+    /// The hold's key in the watchdog's table, replaced.
+    pub(crate) fn set_due(&self, due: Option<Instant>) -> Option<Instant> {
+        std::mem::replace(&mut self.state.lock().due, due)
+    }
+}
+
+impl State {
+    fn end(&self) -> Instant {
+        self.ends_at.map_or(self.deadline, |ends_at| ends_at.min(self.deadline))
+    }
+
+    fn loss(&self, now: Instant) -> Option<LossReason> {
+        match self.phase {
+            Phase::Lost(reason) => Some(reason),
+            Phase::Live | Phase::Leaving if self.ignore_deadline => None,
+            Phase::Live | Phase::Leaving if now >= self.deadline => Some(LossReason::Expired),
+            Phase::Live if self.ends_at.is_some_and(|end| now >= end) => Some(LossReason::MaxHold),
+            Phase::Live | Phase::Leaving => None,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Releases and undos that nobody waits for: from drops, cancelled attempts, lost replies.
+//!
+//! # Invariants
+//!
+//! - **Q1** What is posted is repeated until Redis confirms it, or until the lease it is about is
+//!   surely over.
+//! - **Q2** An answer *absent* confirms an undo only if the lane kept its connection since the
+//!   attempt was sent; else the attempt may be executed later, and the undo is repeated for one
+//!   lease after the first answer.
+//!
+//! # Bounds
+//!
+//! The queue holds at most one chore for each live guard and each future inside `acquire`; at most
+//! [`AT_ONCE`] are on the wire.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+
+use super::Session;
+use super::hold::{Doubt, Hold};
+use super::place::Place;
+use crate::protocol::lock::{self, Released};
+use crate::stats::count;
+use crate::transport::{CallError, Lane};
+
+/// Chores on the wire at once.
+const AT_ONCE: usize = 256;
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Beyond two leases without any answer there is nothing left to release.
+const GIVE_UP_SLACK: Duration = Duration::from_secs(10);
+
+/// Something to settle in the background.
+#[derive(Debug)]
+pub(crate) enum Chore {
+    /// Lower the count of a hold to the guards that live.
+    Lower(Arc<Hold>),
+    /// End a hold whose last guard is gone, then let the next local waiter in.
+    Release(Arc<Hold>),
+    /// End whatever an attempt may have taken.
+    Undo { place: Arc<Place>, fields: Vec<Arc<str>>, doubt: Doubt },
+}
+
+#[derive(Debug)]
+pub(crate) struct Releases {
+    sender: mpsc::UnboundedSender<Chore>,
+    receiver: Mutex<Option<mpsc::UnboundedReceiver<Chore>>>,
+    pending: AtomicU64,
+}
+
+impl Releases {
+    pub(crate) fn new() -> Self {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        Releases { sender, receiver: Mutex::new(Some(receiver)), pending: AtomicU64::new(0) }
+    }
+
+    /// Takes a chore over. Needs no runtime; after the end of the session it does nothing.
+    pub(crate) fn post(&self, chore: Chore) {
+        self.pending.fetch_add(1, Relaxed);
+        if self.sender.send(chore).is_err() {
+            self.pending.fetch_sub(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn pending(&self) -> u64 {
+        self.pending.load(Relaxed)
+    }
+}
+
+/// Settles chores until the session is stopping, then what is left of them.
+pub(crate) async fn run(session: &Session) {
+    let Some(mut queue) = session.releases.receiver.lock().take() else { return };
+    let mut working = FuturesUnordered::new();
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            biased;
+            chore = queue.recv(), if working.len() < AT_ONCE => {
+                if let Some(chore) = chore {
+                    working.push(settle(session, chore));
+                }
+            }
+            Some(()) = working.next() => {
+                session.releases.pending.fetch_sub(1, Relaxed);
+            }
+            () = session.stopping(), if !stopping => stopping = true,
+        }
+        if stopping && working.is_empty() && queue.is_empty() {
+            return;
+        }
+    }
+}
+
+async fn settle(session: &Session, chore: Chore) {
+    count(&session.counters.releases_queued);
+    match chore {
+        Chore::Lower(hold) => lower(session, &hold).await,
+        Chore::Release(hold) => {
+            let fields = std::slice::from_ref(&hold.field);
+            let told = end(session, &hold.place, fields, hold.lease(), None, || {
+                // Redis is out of reach: the next waiter may as well watch for itself.
+                session.rooms.vacate(&hold, 0);
+            });
+            let told = told.await;
+            session.released(&hold, told);
+        }
+        Chore::Undo { place, fields, doubt } => {
+            end(session, &place, &fields, doubt.lease, Some(doubt), || {}).await;
+        }
+    }
+}
+
+/// The count is a nicety for other clients; the last release does not depend on it.
+async fn lower(session: &Session, hold: &Arc<Hold>) {
+    let guards = hold.guards();
+    if guards == 0 || !hold.is_live() {
+        return;
+    }
+    let place = &hold.place;
+    let publish = session.transport.publish_command();
+    let fields = std::slice::from_ref(&hold.field);
+    let call = lock::release(&place.key, &place.channel, publish, guards, fields);
+    // The caller's lane: behind re-entries that were sent before.
+    if session.call(Lane::Caller, call).await.is_err() {
+        count(&session.counters.releases_failed);
+    }
+}
+
+/// Releases fields until that is confirmed (Q1, Q2); how many subscribers were told.
+async fn end(
+    session: &Session,
+    place: &Place,
+    fields: &[Arc<str>],
+    lease: Duration,
+    doubt: Option<Doubt>,
+    mut unreachable: impl FnMut(),
+) -> i64 {
+    let lane = if doubt.is_some() { Lane::Caller } else { Lane::Background };
+    let give_up = Instant::now() + 2 * lease + GIVE_UP_SLACK;
+    let publish = session.transport.publish_command();
+    let mut answered_since = None;
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let call = lock::release(&place.key, &place.channel, publish, 0, fields);
+        let reply = session.call(lane, call).await;
+        let now = Instant::now();
+        match reply.and_then(|value| lock::released(value).map_err(Into::into)) {
+            Ok(released) => {
+                let told = if let Released::Free { told } = released { told } else { 0 };
+                let settled = doubt.is_none_or(|doubt| {
+                    session.transport.epoch(lane) == doubt.epoch
+                        || doubt.once && matches!(released, Released::Free { .. })
+                        || now >= *answered_since.get_or_insert(now) + doubt.lease
+                });
+                if settled {
+                    return told;
+                }
+            }
+            Err(CallError::Closed) => return 0,
+            Err(error) => {
+                unreachable();
+                if matches!(error, CallError::Refused(_)) || now >= give_up {
+                    count(&session.counters.releases_failed);
+                    return 0;
+                }
+            }
+        }
+        sleep(super::jittered(pause)).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}

@@ -1,0 +1,225 @@
+//! Renews holds before their lease ends, and ends those that can no longer be held.
+//!
+//! One deadline-ordered table for all holds of a client. Renewals go out in batches, a third of the
+//! lease after the last one was sent; a batch that fails touches nobody else.
+//!
+//! # Invariants
+//!
+//! - **D1** Every live hold is in the table, at the time of its next duty. A hold that is being
+//!   renewed stands at its deadline meanwhile.
+//! - **D2** A hold leaves the table before its release is sent, and nothing puts it back: `arm` asks
+//!   for the duty under the table's lock, and a hold that was given up has none.
+//!
+//! # Locking
+//!
+//! `table`, then a hold's state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+use super::Session;
+use super::hold::{Duty, Hold};
+use crate::lease::LossReason;
+use crate::mutant::Mutant;
+use crate::protocol::lock;
+use crate::transport::{CallError, Lane};
+
+/// Holds renewed by one call. One call blocks Redis for well under a millisecond.
+const BATCH: usize = 500;
+
+/// Renewals fall on a grid of this part of a lease, so that holds taken together renew together.
+const GRID: u32 = 150;
+
+/// The table of one client's holds.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    table: Mutex<Table>,
+    poke: Notify,
+    start: Instant,
+}
+
+#[derive(Debug)]
+struct Table {
+    due: BTreeMap<(Instant, u64), Arc<Hold>>,
+    /// The loop sleeps until then; only an earlier duty must wake it.
+    asleep_until: Option<Instant>,
+}
+
+impl Watchdog {
+    pub(crate) fn new() -> Self {
+        let table = Table { due: BTreeMap::new(), asleep_until: None };
+        Watchdog { table: Mutex::new(table), poke: Notify::new(), start: Instant::now() }
+    }
+
+    /// Enters a hold, or moves it to its next duty, at `not_before` if that is later.
+    pub(crate) fn arm(&self, hold: &Arc<Hold>, not_before: Option<Instant>) {
+        let now = Instant::now();
+        let mut table = self.table.lock();
+        let due = match hold.duty(now) {
+            Duty::None => return,
+            Duty::End(_) => now,
+            Duty::Renew(_) => now,
+            Duty::Wait(at) => self.on_grid(at, hold),
+        };
+        let due = not_before.map_or(due, |at| at.max(due).min(hold.deadline()));
+        table.put(hold, due);
+        if table.asleep_until.is_none_or(|until| due < until) {
+            table.asleep_until = Some(due);
+            drop(table);
+            self.poke.notify_one();
+        }
+    }
+
+    /// Takes a hold out.
+    pub(crate) fn disarm(&self, hold: &Hold) {
+        let mut table = self.table.lock();
+        if let Some(due) = hold.set_due(None) {
+            table.due.remove(&(due, hold.id));
+        }
+    }
+
+    pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
+        self.table.lock().due.values().cloned().collect()
+    }
+
+    pub(crate) fn find(&self, id: u64) -> Option<Arc<Hold>> {
+        self.table.lock().due.values().find(|hold| hold.id == id).cloned()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.lock().due.len()
+    }
+
+    /// Holds whose time has come; each stands at its deadline until it is armed again (D1).
+    fn take_due(&self, now: Instant) -> Vec<Arc<Hold>> {
+        let mut table = self.table.lock();
+        let mut taken = Vec::new();
+        while let Some(entry) = table.due.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let hold = entry.remove();
+            hold.set_due(None);
+            taken.push(hold);
+        }
+        for hold in &taken {
+            if hold.deadline() > now {
+                table.put(hold, hold.deadline());
+            }
+        }
+        table.asleep_until = table.due.keys().next().map(|(due, _)| *due);
+        taken
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.table.lock().asleep_until
+    }
+
+    /// The next point of the grid, but never the deadline itself.
+    fn on_grid(&self, at: Instant, hold: &Hold) -> Instant {
+        let deadline = hold.deadline();
+        if at >= deadline {
+            return at;
+        }
+        let step = (deadline.saturating_duration_since(at) / GRID).max(Duration::from_micros(100));
+        let step = step.as_micros().next_power_of_two();
+        let since = at.saturating_duration_since(self.start).as_micros();
+        let up = Duration::from_micros(u64::try_from(step - since % step).unwrap_or(0));
+        (at + up).min(deadline)
+    }
+}
+
+impl Table {
+    fn put(&mut self, hold: &Arc<Hold>, due: Instant) {
+        if let Some(old) = hold.set_due(Some(due)) {
+            self.due.remove(&(old, hold.id));
+        }
+        self.due.insert((due, hold.id), hold.clone());
+    }
+}
+
+/// Serves the table until it is dropped.
+pub(crate) async fn run(session: &Session) {
+    let mut renewals = FuturesUnordered::new();
+    loop {
+        let now = Instant::now();
+        let mut to_renew = Vec::new();
+        for hold in session.watchdog.take_due(now) {
+            match hold.duty(now) {
+                Duty::Renew(lease) => to_renew.push((hold, lease)),
+                Duty::Wait(_) => session.watchdog.arm(&hold, None),
+                Duty::End(reason) => session.lose(&hold, reason),
+                Duty::None if session.mutants.has(Mutant::DisarmAfterRelease) => {
+                    session.watchdog.table.lock().put(&hold, now + Duration::from_secs(1));
+                }
+                Duty::None => {}
+            }
+        }
+        for batch in to_renew.chunks(BATCH) {
+            renewals.push(renew(session, batch.to_vec()));
+        }
+        let next = session.watchdog.next();
+        tokio::select! {
+            biased;
+            () = super::sleep_until_some(next) => {}
+            () = session.watchdog.poke.notified() => {}
+            Some(()) = renewals.next() => {}
+        }
+    }
+}
+
+/// One batch: one call, and for each hold what it means.
+async fn renew(session: &Session, batch: Vec<(Arc<Hold>, Duration)>) {
+    let sent = Instant::now();
+    let holds: Vec<_> = batch
+        .iter()
+        .map(|(hold, lease)| (hold.place.key.clone(), hold.field.clone(), *lease))
+        .collect();
+    let shortest = batch.iter().map(|(_, lease)| *lease).min().unwrap_or_default();
+    // A renewal that takes a third of the lease leaves time for another one.
+    let call = session.call(Lane::Background, lock::renew_with(session.mutants, &holds));
+    let reply = match timeout(shortest / 3, call).await {
+        Ok(Ok(value)) => lock::renewed(value, batch.len()).map_err(Into::into),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(CallError::Unknown(crate::transport::Fault("no answer".into()))),
+    };
+    match reply {
+        Ok(answers) => {
+            for ((hold, lease), there) in batch.iter().zip(answers) {
+                if there || session.mutants.has(Mutant::LossIgnored) {
+                    session.counters.renewed.fetch_add(1, Relaxed);
+                    hold.confirmed(sent, *lease);
+                    session.watchdog.arm(hold, None);
+                } else {
+                    session.lose(hold, LossReason::Gone);
+                }
+            }
+        }
+        // One key of another type fails the whole script: find it by asking for each alone.
+        Err(CallError::Refused(_)) if batch.len() > 1 => {
+            for one in batch {
+                Box::pin(renew(session, vec![one])).await;
+            }
+        }
+        Err(CallError::Refused(fault)) if fault.0.starts_with("WRONGTYPE") => {
+            batch.iter().for_each(|(hold, _)| session.lose(hold, LossReason::Gone));
+        }
+        Err(_) => batch.iter().for_each(|(hold, lease)| postpone(session, hold, *lease)),
+    }
+}
+
+/// A renewal failed: try again soon, as long as the deadline has not passed.
+fn postpone(session: &Session, hold: &Arc<Hold>, lease: Duration) {
+    session.counters.renewals_failed.fetch_add(1, Relaxed);
+    hold.mark_uncertain();
+    let pause = (lease / 30).clamp(Duration::from_millis(2), Duration::from_millis(500));
+    session.watchdog.arm(hold, Some(Instant::now() + super::jittered(pause)));
+}
