@@ -59,11 +59,6 @@ impl Line {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Order among the calls of this line can no longer be told from the connection alone.
-    pub(super) fn raise_epoch(&self) {
-        self.epoch.fetch_add(1, Ordering::AcqRel);
-    }
-
     /// Learns from the outcome of a call.
     pub(super) fn learn(&self, outcome: &Result<Value, CallError>) {
         match outcome {
@@ -93,7 +88,7 @@ impl Line {
         }
         if matches!(*slot, Slot::Up(_)) {
             // INVARIANT I1: before the slot is free for another connection.
-            self.raise_epoch();
+            self.epoch.fetch_add(1, Ordering::AcqRel);
         }
         *slot = Slot::Down(fault);
     }
