@@ -57,7 +57,7 @@ async fn contend(name: &str) {
 }
 
 /// What a contender did; the same as `Contention.java` reports.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     rounds: u64,
     violations: u64,
