@@ -33,6 +33,6 @@ pub use mutant::Mutant;
 #[doc(hidden)]
 pub mod test_util {
     pub use crate::transport::embedded::testing::{
-        Delay, Dumped, ErrorReply, Faults, LinkControl, Reply, Restart, scripts,
+        Delay, Dumped, ErrorReply, Faults, Flow, LinkControl, Reply, Restart, scripts,
     };
 }

@@ -81,7 +81,6 @@ impl EmbeddedRedis {
     pub fn cut(&self) {
         for port in self.engine.ports() {
             port.cut(link::ALL);
-            port.wake();
         }
     }
 
