@@ -95,16 +95,12 @@ impl EmbeddedRedis {
     ///
     /// Calls under way end without a reply, new ones fail at once. Keys and leases stay as they are.
     pub fn cut(&self) {
-        for port in self.engine.ports() {
-            port.cut(link::ALL);
-        }
+        self.engine.cut();
     }
 
     /// Lets broken connections come back.
     pub fn heal(&self) {
-        for port in self.engine.ports() {
-            port.heal(link::ALL);
-        }
+        self.engine.heal();
     }
 
     /// Connects one client. Its task runs on `runtime` until the link is closed or dropped.

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::commands::{self, Words};
 use super::lua::Scripts;
 use super::number::parse_int;
-use super::port::Port;
+use super::port::{LINES, Port};
 use super::reply::{Bytes, Outcome, Reply};
 use super::store::Store;
 use crate::protocol::{Arg, Call};
@@ -39,6 +39,8 @@ pub enum Restart {
 pub(crate) struct Engine {
     inner: Mutex<Inner>,
     paused: AtomicBool,
+    /// Nobody can connect.
+    cut: AtomicBool,
 }
 
 struct Inner {
@@ -60,7 +62,11 @@ impl Engine {
             ports_made: 0,
             scripts_run: BTreeMap::new(),
         };
-        Engine { inner: Mutex::new(inner), paused: AtomicBool::new(false) }
+        Engine {
+            inner: Mutex::new(inner),
+            paused: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
+        }
     }
 
     /// Runs one command of a client, at one moment of the clock.
@@ -134,7 +140,26 @@ impl Engine {
         let id = inner.ports_made;
         let port = make(id);
         inner.ports.insert(id, port.clone());
+        if self.cut.load(Ordering::Acquire) {
+            port.cut(&LINES);
+        }
         port
+    }
+
+    /// Breaks all connections; new ones cannot be made.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Ordering::Release);
+        for port in self.ports() {
+            port.cut(&LINES);
+        }
+    }
+
+    /// Lets broken connections come back.
+    pub(crate) fn heal(&self) {
+        self.cut.store(false, Ordering::Release);
+        for port in self.ports() {
+            port.heal(&LINES);
+        }
     }
 
     /// Forgets a link and what it listened to.

@@ -43,13 +43,13 @@ pub enum Flow {
 /// The faults of one link. Chances are between 0 and 1; the default has no faults and no delays.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// The server refuses the call before it runs it.
+    /// The server refuses the call (or subscription) before it runs it.
     pub refuse: f64,
-    /// The request vanishes: not applied, no reply.
+    /// The request (or subscription) vanishes: not applied, no reply.
     pub lose_request: f64,
     /// Applied, but the reply vanishes.
     pub lose_reply: f64,
-    /// Applied twice, one right after the other; the second reply is answered.
+    /// The call is applied twice, one right after the other; the second reply is answered.
     pub duplicate: f64,
     /// The connection breaks right after a call was sent, and comes back after `reconnect`; whether
     /// the call is applied is for `late_after_cut` to say.

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::engine::{Activity, Engine};
-use super::port::{Answer, Arrival, Event, LINES, Line, Next, Port, Request};
+use super::port::{Answer, Arrival, Event, Line, Next, Port, Request};
 use super::reply::to_value;
 use crate::protocol::{Call, Value};
 use crate::transport::{CallError, Lane, Sink};
@@ -176,6 +176,3 @@ fn healed(engine: &Engine, port: &Port, healed: Line) {
         None => sink.missed(),
     }
 }
-
-/// Every connection of a link.
-pub(crate) const ALL: &[Line] = &LINES;

@@ -83,7 +83,7 @@ pub(crate) struct Arrival {
     epoch: u64,
     pub(crate) request: Request,
     pub(crate) twice: bool,
-    lose_reply: bool,
+    reply: Flow,
     /// Its connection is gone; it runs all the same, and nobody hears of it.
     late: bool,
 }
@@ -181,7 +181,8 @@ impl Port {
             Request::Unlisten(channel) => drop(state.wanted.remove(channel)),
             Request::Run(_) => {}
         }
-        if !(arrival.late || arrival.lose_reply || state.replies == Flow::Vanishes) {
+        let vanishes = [arrival.reply, state.replies].contains(&Flow::Vanishes);
+        if !arrival.late && !vanishes {
             state.answer(arrival.line, arrival.id, answer);
         }
     }

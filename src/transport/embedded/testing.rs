@@ -9,9 +9,8 @@ use super::data::Data;
 pub use super::engine::Restart;
 use super::engine::{Activity, Engine};
 pub use super::faults::{Delay, Faults, Flow};
-use super::link::ALL;
 use super::number::format_float;
-use super::port::{Line, Port};
+use super::port::{LINES, Line, Port};
 use super::reply::Bytes;
 pub use super::reply::{ErrorReply, Reply};
 use crate::protocol::script;
@@ -91,13 +90,9 @@ impl EmbeddedRedis {
 
     /// All connections break and come back; the script cache is empty, and the keys too, if told so.
     pub fn restart(&self, data: Restart) {
-        for port in self.engine.ports() {
-            port.cut(ALL);
-        }
+        self.engine.cut();
         self.engine.forget(data);
-        for port in self.engine.ports() {
-            port.heal(ALL);
-        }
+        self.engine.heal();
     }
 
     /// Moves the server's clock, and only that: leases end early.
@@ -140,7 +135,7 @@ impl LinkControl {
 
     /// Breaks all connections until they are healed.
     pub fn cut(&self) {
-        self.port.cut(ALL);
+        self.port.cut(&LINES);
     }
 
     /// Breaks the connection for messages; calls still work.
@@ -150,7 +145,7 @@ impl LinkControl {
 
     /// Lets all broken connections come back.
     pub fn heal(&self) {
-        self.port.heal(ALL);
+        self.port.heal(&LINES);
     }
 
     /// Calls are executed, and no reply comes.

@@ -114,6 +114,9 @@ async fn cut_tells_unknown_from_not_applied() {
     assert!(matches!(under_way.await, Err(CallError::Unknown(_))));
     assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::NotApplied(_))));
     assert_eq!((link.epoch(Lane::Caller), link.epoch(Lane::Background)), (1, 1));
+    let (late, ..) = connect(&redis);
+    assert!(matches!(late.subscribe(&channel).await, Err(CallError::NotApplied(_))));
+    drop(late);
     redis.heal();
     settle().await;
     assert_eq!(heard.take(), ["restored Caller", "restored Background", "missed"]);

@@ -119,28 +119,32 @@ impl State {
             self.disconnected(id, &request);
             return;
         }
-        let runs = matches!(request, Request::Run(_));
-        if runs && self.chance(self.faults.refuse) {
+        if matches!(request, Request::Unlisten(_)) {
+            self.set_out(id, line, request, Flow::Passes);
+            return;
+        }
+        if self.chance(self.faults.refuse) {
             let refused = Fault("LOADING Redis is loading the dataset in memory".to_owned());
             self.answer(line, id, Err(CallError::NotApplied(refused)));
-        } else if !(runs && self.chance(self.faults.lose_request)) {
-            let arrival = Arrival {
-                id,
-                line,
-                epoch: self.lines[line as usize].epoch,
-                request,
-                twice: runs && self.chance(self.faults.duplicate),
-                lose_reply: runs && self.chance(self.faults.lose_reply),
-                late: false,
-            };
-            let due = self.after(self.faults.request).max(self.lines[line as usize].last_arrival);
-            self.lines[line as usize].last_arrival = due;
-            self.push(due, Event::Arrive(arrival));
+        } else if !self.chance(self.faults.lose_request) {
+            let lost = self.chance(self.faults.lose_reply);
+            let reply = if lost { Flow::Vanishes } else { Flow::Passes };
+            self.set_out(id, line, request, reply);
         }
-        if runs && self.chance(self.faults.break_line) {
+        if self.chance(self.faults.break_line) {
             self.cut(line);
             self.heal(line);
         }
+    }
+
+    fn set_out(&mut self, id: u64, line: Line, request: Request, reply: Flow) {
+        let twice = matches!(request, Request::Run(_)) && self.chance(self.faults.duplicate);
+        let due = self.after(self.faults.request).max(self.lines[line as usize].last_arrival);
+        let state = &mut self.lines[line as usize];
+        state.last_arrival = due;
+        let epoch = state.epoch;
+        let arrival = Arrival { id, line, epoch, request, twice, reply, late: false };
+        self.push(due, Event::Arrive(arrival));
     }
 
     /// There is no connection to send on.
