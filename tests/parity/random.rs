@@ -7,6 +7,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 
 use crate::compare::{Pair, Step};
 use crate::generate::steps;
+use crate::scripts::headers;
 use crate::support::server::Server;
 
 /// A difference must show again: an expiry between the two sides' answers does not.
@@ -40,6 +41,17 @@ fn agrees(server: &Server, steps: &[Step]) -> Result<(), TestCaseError> {
     Err(TestCaseError::fail(difference))
 }
 
+/// A script by its name: its text is long.
+fn shown(step: &Step) -> String {
+    let mut words = step.words.clone();
+    for word in &mut words {
+        if let Some(header) = headers().iter().find(|header| header.text == word) {
+            *word = format!("<{}>", header.name);
+        }
+    }
+    format!("after {:?}: {words:?}", step.pause)
+}
+
 #[test]
 fn random_sequences_agree() {
     let cases = number("LEASEHOLD_CASES").unwrap_or(40);
@@ -58,7 +70,7 @@ fn random_sequences_agree() {
     match outcome {
         Ok(()) => {}
         Err(TestError::Fail(difference, steps)) => {
-            let lines: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
+            let lines: Vec<String> = steps.iter().map(shown).collect();
             panic!("LEASEHOLD_SEED={seed}\n{}\n{difference}", lines.join("\n"));
         }
         Err(other) => panic!("LEASEHOLD_SEED={seed}: {other}"),
