@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use leasehold::test_util::{Faults, Gate, LinkControl};
+use leasehold::test_util::{Faults, Flow, Gate, LinkControl};
 use leasehold::{Client, EmbeddedRedis, LocalHandover, Mutant};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -126,10 +126,10 @@ impl Sim {
         self.engine.resume();
         for process in &self.processes {
             process.gate.thaw();
-            process.link.deafen(false);
-            process.link.mute_replies(false);
-            let mut faults = Faults::default();
-            faults.request = self.plan.faults.request;
+            process.link.set_messages(Flow::Passes);
+            process.link.set_replies(Flow::Passes);
+            let request = self.plan.faults.request;
+            let faults = Faults { request, ..Faults::default() };
             process.link.set_faults(faults, 1);
             process.link.heal();
         }
