@@ -61,10 +61,12 @@ impl Link {
         }
     }
 
+    #[cfg(all(test, feature = "test-util"))]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
+    #[cfg(all(test, feature = "test-util"))]
     pub(crate) fn port(&self) -> &Arc<Port> {
         &self.port
     }
@@ -116,6 +118,7 @@ async fn drive(link: EndOnDrop) {
             Next::Sleep(None) => port.woken().await,
             Next::Sleep(Some(until)) => {
                 tokio::select! {
+                    biased;
                     () = tokio::time::sleep_until(until) => {}
                     () = port.woken() => {}
                 }

@@ -136,6 +136,7 @@ pub struct LinkControl {
 }
 
 impl LinkControl {
+    #[cfg(test)]
     pub(crate) fn of(link: &super::Link) -> Self {
         LinkControl { engine: link.engine().clone(), port: link.port().clone() }
     }
