@@ -29,6 +29,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
+type Refusal = (StatusCode, String);
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
@@ -59,65 +60,63 @@ async fn ship(
     State(client): State<Client>,
     Path(order): Path<u8>,
     Query(query): Query<HashMap<String, u64>>,
-) -> Result<String, (StatusCode, String)> {
+) -> Result<String, Refusal> {
     let wait = Duration::from_millis(query.get("wait").copied().unwrap_or(0));
     let work = async || sleep(Duration::from_millis(300)).await;
-    lock(&client, order).run(wait, Lease::Renewed, work).await.map_err(refusal)?;
+    lock(&client, order).run(wait, Lease::Renewed, work).await.map_err(refuse)?;
     Ok(format!("order {order} is shipped\n"))
+}
+
+/// Who holds what as Redis sees it: holds of other processes are shown as well.
+async fn page(State(client): State<Client>) -> Result<Html<String>, Refusal> {
+    let mut rows = String::new();
+    for order in 1..=5 {
+        let holder = lock(&client, order).holder().await.map_err(refuse)?;
+        let shown = holder.map(|holder| {
+            let left = holder.lease.unwrap_or(Duration::MAX);
+            format!("<td>{}<td>{left:.1?}", holder.owner.replace('<', "&lt;"))
+        });
+        rows = format!("{rows}<tr><td>{order}{}\n", shown.unwrap_or_default());
+    }
+    let stats = client.stats();
+    Ok(Html(format!(
+        "<!doctype html><title>Orders</title>\n<table>\n\
+         <tr><th>order<th>being shipped by<th>lease\n{rows}</table>\n<pre>{stats:#?}</pre>\n",
+    )))
 }
 
 fn lock(client: &Client, order: u8) -> Lock {
     client.lock(format!("example:shipping:{order}"))
 }
 
-fn refusal(error: Error) -> (StatusCode, String) {
-    let status = match &error {
-        Error::Timeout { .. } => StatusCode::CONFLICT,
-        error if error.is_retryable() => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    (status, format!("{error}\n"))
-}
-
-/// Who holds what as Redis sees it: holds of other processes are shown as well.
-async fn page(State(client): State<Client>) -> Result<Html<String>, (StatusCode, String)> {
-    let mut rows = String::new();
-    for order in 1..=5 {
-        let holder = lock(&client, order).holder().await.map_err(refusal)?;
-        let (owner, left) = holder.map_or_else(Default::default, |holder| {
-            let left = holder.lease.unwrap_or(Duration::MAX);
-            (holder.owner, format!("{:.1} s", left.as_secs_f64()))
-        });
-        rows += &format!("<tr><td>{order}<td>{owner}<td>{left}\n");
+fn refuse(error: Error) -> Refusal {
+    let text = format!("{error}\n");
+    match error {
+        Error::Timeout { .. } => (StatusCode::CONFLICT, text),
+        error if error.is_retryable() => (StatusCode::SERVICE_UNAVAILABLE, text),
+        _ => (StatusCode::INTERNAL_SERVER_ERROR, text),
     }
-    Ok(Html(format!(
-        "<!doctype html><title>Orders</title>\n\
-         <table><tr><th>order<th>being shipped by<th>remaining lease\n{rows}</table>\n\
-         <pre>{:#?}</pre>\n",
-        client.stats()
-    )))
 }
 
 async fn ask_yourself(address: SocketAddr) -> Result<(), Failure> {
-    let first = ask(address, "POST", "/orders/3/ship");
     let others = async {
         sleep(Duration::from_millis(100)).await;
-        ask(address, "POST", "/orders/3/ship").await?;
-        ask(address, "GET", "/").await?;
-        ask(address, "POST", "/orders/3/ship?wait=2000").await
+        ask(address, "POST /orders/3/ship").await?;
+        ask(address, "GET /").await?;
+        ask(address, "POST /orders/3/ship?wait=2000").await
     };
-    tokio::try_join!(first, others)?;
+    tokio::try_join!(ask(address, "POST /orders/3/ship"), others)?;
     Ok(())
 }
 
 /// A request in a few lines: enough for this service.
-async fn ask(address: SocketAddr, method: &str, path: &str) -> Result<(), Failure> {
+async fn ask(address: SocketAddr, what: &str) -> Result<(), Failure> {
     let mut stream = TcpStream::connect(address).await?;
-    let request = format!("{method} {path} HTTP/1.1\r\nHost: example\r\nConnection: close\r\n\r\n");
+    let request = format!("{what} HTTP/1.1\r\nHost: example\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
     let (head, body) = answer.split_once("\r\n\r\n").ok_or("no answer")?;
-    println!("-> {method} {path}\n<- {}\n{body}", head.lines().next().unwrap_or_default());
+    println!("-> {what}\n<- {}\n{body}", head.lines().next().unwrap_or_default());
     Ok(())
 }
