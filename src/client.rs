@@ -67,6 +67,15 @@ impl Client {
         ClientBuilder::new(url)
     }
 
+    /// A client on an in-memory engine of its own: no server, the same behaviour.
+    ///
+    /// For a quickstart, and for tests of your service under paused time. Clients that shall
+    /// contend are made from one [`EmbeddedRedis`](crate::EmbeddedRedis).
+    #[cfg(feature = "embedded")]
+    pub fn embedded() -> Client {
+        crate::EmbeddedRedis::new().client()
+    }
+
     pub(crate) fn new(session: Arc<Session>) -> Self {
         Client { handle: Arc::new(Handle { session }) }
     }

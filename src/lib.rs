@@ -21,6 +21,18 @@ pub use lock::{Acquire, HoldHandle, Holder, Lock, LockGuard};
 pub use owner::Owner;
 pub use stats::Stats;
 
+#[cfg(feature = "embedded")]
+pub use transport::embedded::EmbeddedRedis;
+
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub use mutant::Mutant;
+
+/// Fault switches and inspection for this crate's own tests; no promise of stability.
+#[cfg(feature = "test-util")]
+#[doc(hidden)]
+pub mod test_util {
+    pub use crate::transport::embedded::testing::{
+        Delay, Dumped, ErrorReply, Faults, LinkControl, Reply, Restart, scripts,
+    };
+}

@@ -7,9 +7,9 @@
 //! # Lanes
 //!
 //! Calls on one lane are executed in the order in which they were sent, as long as the lane's
-//! connection lives; a dropped `call` future is still executed, in its place. [`Transport::epoch`]
-//! changes whenever a connection of the lane was lost: only while it stays the same is an earlier
-//! call surely executed before a later one.
+//! connection lives; a dropped `call` future is still executed, in its place, or not at all.
+//! [`Transport::epoch`] changes whenever a connection of the lane was lost: only while it stays the
+//! same is a call whose future was dropped surely settled before one that is sent later.
 
 #[cfg(feature = "embedded")]
 pub(crate) mod embedded;
@@ -58,12 +58,17 @@ impl fmt::Display for Fault {
 /// a person has to change something. All of them mean that the script was not run, or that it
 /// stopped before its first write.
 pub(crate) fn sort_error_reply(text: &str) -> CallError {
-    let code = text.split([' ', ':']).next().unwrap_or_default();
     let fault = Fault(text.to_owned());
+    // Up to Redis 6.2 an error that a script met stands behind the place where it met it:
+    // `ERR Error running script (call to f_…): @user_script:2: -READONLY You can't write …`.
+    let met = text
+        .strip_prefix("ERR Error running script")
+        .and_then(|rest| rest.split_whitespace().find_map(|word| word.strip_prefix('-')));
+    let code = met.unwrap_or(text).split([' ', ':']).next().unwrap_or_default();
     match code {
         "LOADING" | "MASTERDOWN" | "BUSY" | "READONLY" | "OOM" | "CLUSTERDOWN" | "TRYAGAIN"
         | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" | "MOVED" | "ASK" => CallError::NotApplied(fault),
-        _ if text.contains("max number of clients") => CallError::NotApplied(fault),
+        _ if text.starts_with("ERR max number of clients") => CallError::NotApplied(fault),
         _ => CallError::Refused(fault),
     }
 }
@@ -148,3 +153,6 @@ impl Transport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,8 @@ use crate::session::background::Thread;
 use crate::session::{Parts, Session, Settings, Streak, Wakes};
 use crate::stats::Counters;
 use crate::transport::Transport;
+#[cfg(feature = "embedded")]
+use crate::transport::embedded::EmbeddedRedis;
 use crate::transport::redis::{Redis, Timing};
 
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
@@ -65,17 +67,12 @@ pub struct ClientBuilder {
 enum Target {
     Url(Result<Endpoint, ConfigError>),
     #[cfg(feature = "embedded")]
-    Engine(crate::transport::embedded::EmbeddedRedis),
+    Engine(EmbeddedRedis),
 }
 
 impl ClientBuilder {
     pub(crate) fn new(url: &str) -> Self {
         ClientBuilder::with_target(Target::Url(Endpoint::parse(url)))
-    }
-
-    #[cfg(feature = "embedded")]
-    pub(crate) fn on_engine(engine: crate::transport::embedded::EmbeddedRedis) -> Self {
-        ClientBuilder::with_target(Target::Engine(engine))
     }
 
     fn with_target(target: Target) -> Self {
@@ -229,20 +226,29 @@ fn failed(text: String) -> Error {
     Error::Unavailable { name: Arc::from("connect"), source: Cause::new(text) }
 }
 
+#[cfg(feature = "embedded")]
+impl EmbeddedRedis {
+    /// A client of this engine with the default settings.
+    pub fn client(&self) -> Client {
+        let settings = self.builder().settings().expect("BUG: the defaults are in range");
+        embed(self, settings, Mutants::default())
+    }
+
+    /// Starts a client of this engine with settings of its own. Connection settings do nothing.
+    pub fn builder(&self) -> ClientBuilder {
+        ClientBuilder::with_target(Target::Engine(self.clone()))
+    }
+}
+
 /// A client on an engine in this process. Its background task runs where the caller runs, so that
 /// paused time is one for both; without a runtime it gets a thread.
 #[cfg(feature = "embedded")]
-fn embed(
-    engine: &crate::transport::embedded::EmbeddedRedis,
-    settings: Settings,
-    mutants: Mutants,
-) -> Client {
+fn embed(engine: &EmbeddedRedis, settings: Settings, mutants: Mutants) -> Client {
     let counters = Arc::<Counters>::default();
     let wakes = Wakes::new(counters.clone(), mutants);
     let client_id = uuid::Uuid::new_v4().to_string();
     let session = |runtime: &tokio::runtime::Handle| {
         let link = engine.link(wakes.clone(), runtime);
-        link.set_command_timeout(settings.command_timeout);
         let transport = Transport::Embedded(link);
         Session::new(Parts {
             transport,

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `redis://[user:password@]host[:port][/db]` | TCP |
 //! | `rediss://…` | TCP with TLS (feature `tls`) |
-//! | `redis+unix://[user:password@]/path[?db=N]` | Unix socket |
+//! | `redis+unix:///path[?db=N&user=…&pass=…]` | Unix socket |
 //!
 //! No message of this file repeats any part of the URL: a password with an unescaped `@`, `#` or `/`
 //! ends up where nobody expects it.
@@ -93,7 +93,9 @@ impl Endpoint {
             "" => None,
             number => Some(database(number)?),
         };
-        Ok(Endpoint { address, login: login(url)?, database })
+        let user = decode(url.username())?;
+        let login = login(user, decode(url.password().unwrap_or_default())?)?;
+        Ok(Endpoint { address, login, database })
     }
 
     fn unix(url: &Url) -> Result<Self, ConfigError> {
@@ -106,14 +108,24 @@ impl Endpoint {
         if path == Path::new("") || path == Path::new("/") {
             return Err(refused("the path of the Unix socket is missing"));
         }
-        let mut number = None;
-        for (key, value) in url.query_pairs() {
-            if key != "db" || number.is_some() {
-                return Err(refused("redis+unix:// takes one query parameter, ?db=N"));
+        let (mut number, mut user, mut password) = (None, None, None);
+        for pair in url.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decode(value)?;
+            let again = match key {
+                "db" => number.replace(database(&value)?).is_some(),
+                "user" => user.replace(value).is_some(),
+                "pass" => password.replace(value).is_some(),
+                _ => true,
+            };
+            if again {
+                return Err(refused(
+                    "redis+unix:// takes the query parameters db, user and pass, once each",
+                ));
             }
-            number = Some(database(&value)?);
         }
-        Ok(Endpoint { address: Address::Unix { path }, login: login(url)?, database: number })
+        let login = login(user.unwrap_or_default(), password.unwrap_or_default())?;
+        Ok(Endpoint { address: Address::Unix { path }, login, database: number })
     }
 }
 
@@ -162,9 +174,7 @@ fn database(text: &str) -> Result<u8, ConfigError> {
     text.parse().map_err(|_| refused("the database must be a number from 0 to 255"))
 }
 
-fn login(url: &Url) -> Result<Option<Login>, ConfigError> {
-    let user = decode(url.username())?;
-    let password = decode(url.password().unwrap_or_default())?;
+fn login(user: String, password: String) -> Result<Option<Login>, ConfigError> {
     match (user.is_empty(), password.is_empty()) {
         (true, true) => Ok(None),
         // Sent without a password the user would silently be the default user.

@@ -58,6 +58,17 @@ enum Seated {
 
 /// Takes the lock for the owner, again if it holds it already.
 pub(crate) async fn acquire(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error> {
+    let tenancy = take(handle, request).await?;
+    let session = &handle.session;
+    // Shutdown marks the session before it looks for holds: one of the two sees the other.
+    if session.is_closed() {
+        session.lose(tenancy.hold(), LossReason::Closed);
+        return Err(Error::Closed);
+    }
+    Ok(tenancy)
+}
+
+async fn take(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error> {
     let session = &*handle.session;
     loop {
         if session.is_closed() {
@@ -198,6 +209,10 @@ impl<'a> Seat<'a> {
     async fn acquire(mut self) -> Result<Seated, Error> {
         let session = &*self.handle.session;
         loop {
+            // Closed is set before waiters are woken. What was told meanwhile, our drop pays.
+            if session.is_closed() {
+                return Err(Error::Closed);
+            }
             match self.waiter.take_turn() {
                 Turn::Wait => {}
                 Turn::Granted(tenancy) => {
@@ -210,10 +225,6 @@ impl<'a> Seat<'a> {
                 Turn::Reenter => return Ok(Seated::Reenter),
                 Turn::Front(rest) => return self.contend(rest, None).await,
                 Turn::TakeOver(hold) => return self.contend(None, Some(hold)).await,
-            }
-            // Closed is set before waiters are woken, so one of the two is seen.
-            if session.is_closed() {
-                return Err(Error::Closed);
             }
             tokio::select! {
                 biased;
@@ -245,6 +256,9 @@ impl<'a> Seat<'a> {
             sleep_until(request.deadline().map_or(rest, |deadline| rest.min(deadline))).await;
         }
         loop {
+            if session.is_closed() {
+                return Err(Error::Closed);
+            }
             self.waiter.forget_wakes();
             let asked = Instant::now();
             let left = match attempt.ask(request.limit(session)).await {

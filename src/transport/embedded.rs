@@ -1,26 +1,113 @@
-//! The embedded engine and the links of its clients.
+//! The embedded engine: Redis as far as the scripts need it, in memory, within this process.
+//!
+//! It runs the same `.lua` files as a server does, on tokio's clock, and knows how to fail: see
+//! `faults.rs`. A test compares it with a real server (`tests/parity`).
 
+mod clock;
+mod commands;
+mod convert;
+mod data;
+mod engine;
+mod faults;
+mod link;
+mod lua;
+mod number;
+mod port;
+mod random;
+mod reply;
+mod store;
+#[cfg(feature = "test-util")]
+pub(crate) mod testing;
+#[cfg(all(test, feature = "test-util"))]
+mod tests;
+
+use std::fmt;
 use std::sync::Arc;
 
-use super::{CallError, Lane};
-use crate::protocol::{Call, Value};
+use tokio::runtime::Handle;
 
-#[derive(Debug)]
-pub(crate) struct Link;
+use self::engine::Engine;
+pub(crate) use self::link::Link;
+use super::Sink;
 
-impl Link {
-    pub(crate) async fn call(&self, _lane: Lane, _call: Call) -> Result<Value, CallError> {
-        Err(CallError::Closed)
+/// An in-memory stand-in for a Redis server, for examples and for tests of *your* service.
+///
+/// Clients that share one engine contend for the same locks, as processes that share a Redis do.
+/// Clones are handles to the same engine. It runs the scripts that a server would run; nothing is
+/// kept when the last handle and the last client are gone.
+///
+/// # Time
+///
+/// Leases are counted on tokio's clock. With `tokio::time::pause` a lease of thirty seconds ends
+/// exactly when the test advances the clock by as much (`tokio::time::advance`); nothing sleeps.
+///
+/// # Faults
+///
+/// [`lose`](Self::lose) takes a lock away from its holder, [`cut`](Self::cut) breaks all
+/// connections and [`heal`](Self::heal) lets them come back.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let redis = leasehold::EmbeddedRedis::new();
+/// assert!(!redis.lose("orders:42"), "nobody holds it");
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct EmbeddedRedis {
+    engine: Arc<Engine>,
+}
+
+impl EmbeddedRedis {
+    /// Makes an empty engine.
+    pub fn new() -> Self {
+        EmbeddedRedis { engine: Arc::new(Engine::new()) }
     }
-    pub(crate) fn epoch(&self, _lane: Lane) -> u64 {
-        0
+
+    /// Deletes the key of a lock, whoever holds it, and tells nobody.
+    ///
+    /// The holder finds out when it renews or releases, as after an operator's `DEL` or the failover
+    /// to a replica that had not seen the lock. The name is the key: with a prefix, if the clients
+    /// have one. Answers whether the key was there.
+    pub fn lose(&self, name: &str) -> bool {
+        self.engine.with_store(|store| store.remove(name.as_bytes()))
     }
-    pub(crate) async fn subscribe(&self, _channel: &Arc<str>) -> Result<(), CallError> {
-        Err(CallError::Closed)
+
+    /// Breaks the connections of all clients, until [`heal`](Self::heal).
+    ///
+    /// Calls under way end without a reply, new ones fail at once. Keys and leases stay as they are.
+    pub fn cut(&self) {
+        for port in self.engine.ports() {
+            port.cut(link::ALL);
+            port.wake();
+        }
     }
-    pub(crate) fn unsubscribe(&self, _channel: &Arc<str>) {}
-    pub(crate) fn reconnects(&self) -> u64 {
-        0
+
+    /// Lets broken connections come back.
+    pub fn heal(&self) {
+        for port in self.engine.ports() {
+            port.heal(link::ALL);
+        }
     }
-    pub(crate) async fn close(&self) {}
+
+    /// Connects one client. Its task runs on `runtime` until the link is closed or dropped.
+    pub(crate) fn link(&self, sink: Arc<dyn Sink>, runtime: &Handle) -> Link {
+        Link::new(&self.engine, sink, runtime)
+    }
+}
+
+impl Default for EmbeddedRedis {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for EmbeddedRedis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.engine.with_store(|store| store.live().count());
+        let links = self.engine.ports().len();
+        f.debug_struct("EmbeddedRedis").field("keys", &keys).field("links", &links).finish()
+    }
 }

@@ -130,27 +130,28 @@ impl Redis {
     }
 
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
-        let line = self.shared.line(lane);
-        let client = line.client()?;
+        let connection = self.shared.line(lane);
+        let client = connection.client()?;
         let started = Instant::now();
+        // Boxed: futures of fred have several kilobytes, and many calls may wait at a time.
         let command = CustomCommand::new_static("EVALSHA", ClusterHash::Random, false);
-        let answer = client.custom_raw(command, arguments(call.script.sha1(), &call)).await;
-        let mut outcome = reply::outcome(answer);
+        let sent = client.custom_raw(command, arguments(call.script.sha1(), &call));
+        let mut outcome = reply::outcome(Box::pin(sent).await);
         if let Err(CallError::NotApplied(fault)) = &outcome
             && fault.0.starts_with("NOSCRIPT")
         {
-            // A later call may have been executed by now, and this one comes behind it.
-            line.raise_epoch();
+            // Later calls may have been executed by now. Whoever sends one to undo this call has
+            // dropped this future before, and then nothing is sent here any more.
             let left = self.shared.settings.timing.command.saturating_sub(started.elapsed());
             let options =
                 Options { timeout: Some(left.max(Duration::from_millis(1))), ..Options::default() };
-            let command = CustomCommand::new_static("EVAL", ClusterHash::Random, false);
             let client = client.with_options(&options);
-            let answer = client.custom_raw(command, arguments(call.script.text, &call)).await;
-            outcome = reply::outcome(answer);
+            let command = CustomCommand::new_static("EVAL", ClusterHash::Random, false);
+            let sent = client.custom_raw(command, arguments(call.script.text, &call));
+            outcome = reply::outcome(Box::pin(sent).await);
         }
         if !matches!(outcome, Err(CallError::Unknown(_))) {
-            line.answered();
+            connection.answered();
         }
         outcome
     }
@@ -211,7 +212,7 @@ impl fmt::Debug for Redis {
             .field("name", &self.shared.settings.name)
             .field("epochs", &LANES.map(|lane| self.epoch(lane)))
             .field("reconnects", &self.reconnects())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

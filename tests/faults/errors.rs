@@ -50,7 +50,9 @@ fn loading_is_unavailable() {
         let client = brisk(&server.url()).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
         for number in 0..200 {
-            outside.command(&["SET", &format!("k{number}"), &"v".repeat(100)]);
+            // Not to be compressed: the server answers after each kilobyte that it has loaded.
+            let value: String = std::iter::repeat_with(fastrand::alphanumeric).take(200).collect();
+            outside.command(&["SET", &format!("k{number}"), &value]);
         }
         outside.command(&["CONFIG", "SET", "key-load-delay", "10000"]);
         outside.send(&["DEBUG", "RELOAD"]);

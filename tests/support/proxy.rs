@@ -69,33 +69,41 @@ impl Proxy {
         self.address
     }
 
-    /// Everything passes again. What was swallowed stays lost, so open connections are cut.
-    pub fn pass(&self) {
-        self.half_open(false);
-        self.refuse(false);
+    /// Everything passes again, for open connections, too. What was swallowed stays lost.
+    pub fn flow(&self) {
+        for switch in
+            [&self.shared.swallow_requests, &self.shared.swallow_replies, &self.shared.refuse]
+        {
+            switch.store(false, Ordering::SeqCst);
+        }
         self.delay_replies(Duration::ZERO);
+    }
+
+    /// Everything passes again, on new connections: the open ones are cut.
+    pub fn pass(&self) {
+        self.flow();
         self.cut();
     }
 
     /// Requests reach the server, its replies do not come back.
-    pub fn swallow_replies(&self, on: bool) {
-        self.shared.swallow_replies.store(on, Ordering::SeqCst);
+    pub fn swallow_replies(&self) {
+        self.shared.swallow_replies.store(true, Ordering::SeqCst);
     }
 
     /// Requests do not reach the server.
-    pub fn swallow_requests(&self, on: bool) {
-        self.shared.swallow_requests.store(on, Ordering::SeqCst);
+    pub fn swallow_requests(&self) {
+        self.shared.swallow_requests.store(true, Ordering::SeqCst);
     }
 
     /// Connections stay open (new ones are accepted, too), nothing passes either way.
-    pub fn half_open(&self, on: bool) {
-        self.swallow_requests(on);
-        self.swallow_replies(on);
+    pub fn half_open(&self) {
+        self.swallow_requests();
+        self.swallow_replies();
     }
 
     /// New connections are closed at once.
-    pub fn refuse(&self, on: bool) {
-        self.shared.refuse.store(on, Ordering::SeqCst);
+    pub fn refuse(&self) {
+        self.shared.refuse.store(true, Ordering::SeqCst);
     }
 
     pub fn delay_replies(&self, delay: Duration) {

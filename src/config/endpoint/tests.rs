@@ -39,9 +39,11 @@ fn unix_sockets_are_understood() {
     assert_eq!(endpoint.database(), Some(7));
     assert_eq!(endpoint.to_string(), "redis+unix:///run/redis one.sock?db=7");
     assert_eq!(parse("redis+unix:///s").database(), None);
-    let endpoint = parse("redis+unix://:secret@/run/redis.sock");
+    let endpoint = parse("redis+unix:///run/redis.sock?user=ann&pass=a+b%26c&db=0");
     assert_eq!(endpoint.address(), &Address::Unix { path: "/run/redis.sock".into() });
-    assert!(endpoint.login().is_some_and(|login| login.password == "secret"));
+    let login = endpoint.login().unwrap();
+    assert_eq!((login.user.as_deref(), login.password.as_str()), (Some("ann"), "a+b&c"));
+    assert_eq!(endpoint.to_string(), "redis+unix:///run/redis.sock?db=0");
 }
 
 #[test]
@@ -96,7 +98,7 @@ fn the_refused_forms_say_why_and_never_show_the_secret() {
         ("redis://h?hunter2=1", "query"),
         ("redis://h/1?db=2", "query"),
         ("redis://hunter2@h", "without a password"),
-        ("redis://:hunter2%zz@h", "percent"),
+        ("redis://:hunter2%zz@h", "hex digits"),
         ("redis://:hunter2%ff@h", "UTF-8"),
         ("redis-sentinel://:hunter2@h/0?sentinelServiceName=x", "Sentinel and Cluster"),
         ("rediss-cluster://:hunter2@h", "Sentinel and Cluster"),
@@ -105,9 +107,13 @@ fn the_refused_forms_say_why_and_never_show_the_secret() {
         #[cfg(unix)]
         ("redis+unix://tmp/x.sock", "three slashes"),
         #[cfg(unix)]
-        ("redis+unix:///x.sock?hunter2=1", "?db=N"),
+        ("redis+unix:///x.sock?hunter2=1", "db, user and pass"),
         #[cfg(unix)]
-        ("redis+unix:///x.sock?db=1&db=2", "?db=N"),
+        ("redis+unix:///x.sock?user=hunter2", "without a password"),
+        #[cfg(unix)]
+        ("redis+unix://:hunter2@/x.sock", "empty host"),
+        #[cfg(unix)]
+        ("redis+unix:///x.sock?db=1&db=2", "once each"),
     ];
     for (text, part) in table {
         let reason = reason(text);

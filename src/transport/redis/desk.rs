@@ -8,7 +8,9 @@
 //! - **I1** Orders of one channel are carried out in the order in which they were given.
 //! - **I2** A channel is in `subscribed` only after a barrier confirmed it, and stays there, across
 //!   connections, until it is unsubscribed or the server refuses it.
-//! - **I3** No batch has an empty list: SUBSCRIBE without a channel is an error that puts replies
+//! - **I3** Only the worker of the latest connection takes and settles. One before it may still be
+//!   about to run: the runtime that drives it may stand still, and cannot drop it then.
+//! - **I4** No batch has an empty list: SUBSCRIBE without a channel is an error that puts replies
 //!   out of step, and UNSUBSCRIBE without one ends all subscriptions.
 //!
 //! # Locking
@@ -34,8 +36,12 @@ pub(super) const BATCH: usize = 500;
 
 pub(super) struct Desk {
     state: Mutex<State>,
-    /// Woken when there are orders.
-    pub(super) work: Notify,
+}
+
+/// What the worker of one connection needs to take orders.
+pub(super) struct Seat {
+    number: u64,
+    bell: Arc<Notify>,
 }
 
 /// What to send next; one of the lists may be empty.
@@ -57,6 +63,9 @@ pub(super) enum Fate {
 
 struct State {
     mode: Mode,
+    /// The seat of the latest connection's worker.
+    seat: u64,
+    bell: Arc<Notify>,
     subscribed: HashSet<Arc<str>>,
     queue: VecDeque<Order>,
     /// The SUBSCRIBE orders of the batch on the wire.
@@ -90,9 +99,19 @@ impl Desk {
                 subscribed: HashSet::new(),
                 queue: VecDeque::new(),
                 taken: Vec::new(),
+                seat: 0,
+                bell: Arc::new(Notify::new()),
             }),
-            work: Notify::new(),
         }
+    }
+
+    /// For the worker of a new connection; the one before gets no more orders.
+    pub(super) fn seat(&self) -> Seat {
+        let mut state = self.state.lock();
+        state.settle(&Fate::Lost);
+        state.seat += 1;
+        state.bell = Arc::new(Notify::new());
+        Seat { number: state.seat, bell: state.bell.clone() }
     }
 
     /// Orders a subscription; the receiver gets the outcome.
@@ -110,8 +129,7 @@ impl Desk {
         let answer = Some(sender);
         let order = Subscribe { channel: channel.clone(), answer, alone: false };
         state.queue.push_back(Order::Subscribe(order));
-        drop(state);
-        self.work.notify_one();
+        state.bell.notify_one();
         Ok(receiver)
     }
 
@@ -120,8 +138,7 @@ impl Desk {
         match state.mode {
             Mode::Open => {
                 state.queue.push_back(Order::Unsubscribe(channel.clone()));
-                drop(state);
-                self.work.notify_one();
+                state.bell.notify_one();
             }
             // No connection, hence no subscription on the server.
             Mode::Down(_) | Mode::Closed => {
@@ -136,8 +153,11 @@ impl Desk {
     }
 
     /// The server refused to restore these. One of several may be good: they are tried alone.
-    pub(super) fn not_restored(&self, channels: &[Arc<str>]) {
+    pub(super) fn not_restored(&self, seat: &Seat, channels: &[Arc<str>]) {
         let mut state = self.state.lock();
+        if state.seat != seat.number {
+            return;
+        }
         for channel in channels {
             state.subscribed.remove(channel);
             if channels.len() > 1 {
@@ -148,12 +168,27 @@ impl Desk {
         }
     }
 
-    pub(super) fn take(&self) -> Option<Batch> {
-        self.state.lock().take()
+    /// Waits for orders; for ever if there is a later seat.
+    pub(super) async fn next(&self, seat: &Seat) -> Batch {
+        loop {
+            if let Some(batch) = self.take(seat) {
+                return batch;
+            }
+            // A permit is kept if an order came since `take`.
+            seat.bell.notified().await;
+        }
     }
 
-    pub(super) fn settle(&self, fate: &Fate) {
-        self.state.lock().settle(fate);
+    pub(super) fn take(&self, seat: &Seat) -> Option<Batch> {
+        let mut state = self.state.lock();
+        if state.seat == seat.number { state.take() } else { None }
+    }
+
+    pub(super) fn settle(&self, seat: &Seat, fate: &Fate) {
+        let mut state = self.state.lock();
+        if state.seat == seat.number {
+            state.settle(fate);
+        }
     }
 
     /// The connection was lost; another is being made.

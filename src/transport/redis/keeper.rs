@@ -64,7 +64,8 @@ impl Keeper {
                     Link::open(&self.shared.settings, Events::Messages, place).await?;
                 let sink = self.shared.sink.clone();
                 link.pump = Some(Task(place.spawn(subscriber::pump(messages, sink))));
-                let work = subscriber::work(self.shared.clone(), link.client.clone(), start);
+                let seat = self.shared.desk.seat();
+                let work = subscriber::work(self.shared.clone(), seat, link.client.clone(), start);
                 link.worker = Some(Task(place.spawn(work)));
                 Ok(link)
             }

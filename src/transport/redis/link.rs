@@ -89,7 +89,7 @@ impl Link {
                 CustomCommand::new_static("CLIENT", ClusterHash::Random, false),
                 vec!["SETNAME", settings.name.as_str()],
             );
-            match named.await {
+            match Box::pin(named).await {
                 Ok(_) => Ok(()),
                 Err(error) => Err(Failure::Call(not_connected(&settings.endpoint, &error))),
             }
@@ -172,7 +172,7 @@ impl Link {
 pub(super) async fn ping(client: &Client, token: u64) -> Pong {
     let token = token.to_string();
     let command = CustomCommand::new_static("PING", ClusterHash::Random, false);
-    match client.custom_raw(command, vec![token.as_str()]).await {
+    match Box::pin(client.custom_raw(command, vec![token.as_str()])).await {
         Ok(Resp3Frame::BlobString { data, .. } | Resp3Frame::SimpleString { data, .. })
             if data == token.as_bytes() =>
         {

@@ -58,7 +58,8 @@ fn is_error_reply(text: &str) -> bool {
 fn value(frame: Resp3Frame) -> Result<Value, String> {
     Ok(match frame {
         Resp3Frame::Number { data, .. } => Value::Int(data),
-        Resp3Frame::Null => Value::Nil,
+        // Hello is only ever sent by a client.
+        Resp3Frame::Null | Resp3Frame::Hello { .. } => Value::Nil,
         Resp3Frame::BlobString { data, .. }
         | Resp3Frame::SimpleString { data, .. }
         | Resp3Frame::VerbatimString { data, .. }
@@ -82,8 +83,6 @@ fn value(frame: Resp3Frame) -> Result<Value, String> {
         Resp3Frame::Double { data, .. } => Value::Text(data.to_string()),
         Resp3Frame::SimpleError { data, .. } => return Err(data.to_string()),
         Resp3Frame::BlobError { data, .. } => return Err(text(&data)),
-        // Only ever sent by a client.
-        Resp3Frame::Hello { .. } => Value::Nil,
     })
 }
 

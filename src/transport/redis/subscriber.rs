@@ -18,7 +18,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::Shared;
-use super::desk::{BATCH, Batch, Desk, Fate};
+use super::desk::{BATCH, Batch, Fate, Seat};
 use super::link::{End, Pong, ping};
 use crate::transport::{Fault, Sink};
 
@@ -31,14 +31,14 @@ pub(super) enum Start {
 }
 
 /// Restores what was subscribed, then carries out orders until the connection is of no use.
-pub(super) async fn work(shared: Arc<Shared>, client: Client, start: Start) -> End {
+pub(super) async fn work(shared: Arc<Shared>, seat: Seat, client: Client, start: Start) -> End {
     let desk = &shared.desk;
     for channels in desk.subscribed().chunks(BATCH) {
         let batch = Batch { subscribe: channels.to_vec(), ..Batch::default() };
         match carry_out(&shared, &client, batch).await {
             Pong::InStep => {}
             Pong::Refused(text) => {
-                desk.not_restored(channels);
+                desk.not_restored(&seat, channels);
                 return End::OutOfStep(Fault(text));
             }
             pong => return end(pong),
@@ -48,7 +48,7 @@ pub(super) async fn work(shared: Arc<Shared>, client: Client, start: Start) -> E
         shared.sink.missed();
     }
     loop {
-        let batch = next(desk).await;
+        let batch = desk.next(&seat).await;
         let confirm = !batch.subscribe.is_empty();
         let pong = carry_out(&shared, &client, batch).await;
         let fate = match &pong {
@@ -57,7 +57,7 @@ pub(super) async fn work(shared: Arc<Shared>, client: Client, start: Start) -> E
             Pong::OutOfStep | Pong::Lost(_) => Fate::Lost,
         };
         if confirm {
-            desk.settle(&fate);
+            desk.settle(&seat, &fate);
         }
         if !matches!(pong, Pong::InStep) {
             // Also after a refusal: answers are off by one from here on.
@@ -79,27 +79,17 @@ pub(super) async fn pump(mut messages: Receiver<Message>, sink: Arc<dyn Sink>) {
     }
 }
 
-async fn next(desk: &Desk) -> Batch {
-    loop {
-        if let Some(batch) = desk.take() {
-            return batch;
-        }
-        // A permit is kept if an order came since `take`.
-        desk.work.notified().await;
-    }
-}
-
 /// Sends a batch and, if it subscribes, waits for the barrier.
 async fn carry_out(shared: &Shared, client: &Client, batch: Batch) -> Pong {
-    if !batch.unsubscribe.is_empty() {
-        if let Err(error) = client.unsubscribe(names(&batch.unsubscribe)).await {
-            return lost(&error);
-        }
+    if !batch.unsubscribe.is_empty()
+        && let Err(error) = Box::pin(client.unsubscribe(names(&batch.unsubscribe))).await
+    {
+        return lost(&error);
     }
     if batch.subscribe.is_empty() {
         return Pong::InStep;
     }
-    match client.subscribe(names(&batch.subscribe)).await {
+    match Box::pin(client.subscribe(names(&batch.subscribe))).await {
         Ok(()) => ping(client, shared.token()).await,
         Err(error) => lost(&error),
     }

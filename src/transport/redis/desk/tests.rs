@@ -14,14 +14,28 @@ fn order(desk: &Desk, channel: &str) -> oneshot::Receiver<Result<(), CallError>>
     desk.subscribe(&name(channel)).unwrap()
 }
 
+/// The seat in use.
+fn seat(desk: &Desk) -> Seat {
+    let state = desk.state.lock();
+    Seat { number: state.seat, bell: state.bell.clone() }
+}
+
+fn take(desk: &Desk) -> Option<Batch> {
+    desk.take(&seat(desk))
+}
+
+fn settle(desk: &Desk, fate: &Fate) {
+    desk.settle(&seat(desk), fate);
+}
+
 fn fault() -> Fault {
     Fault("because".into())
 }
 
 fn confirmed(desk: &Desk, channels: &[&str]) {
     let answers: Vec<_> = channels.iter().map(|channel| order(desk, channel)).collect();
-    assert_eq!(desk.take().unwrap().subscribe, names(channels));
-    desk.settle(&Fate::Confirmed);
+    assert_eq!(take(desk).unwrap().subscribe, names(channels));
+    settle(desk, &Fate::Confirmed);
     for mut answer in answers {
         assert_eq!(answer.try_recv(), Ok(Ok(())));
     }
@@ -32,9 +46,9 @@ fn requests_of_one_moment_make_one_batch() {
     let desk = Desk::new();
     let answers: Vec<_> = (0..1_200).map(|i| order(&desk, &format!("c{i}"))).collect();
     let mut sizes = Vec::new();
-    while let Some(batch) = desk.take() {
+    while let Some(batch) = take(&desk) {
         sizes.push(batch.subscribe.len());
-        desk.settle(&Fate::Confirmed);
+        settle(&desk, &Fate::Confirmed);
     }
     assert_eq!(sizes, [BATCH, BATCH, 200]);
     assert!(answers.into_iter().all(|mut answer| answer.try_recv() == Ok(Ok(()))));
@@ -45,12 +59,12 @@ fn requests_of_one_moment_make_one_batch() {
 fn one_channel_wanted_twice_is_sent_once() {
     let desk = Desk::new();
     let (mut first, mut second) = (order(&desk, "a"), order(&desk, "a"));
-    assert_eq!(desk.take().unwrap().subscribe, names(&["a"]));
-    desk.settle(&Fate::Confirmed);
+    assert_eq!(take(&desk).unwrap().subscribe, names(&["a"]));
+    settle(&desk, &Fate::Confirmed);
     assert_eq!((first.try_recv(), second.try_recv()), (Ok(Ok(())), Ok(Ok(()))));
     // And not at all when it is confirmed already.
     let mut third = order(&desk, "a");
-    assert_eq!(desk.take(), None);
+    assert_eq!(take(&desk), None);
     assert_eq!(third.try_recv(), Ok(Ok(())));
 }
 
@@ -63,12 +77,12 @@ fn orders_of_one_channel_are_never_in_one_batch() {
     desk.unsubscribe(&name("a"));
     let _other = order(&desk, "b");
 
-    let first = desk.take().unwrap();
+    let first = take(&desk).unwrap();
     assert_eq!((first.unsubscribe, first.subscribe), (names(&["a"]), vec![]));
-    let second = desk.take().unwrap();
+    let second = take(&desk).unwrap();
     assert_eq!((second.unsubscribe, second.subscribe), (vec![], names(&["a"])));
-    desk.settle(&Fate::Confirmed);
-    let third = desk.take().unwrap();
+    settle(&desk, &Fate::Confirmed);
+    let third = take(&desk).unwrap();
     assert_eq!((third.unsubscribe, third.subscribe), (names(&["a"]), names(&["b"])));
 }
 
@@ -76,27 +90,28 @@ fn orders_of_one_channel_are_never_in_one_batch() {
 fn an_unknown_channel_is_not_unsubscribed() {
     let desk = Desk::new();
     desk.unsubscribe(&name("a"));
-    assert_eq!(desk.take(), None);
+    assert_eq!(take(&desk), None);
 }
 
 #[test]
 fn nothing_is_sent_for_a_caller_that_left() {
     let desk = Desk::new();
     drop(order(&desk, "a"));
-    assert_eq!(desk.take(), None);
+    assert_eq!(take(&desk), None);
 }
 
 #[test]
 fn after_a_refusal_each_is_tried_alone_and_only_the_bad_one_fails() {
     let desk = Desk::new();
     let (mut good, mut bad, mut late) = (order(&desk, "g"), order(&desk, "b"), order(&desk, "l"));
-    assert_eq!(desk.take().unwrap().subscribe.len(), 3);
-    desk.settle(&Fate::Refused(fault()));
+    assert_eq!(take(&desk).unwrap().subscribe.len(), 3);
+    settle(&desk, &Fate::Refused(fault()));
     let mut sent = Vec::new();
-    while let Some(batch) = desk.take() {
+    while let Some(batch) = take(&desk) {
         sent.push(batch.subscribe.clone());
         let refused = batch.subscribe[0].as_ref() == "b";
-        desk.settle(&if refused { Fate::Refused(fault()) } else { Fate::Confirmed });
+        let fate = if refused { Fate::Refused(fault()) } else { Fate::Confirmed };
+        settle(&desk, &fate);
     }
     assert_eq!(sent, [names(&["g"]), names(&["b"]), names(&["l"])]);
     assert_eq!(good.try_recv(), Ok(Ok(())));
@@ -108,10 +123,10 @@ fn after_a_refusal_each_is_tried_alone_and_only_the_bad_one_fails() {
 fn a_lost_batch_is_sent_again_before_later_orders() {
     let desk = Desk::new();
     let _answers = (order(&desk, "a"), order(&desk, "b"));
-    desk.take().unwrap();
+    take(&desk).unwrap();
     let _later = order(&desk, "c");
     desk.lost();
-    assert_eq!(desk.take().unwrap().subscribe, names(&["a", "b", "c"]));
+    assert_eq!(take(&desk).unwrap().subscribe, names(&["a", "b", "c"]));
 }
 
 #[test]
@@ -119,7 +134,7 @@ fn nobody_waits_for_a_server_that_is_down() {
     let desk = Desk::new();
     confirmed(&desk, &["a", "b"]);
     let mut on_the_wire = order(&desk, "c");
-    desk.take().unwrap();
+    take(&desk).unwrap();
     let mut queued = order(&desk, "d");
     desk.unsubscribe(&name("a"));
     desk.lost();
@@ -137,13 +152,13 @@ fn nobody_waits_for_a_server_that_is_down() {
 fn a_channel_that_cannot_be_restored_is_tried_alone_and_then_dropped() {
     let desk = Desk::new();
     confirmed(&desk, &["a", "b"]);
-    desk.not_restored(&names(&["a", "b"]));
-    assert_eq!(desk.take().unwrap().subscribe.len(), 1);
-    desk.settle(&Fate::Confirmed);
-    assert_eq!(desk.take().unwrap().subscribe.len(), 1);
-    desk.settle(&Fate::Refused(fault()));
+    desk.not_restored(&seat(&desk), &names(&["a", "b"]));
+    assert_eq!(take(&desk).unwrap().subscribe.len(), 1);
+    settle(&desk, &Fate::Confirmed);
+    assert_eq!(take(&desk).unwrap().subscribe.len(), 1);
+    settle(&desk, &Fate::Refused(fault()));
     assert_eq!(desk.subscribed().len(), 1);
-    assert_eq!(desk.take(), None);
+    assert_eq!(take(&desk), None);
 }
 
 #[test]
@@ -153,4 +168,23 @@ fn closing_answers_everybody() {
     desk.close();
     assert_eq!(waiting.try_recv(), Ok(Err(CallError::Closed)));
     assert_eq!(desk.subscribe(&name("a")).map(drop), Err(CallError::Closed));
+}
+
+#[tokio::test]
+async fn the_worker_of_an_earlier_connection_neither_takes_nor_settles() {
+    let desk = Desk::new();
+    let earlier = desk.seat();
+    let mut parked = Box::pin(desk.next(&earlier));
+    assert!(futures::poll!(&mut parked).is_pending());
+    let later = desk.seat();
+    let mut answer = order(&desk, "a");
+    // The bell of the later seat rang, not the other.
+    assert!(futures::poll!(&mut parked).is_pending());
+    drop(parked);
+    assert_eq!(desk.take(&earlier), None);
+    assert_eq!(desk.next(&later).await.subscribe, names(&["a"]));
+    desk.settle(&earlier, &Fate::Confirmed);
+    assert!(answer.try_recv().is_err());
+    desk.settle(&later, &Fate::Confirmed);
+    assert_eq!(answer.try_recv(), Ok(Ok(())));
 }

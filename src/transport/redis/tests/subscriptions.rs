@@ -179,7 +179,7 @@ async fn a_subscription_that_is_not_confirmed_is_not_reported_as_made() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let bed = Bed::at(&proxy.url()).await;
-    proxy.swallow_replies(true);
+    proxy.swallow_replies();
     let started = Instant::now();
     let outcome = bed.subscribe("c").await;
     assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");

@@ -1,0 +1,82 @@
+//! The command line: pairs of `--name value`, of which the last one counts.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::Failure;
+
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) peer: String,
+    pub(crate) proc: String,
+    pub(crate) scenario: String,
+    pub(crate) url: String,
+    pub(crate) tasks: usize,
+    pub(crate) n: usize,
+    pub(crate) rounds: usize,
+    /// `None`: one worker thread for each core.
+    pub(crate) threads: Option<usize>,
+    pub(crate) warmup: Duration,
+    pub(crate) measured: Duration,
+    pub(crate) hold: Duration,
+    /// Unix time in milliseconds.
+    pub(crate) start_at: Option<u64>,
+    pub(crate) verify: bool,
+}
+
+impl Options {
+    pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Options, Failure> {
+        let given = Given::collect(arguments)?;
+        let seconds = |name, default| {
+            given.or(name, default).and_then(|s| Ok(Duration::try_from_secs_f64(s)?))
+        };
+        Ok(Options {
+            peer: given.or("peer", "ours".to_owned())?,
+            proc: given.or("proc", String::new())?,
+            scenario: given.or("scenario", "S1".to_owned())?,
+            url: given.or("url", "redis://127.0.0.1:7399".to_owned())?,
+            tasks: given.or("tasks", 64)?,
+            n: given.or("n", 10_000)?,
+            rounds: given.or("rounds", 300)?,
+            threads: given.get("threads")?,
+            warmup: seconds("warmup", 3.0)?,
+            measured: seconds("seconds", 5.0)?,
+            hold: Duration::from_millis(given.or("hold-ms", 5)?),
+            start_at: given.get("start-at")?,
+            verify: given.or("verify", false)?,
+        })
+    }
+
+    /// Host and port of the server.
+    pub(crate) fn address(&self) -> &str {
+        self.url.trim_start_matches("redis://").trim_end_matches('/')
+    }
+}
+
+/// The values by name. Names that mean nothing here (`--pool`) are for other programs: ignored.
+struct Given(HashMap<String, String>);
+
+impl Given {
+    fn collect(mut arguments: impl Iterator<Item = String>) -> Result<Given, Failure> {
+        let mut values = HashMap::new();
+        while let Some(flag) = arguments.next() {
+            let name = flag.strip_prefix("--").ok_or(format!("expected --name, got {flag}"))?;
+            let value = arguments.next().ok_or(format!("{flag} needs a value"))?;
+            values.insert(name.to_owned(), value);
+        }
+        Ok(Given(values))
+    }
+
+    fn get<T: FromStr>(&self, name: &str) -> Result<Option<T>, Failure> {
+        let Some(text) = self.0.get(name) else { return Ok(None) };
+        match text.parse() {
+            Ok(value) => Ok(Some(value)),
+            Err(_) => Err(format!("--{name} cannot be {text}").into()),
+        }
+    }
+
+    fn or<T: FromStr>(&self, name: &str, default: T) -> Result<T, Failure> {
+        Ok(self.get(name)?.unwrap_or(default))
+    }
+}

@@ -1,0 +1,120 @@
+//! The commands that the scripts and their tests need. Anything else is a clear error.
+
+mod hashes;
+mod keys;
+mod lists;
+mod scores;
+mod strings;
+mod zsets;
+
+use super::reply::{Bytes, ErrorReply, Outcome, Reply};
+use super::store::{Message, Store};
+
+/// The words of a command, its name first.
+pub(crate) type Words<'a> = &'a [Bytes];
+
+struct Command {
+    name: &'static str,
+    /// How many words, its name included; negative: at least so many.
+    arity: i32,
+    run: fn(&mut Store, Words<'_>) -> Outcome,
+}
+
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+
+static TABLE: &[&[Command]] =
+    &[OWN, keys::COMMANDS, strings::COMMANDS, hashes::COMMANDS, lists::COMMANDS, zsets::COMMANDS];
+
+const fn command(
+    name: &'static str,
+    arity: i32,
+    run: fn(&mut Store, Words<'_>) -> Outcome,
+) -> Command {
+    Command { name, arity, run }
+}
+
+const OWN: &[Command] = &[
+    command("ping", -1, ping),
+    command("echo", 2, |_, words| Ok(Reply::Bulk(words[1].clone()))),
+    command("time", 1, time),
+    command("publish", 3, publish),
+    // Nobody of this engine listens with SSUBSCRIBE.
+    command("spublish", 3, |_, _| Ok(Reply::Int(0))),
+];
+
+/// Why a command cannot be started; a client and a script are told in different words.
+pub(crate) enum Unusable {
+    Unknown,
+    WrongArity(&'static str),
+}
+
+/// Finds a command and runs it.
+pub(crate) fn run(store: &mut Store, words: Words<'_>) -> Result<Outcome, Unusable> {
+    let name = words.first().map(Vec::as_slice).unwrap_or_default();
+    let command = TABLE
+        .iter()
+        .flat_map(|group| group.iter())
+        .find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+        .ok_or(Unusable::Unknown)?;
+    let wanted = usize::try_from(command.arity.unsigned_abs()).unwrap_or(usize::MAX);
+    let fits = if command.arity < 0 { words.len() >= wanted } else { words.len() == wanted };
+    if !fits {
+        return Err(Unusable::WrongArity(command.name));
+    }
+    if let Some(count) = store.commands_run.get_mut(command.name) {
+        *count += 1;
+    } else {
+        store.commands_run.insert(command.name.to_owned(), 1);
+    }
+    Ok((command.run)(store, words))
+}
+
+pub(crate) fn wrong_arity(name: &str) -> ErrorReply {
+    ErrorReply(format!("ERR wrong number of arguments for '{name}' command"))
+}
+
+/// What a client is told.
+pub(crate) fn unusable(why: &Unusable, words: Words<'_>) -> ErrorReply {
+    match why {
+        Unusable::WrongArity(name) => wrong_arity(name),
+        Unusable::Unknown => {
+            let mut text =
+                format!("ERR unknown command '{}', with args beginning with: ", show(&words[0]));
+            for word in &words[1..] {
+                text.push_str(&format!("'{}' ", show(word)));
+            }
+            ErrorReply(text)
+        }
+    }
+}
+
+fn show(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).chars().take(128).collect()
+}
+
+/// Whether an argument is this keyword, in whatever case.
+pub(crate) fn is(word: &[u8], keyword: &str) -> bool {
+    word.eq_ignore_ascii_case(keyword.as_bytes())
+}
+
+fn ping(_: &mut Store, words: Words<'_>) -> Outcome {
+    match words {
+        [_] => Ok(Reply::Status("PONG".to_owned())),
+        [_, text] => Ok(Reply::Bulk(text.clone())),
+        _ => Err(wrong_arity("ping")),
+    }
+}
+
+fn time(store: &mut Store, _: Words<'_>) -> Outcome {
+    let now = store.now_us();
+    let part = |number: i64| number.to_string().into_bytes();
+    Ok(Reply::bulks([part(now / 1_000_000), part(now % 1_000_000)]))
+}
+
+fn publish(store: &mut Store, words: Words<'_>) -> Outcome {
+    let told = store.listeners.get(&words[1]).copied().unwrap_or(0);
+    if told > 0 {
+        store.outbox.push(Message { channel: words[1].clone(), payload: words[2].clone() });
+    }
+    Ok(Reply::count(told))
+}

@@ -1,0 +1,209 @@
+//! Commands for keys of any type, and their expiry.
+
+use super::super::number::int;
+use super::super::reply::{Bytes, ErrorReply, Outcome, Reply};
+use super::super::store::{Entry, Store};
+use super::{Command, SYNTAX, Words, command, is};
+
+pub(super) const COMMANDS: &[Command] = &[
+    command("dbsize", 1, |store, _| Ok(Reply::count(store.live().count()))),
+    command("del", -2, |store, words| {
+        Ok(Reply::count(words[1..].iter().filter(|key| store.remove(key)).count()))
+    }),
+    command("exists", -2, |store, words| {
+        Ok(Reply::count(words[1..].iter().filter(|key| store.entry(key).is_some()).count()))
+    }),
+    command("expire", -3, |store, words| expire(store, words, "expire", Unit::Seconds)),
+    command("flushall", -1, flushall),
+    command("keys", 2, |store, words| Ok(Reply::bulks(matching(store, &words[1], None)))),
+    command("persist", 2, persist),
+    command("pexpire", -3, |store, words| expire(store, words, "pexpire", Unit::Millis)),
+    command("pexpireat", -3, |store, words| expire(store, words, "pexpireat", Unit::Epoch)),
+    command("pttl", 2, |store, words| {
+        Ok(Reply::Int(left_ms(store, &words[1]).unwrap_or_else(|no| no)))
+    }),
+    command("scan", -2, scan),
+    command("ttl", 2, |store, words| {
+        Ok(Reply::Int(left_ms(store, &words[1]).map_or_else(|no| no, |left| (left + 500) / 1000)))
+    }),
+    command("type", 2, |store, words| {
+        let name = store.entry(&words[1]).map_or("none", |entry| entry.data.type_name());
+        Ok(Reply::Status(name.to_owned()))
+    }),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Seconds,
+    Millis,
+    /// Milliseconds since 1970.
+    Epoch,
+}
+
+/// Milliseconds, or the number that Redis gives instead.
+pub(crate) fn left_ms(store: &mut Store, key: &[u8]) -> Result<i64, i64> {
+    const NO_KEY: i64 = -2;
+    const NO_EXPIRY: i64 = -1;
+    let now = store.now_ms();
+    let entry = store.entry(key).ok_or(NO_KEY)?;
+    Ok((entry.expires_at.ok_or(NO_EXPIRY)? - now).max(0))
+}
+
+fn flushall(store: &mut Store, words: Words<'_>) -> Outcome {
+    match words {
+        [_] => {}
+        [_, how] if is(how, "sync") || is(how, "async") => {}
+        _ => return Err(SYNTAX.into()),
+    }
+    store.clear();
+    Ok(Reply::ok())
+}
+
+fn persist(store: &mut Store, words: Words<'_>) -> Outcome {
+    let had = store.entry(&words[1]).and_then(|entry| entry.expires_at.take()).is_some();
+    Ok(Reply::flag(had))
+}
+
+fn invalid_expire(name: &str) -> ErrorReply {
+    ErrorReply(format!("ERR invalid expire time in '{name}' command"))
+}
+
+fn expire(store: &mut Store, words: Words<'_>, name: &str, unit: Unit) -> Outcome {
+    let when = Condition::parse(&words[3..])?;
+    let given = int(&words[2])?;
+    let now = store.now_ms();
+    let scale = if unit == Unit::Seconds { 1000 } else { 1 };
+    let base = if unit == Unit::Epoch { 0 } else { now };
+    let deadline = given
+        .checked_mul(scale)
+        .and_then(|ms| ms.checked_add(base))
+        .ok_or_else(|| invalid_expire(name))?;
+    let Some(entry) = store.entry(&words[1]) else { return Ok(Reply::Int(0)) };
+    if !when.holds(entry, deadline) {
+        return Ok(Reply::Int(0));
+    }
+    entry.expires_at = Some(deadline);
+    if deadline <= now {
+        store.remove(&words[1]);
+    }
+    Ok(Reply::Int(1))
+}
+
+/// Under which condition a new expiry is set.
+#[derive(Default)]
+struct Condition {
+    without: bool,
+    with: bool,
+    later: bool,
+    earlier: bool,
+}
+
+impl Condition {
+    fn parse(words: Words<'_>) -> Result<Self, ErrorReply> {
+        let mut condition = Condition::default();
+        for word in words {
+            match word {
+                _ if is(word, "nx") => condition.without = true,
+                _ if is(word, "xx") => condition.with = true,
+                _ if is(word, "gt") => condition.later = true,
+                _ if is(word, "lt") => condition.earlier = true,
+                _ => {
+                    let shown = String::from_utf8_lossy(word);
+                    return Err(ErrorReply(format!("ERR Unsupported option {shown}")));
+                }
+            }
+        }
+        if condition.without && (condition.with || condition.later || condition.earlier) {
+            return Err(
+                "ERR NX and XX, GT or LT options at the same time are not compatible".into()
+            );
+        }
+        if condition.later && condition.earlier {
+            return Err("ERR GT and LT options at the same time are not compatible".into());
+        }
+        Ok(condition)
+    }
+
+    fn holds(&self, entry: &Entry, deadline: i64) -> bool {
+        let old = entry.expires_at;
+        !(self.without && old.is_some()
+            || self.with && old.is_none()
+            || self.later && old.is_none_or(|old| deadline <= old)
+            || self.earlier && old.is_some_and(|old| deadline >= old))
+    }
+}
+
+/// All in one answer: a cursor would have to survive changes in between.
+fn scan(store: &mut Store, words: Words<'_>) -> Outcome {
+    let cursor = std::str::from_utf8(&words[1]).ok().and_then(|text| text.parse::<u64>().ok());
+    if cursor.is_none() {
+        return Err("ERR invalid cursor".into());
+    }
+    let (mut pattern, mut kind): (&[u8], Option<&[u8]>) = (b"*", None);
+    for option in words[2..].chunks(2) {
+        match option {
+            [name, value] if is(name, "match") => pattern = value,
+            [name, value] if is(name, "type") => kind = Some(value),
+            [name, value] if is(name, "count") => {
+                if int(value)? < 1 {
+                    return Err(SYNTAX.into());
+                }
+            }
+            _ => return Err(SYNTAX.into()),
+        }
+    }
+    let found = matching(store, pattern, kind);
+    Ok(Reply::Array(vec![Ok(Reply::Bulk(b"0".to_vec())), Ok(Reply::bulks(found))]))
+}
+
+fn matching(store: &mut Store, pattern: &[u8], kind: Option<&[u8]>) -> Vec<Bytes> {
+    let of_kind = |entry: &Entry| kind.is_none_or(|kind| is(kind, entry.data.type_name()));
+    store
+        .live()
+        .filter(|(key, entry)| of_kind(entry) && glob(pattern, key))
+        .map(|(key, _)| key.clone())
+        .collect()
+}
+
+/// `*`, `?`, `[a-c]`, `[^a]` and `\`, as in Redis.
+pub(crate) fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    match pattern {
+        [] => text.is_empty(),
+        [b'*', rest @ ..] => (0..=text.len()).any(|skip| glob(rest, &text[skip..])),
+        [b'?', rest @ ..] => !text.is_empty() && glob(rest, &text[1..]),
+        [b'[', rest @ ..] => {
+            let Some((first, after)) = text.split_first() else { return false };
+            let (within, rest) = class(rest, *first);
+            within && glob(rest, after)
+        }
+        [b'\\', escaped, rest @ ..] => text.first() == Some(escaped) && glob(rest, &text[1..]),
+        [plain, rest @ ..] => text.first() == Some(plain) && glob(rest, &text[1..]),
+    }
+}
+
+/// Whether a byte is in the class that begins here, and what follows the class.
+fn class(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
+    let (negated, mut rest) = match pattern {
+        [b'^', rest @ ..] => (true, rest),
+        _ => (false, pattern),
+    };
+    let mut within = false;
+    loop {
+        rest = match rest {
+            [] => return (within != negated, rest),
+            [b']', after @ ..] => return (within != negated, after),
+            [b'\\', escaped, after @ ..] => {
+                within |= *escaped == byte;
+                after
+            }
+            [from, b'-', to, after @ ..] => {
+                within |= (*from.min(to)..=*from.max(to)).contains(&byte);
+                after
+            }
+            [plain, after @ ..] => {
+                within |= *plain == byte;
+                after
+            }
+        };
+    }
+}

@@ -1,0 +1,271 @@
+//! The engine: one keyspace, its scripts, and who listens.
+//!
+//! # Locking
+//!
+//! `inner` is held for one command or one script, never across an await. A port's lock may be taken
+//! while it is held (to hand out messages), never the other way round.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::commands::{self, Words};
+use super::lua::Scripts;
+use super::number::parse_int;
+use super::port::Port;
+use super::reply::{Bytes, Outcome, Reply};
+use super::store::Store;
+use crate::protocol::{Arg, Call};
+
+pub(crate) struct Engine {
+    inner: Mutex<Inner>,
+    paused: AtomicBool,
+}
+
+struct Inner {
+    scripts: Scripts,
+    /// Who listens to which channel.
+    listeners: BTreeMap<Bytes, BTreeSet<u64>>,
+    /// The links that were not closed, by number.
+    ports: BTreeMap<u64, Arc<Port>>,
+    ports_made: u64,
+    scripts_run: BTreeMap<&'static str, u64>,
+}
+
+impl Engine {
+    pub(crate) fn new() -> Self {
+        let inner = Inner {
+            scripts: Scripts::new(Store::new()),
+            listeners: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            ports_made: 0,
+            scripts_run: BTreeMap::new(),
+        };
+        Engine { inner: Mutex::new(inner), paused: AtomicBool::new(false) }
+    }
+
+    /// Runs one command of a client, at one moment of the clock.
+    pub(crate) fn command(&self, words: Words<'_>) -> Outcome {
+        let mut inner = self.inner.lock();
+        let outcome = inner.command(words);
+        inner.send_out();
+        outcome
+    }
+
+    /// Runs a script by its hash and, if the cache has lost it, by its text.
+    pub(crate) fn call(&self, call: &Call) -> Outcome {
+        let keys: Vec<Bytes> = call.keys.iter().map(|key| key.as_bytes().to_vec()).collect();
+        let args: Vec<Bytes> = call.args.iter().map(arg_bytes).collect();
+        let mut inner = self.inner.lock();
+        inner.scripts.store().tick();
+        *inner.scripts_run.entry(call.script.name).or_insert(0) += 1;
+        inner.count("evalsha");
+        let outcome = if inner.scripts.is_loaded(call.script.sha1()) {
+            inner.scripts.run(call.script.sha1(), &keys, &args)
+        } else {
+            inner.count("eval");
+            let loaded = inner.scripts.load(call.script.text.as_bytes());
+            loaded.and_then(|sha1| inner.scripts.run(&sha1, &keys, &args))
+        };
+        inner.send_out();
+        outcome
+    }
+
+    pub(crate) fn with_store<R>(&self, job: impl FnOnce(&mut Store) -> R) -> R {
+        let inner = self.inner.lock();
+        let mut store = inner.scripts.store();
+        store.tick();
+        job(&mut store)
+    }
+
+    pub(crate) fn jump_clock(&self, by: Duration) {
+        self.with_store(|store| store.jump_clock(by));
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_paused(&self, paused: bool) {
+        self.paused.store(paused, Ordering::Release);
+        for port in self.ports() {
+            port.wake();
+        }
+    }
+
+    /// The server starts again: its script cache and all subscriptions are gone, perhaps its data.
+    pub(crate) fn forget(&self, keep_data: bool) {
+        let mut inner = self.inner.lock();
+        inner.scripts.forget();
+        inner.listeners.clear();
+        let mut store = inner.scripts.store();
+        store.listeners.clear();
+        if !keep_data {
+            store.clear();
+        }
+    }
+
+    pub(crate) fn ports(&self) -> Vec<Arc<Port>> {
+        self.inner.lock().ports.values().cloned().collect()
+    }
+
+    pub(crate) fn add_port(&self, make: impl FnOnce(u64) -> Arc<Port>) -> Arc<Port> {
+        let mut inner = self.inner.lock();
+        inner.ports_made += 1;
+        let id = inner.ports_made;
+        let port = make(id);
+        inner.ports.insert(id, port.clone());
+        port
+    }
+
+    /// Forgets a link and what it listened to.
+    pub(crate) fn remove_port(&self, id: u64) {
+        let mut inner = self.inner.lock();
+        inner.ports.remove(&id);
+        inner.unlisten_all(id);
+    }
+
+    pub(crate) fn listen(&self, id: u64, channel: &str) {
+        let mut inner = self.inner.lock();
+        inner.count("subscribe");
+        inner.listeners.entry(channel.as_bytes().to_vec()).or_default().insert(id);
+        inner.count_listeners(channel.as_bytes());
+    }
+
+    pub(crate) fn unlisten(&self, id: u64, channel: &str) {
+        let mut inner = self.inner.lock();
+        inner.count("unsubscribe");
+        inner.unlisten(id, channel.as_bytes());
+    }
+
+    /// The server noticed that a pub/sub connection is gone.
+    pub(crate) fn unlisten_all(&self, id: u64) {
+        self.inner.lock().unlisten_all(id);
+    }
+
+    /// How many links listen to each channel.
+    pub(crate) fn listeners(&self) -> BTreeMap<String, usize> {
+        let inner = self.inner.lock();
+        let name = |channel: &Bytes| String::from_utf8_lossy(channel).into_owned();
+        inner.listeners.iter().map(|(channel, ids)| (name(channel), ids.len())).collect()
+    }
+
+    pub(crate) fn scripts_run(&self) -> BTreeMap<&'static str, u64> {
+        self.inner.lock().scripts_run.clone()
+    }
+}
+
+impl Inner {
+    fn command(&mut self, words: Words<'_>) -> Outcome {
+        self.scripts.store().tick();
+        match words {
+            [] => Err("ERR empty command".into()),
+            [name, ..] if commands::is(name, "eval") => self.eval(words, "eval"),
+            [name, ..] if commands::is(name, "evalsha") => self.eval(words, "evalsha"),
+            [name, ..] if commands::is(name, "script") => self.script(words),
+            _ => commands::run(&mut self.scripts.store(), words)
+                .unwrap_or_else(|why| Err(commands::unusable(&why, words))),
+        }
+    }
+
+    fn eval(&mut self, words: Words<'_>, name: &str) -> Outcome {
+        let [_, script, number, rest @ ..] = words else { return Err(commands::wrong_arity(name)) };
+        let number = parse_int(number).ok_or("ERR value is not an integer or out of range")?;
+        if number < 0 {
+            return Err("ERR Number of keys can't be negative".into());
+        }
+        let (keys, args) = usize::try_from(number)
+            .ok()
+            .and_then(|number| rest.split_at_checked(number))
+            .ok_or("ERR Number of keys can't be greater than number of args")?;
+        self.count(name);
+        let sha1 = if name == "eval" {
+            self.scripts.load(script)?
+        } else {
+            String::from_utf8_lossy(script).to_ascii_lowercase()
+        };
+        self.scripts.run(&sha1, keys, args)
+    }
+
+    fn script(&mut self, words: Words<'_>) -> Outcome {
+        match &words[1..] {
+            [] => Err(commands::wrong_arity("script")),
+            [verb, text] if commands::is(verb, "load") => {
+                Ok(Reply::Bulk(self.scripts.load(text)?.into_bytes()))
+            }
+            [verb, hashes @ ..] if commands::is(verb, "exists") && !hashes.is_empty() => {
+                let loaded = hashes.iter().map(|hash| {
+                    let sha1 = String::from_utf8_lossy(hash).to_ascii_lowercase();
+                    Ok(Reply::flag(self.scripts.is_loaded(&sha1)))
+                });
+                Ok(Reply::Array(loaded.collect()))
+            }
+            [verb, ..] if commands::is(verb, "flush") => {
+                self.scripts.forget();
+                Ok(Reply::ok())
+            }
+            [verb, ..] => {
+                let verb = String::from_utf8_lossy(verb);
+                let text = format!("ERR unknown subcommand '{verb}'. Try SCRIPT HELP.");
+                Err(text.as_str().into())
+            }
+        }
+    }
+
+    fn count(&self, name: &str) {
+        *self.scripts.store().commands_run.entry(name.to_owned()).or_insert(0) += 1;
+    }
+
+    /// Hands what was published to the links, in order.
+    fn send_out(&mut self) {
+        let sent = std::mem::take(&mut self.scripts.store().outbox);
+        for message in sent {
+            let Some(ids) = self.listeners.get(&message.channel) else { continue };
+            for port in ids.iter().filter_map(|id| self.ports.get(id)) {
+                // LOCKS: engine, then port.
+                port.publish(&message);
+            }
+        }
+    }
+
+    fn unlisten(&mut self, id: u64, channel: &[u8]) {
+        if let Some(ids) = self.listeners.get_mut(channel) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.listeners.remove(channel);
+            }
+        }
+        self.count_listeners(channel);
+    }
+
+    fn unlisten_all(&mut self, id: u64) {
+        let channels: Vec<Bytes> = self
+            .listeners
+            .iter()
+            .filter(|(_, ids)| ids.contains(&id))
+            .map(|(channel, _)| channel.clone())
+            .collect();
+        for channel in channels {
+            self.unlisten(id, &channel);
+        }
+    }
+
+    /// PUBLISH answers how many listen; the store is told, as scripts publish too.
+    fn count_listeners(&mut self, channel: &[u8]) {
+        let mut store = self.scripts.store();
+        match self.listeners.get(channel) {
+            Some(ids) => store.listeners.insert(channel.to_vec(), ids.len()),
+            None => store.listeners.remove(channel),
+        };
+    }
+}
+
+fn arg_bytes(arg: &Arg) -> Bytes {
+    match arg {
+        Arg::Int(number) => number.to_string().into_bytes(),
+        Arg::Text(text) => text.as_bytes().to_vec(),
+    }
+}

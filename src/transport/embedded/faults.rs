@@ -1,0 +1,64 @@
+//! What may go wrong on a link, how likely, and how slow it is. All of it is drawn from one seed.
+
+use std::time::Duration;
+
+/// A time drawn evenly between two ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delay {
+    /// The shortest.
+    pub min: Duration,
+    /// The longest.
+    pub max: Duration,
+}
+
+impl Delay {
+    /// Always the same.
+    pub fn fixed(time: Duration) -> Self {
+        Delay { min: time, max: time }
+    }
+
+    /// Anything between the two.
+    pub fn between(min: Duration, max: Duration) -> Self {
+        Delay { min, max }
+    }
+
+    pub(crate) fn draw(self, rng: &mut fastrand::Rng) -> Duration {
+        let spread = self.max.saturating_sub(self.min);
+        if spread.is_zero() {
+            return self.min;
+        }
+        self.min + spread.mul_f64(rng.f64())
+    }
+}
+
+/// The faults of one link. Chances are between 0 and 1; the default has no faults and no delays.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Faults {
+    /// The server refuses the call before it runs it.
+    pub refuse: f64,
+    /// The request vanishes: not applied, no reply.
+    pub lose_request: f64,
+    /// Applied, but the reply vanishes.
+    pub lose_reply: f64,
+    /// Applied twice, one right after the other; the second reply is answered.
+    pub duplicate: f64,
+    /// The connection breaks when a call is sent, and comes back after `reconnect`.
+    pub break_line: f64,
+    /// When a connection breaks, the server still runs some of what was on its way, `late` after it.
+    pub late_after_cut: f64,
+    /// A published message vanishes, and nobody notices.
+    pub lose_message: f64,
+    /// A published message vanishes, and the link knows that it missed something.
+    pub lag: f64,
+    /// From the client to the server.
+    pub request: Delay,
+    /// From the server to the client.
+    pub reply: Delay,
+    /// From the server to a subscriber.
+    pub message: Delay,
+    /// How late a request of a broken connection may run.
+    pub late: Delay,
+    /// How long a broken connection stays away.
+    pub reconnect: Delay,
+}

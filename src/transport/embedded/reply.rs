@@ -1,0 +1,71 @@
+//! Replies as they are on the wire, before they become a [`Value`].
+
+use crate::protocol::Value;
+use crate::transport::{CallError, sort_error_reply};
+
+/// Text of Redis: any bytes.
+pub(crate) type Bytes = Vec<u8>;
+
+/// A reply that is not an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// A null bulk string or a null array.
+    Nil,
+    /// `:1`
+    Int(i64),
+    /// `+OK`
+    Status(String),
+    /// `$2`
+    Bulk(Vec<u8>),
+    /// `*2`; an element may be an error, if a script answers so.
+    Array(Vec<Result<Reply, ErrorReply>>),
+}
+
+/// An error reply, its code first: `WRONGTYPE Operation against …`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ErrorReply(pub String);
+
+/// What a command answers.
+pub(crate) type Outcome = Result<Reply, ErrorReply>;
+
+impl From<&str> for ErrorReply {
+    fn from(text: &str) -> Self {
+        ErrorReply(text.to_owned())
+    }
+}
+
+impl Reply {
+    pub(crate) fn ok() -> Reply {
+        Reply::Status("OK".to_owned())
+    }
+
+    pub(crate) fn count(number: usize) -> Reply {
+        Reply::Int(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+
+    pub(crate) fn flag(yes: bool) -> Reply {
+        Reply::Int(i64::from(yes))
+    }
+
+    pub(crate) fn bulk_or_nil(text: Option<&Bytes>) -> Reply {
+        text.map_or(Reply::Nil, |text| Reply::Bulk(text.clone()))
+    }
+
+    pub(crate) fn bulks(texts: impl IntoIterator<Item = Bytes>) -> Reply {
+        Reply::Array(texts.into_iter().map(|text| Ok(Reply::Bulk(text))).collect())
+    }
+}
+
+/// As a client sees it.
+pub(crate) fn to_value(outcome: Outcome) -> Result<Value, CallError> {
+    Ok(match outcome.map_err(|error| sort_error_reply(&error.0))? {
+        Reply::Nil => Value::Nil,
+        Reply::Int(number) => Value::Int(number),
+        Reply::Status(text) => Value::Text(text),
+        Reply::Bulk(text) => Value::Text(String::from_utf8_lossy(&text).into_owned()),
+        Reply::Array(items) => {
+            Value::Array(items.into_iter().map(to_value).collect::<Result<_, _>>()?)
+        }
+    })
+}

@@ -1,0 +1,142 @@
+//! The keyspace: values with deadlines, and what the last command published.
+//!
+//! # Invariants
+//!
+//! - **I1** No collection in the map is empty.
+//! - **I2** An expired key is never seen: every access goes through [`Store::entry`], which removes
+//!   it. There is no background task; paused time therefore is exact.
+//! - **I3** The time stands still while one command or one script runs, as in Redis.
+//!
+//! # Bounds
+//!
+//! As many keys as callers make; expired ones go when they are next looked at or listed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::clock::Clock;
+use super::data::{Data, Kind};
+use super::reply::{Bytes, ErrorReply};
+
+pub(crate) const WRONG_TYPE: &str =
+    "WRONGTYPE Operation against a key holding the wrong kind of value";
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) data: Data,
+    /// Epoch milliseconds; alive at this very moment, gone after it.
+    pub(crate) expires_at: Option<i64>,
+}
+
+/// A published message that waits to be sent out.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) channel: Bytes,
+    pub(crate) payload: Bytes,
+}
+
+#[derive(Debug)]
+pub(crate) struct Store {
+    keys: BTreeMap<Bytes, Entry>,
+    clock: Clock,
+    now_us: i64,
+    /// How many links listen to a channel.
+    pub(crate) listeners: BTreeMap<Bytes, usize>,
+    pub(crate) outbox: Vec<Message>,
+    /// How often each command ran, in lower case, also within scripts.
+    pub(crate) commands_run: BTreeMap<String, u64>,
+}
+
+impl Store {
+    pub(crate) fn new() -> Self {
+        let clock = Clock::new();
+        let now_us = clock.now_us();
+        Store {
+            keys: BTreeMap::new(),
+            clock,
+            now_us,
+            listeners: BTreeMap::new(),
+            outbox: Vec::new(),
+            commands_run: BTreeMap::new(),
+        }
+    }
+
+    /// Begins a command or a script: until the next one the time stands still.
+    pub(crate) fn tick(&mut self) {
+        self.now_us = self.clock.now_us();
+    }
+
+    pub(crate) fn jump_clock(&mut self, by: Duration) {
+        self.clock.jump(by);
+        self.tick();
+    }
+
+    pub(crate) fn now_us(&self) -> i64 {
+        self.now_us
+    }
+
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.now_us / 1000
+    }
+
+    pub(crate) fn entry(&mut self, key: &[u8]) -> Option<&mut Entry> {
+        let now = self.now_ms();
+        let gone = self.keys.get(key).is_some_and(|entry| is_expired(entry, now));
+        if gone {
+            self.keys.remove(key);
+        }
+        self.keys.get_mut(key)
+    }
+
+    /// The value of a key, if it exists and has this type.
+    pub(crate) fn find<K: Kind>(&mut self, key: &[u8]) -> Result<Option<&mut K>, ErrorReply> {
+        match self.entry(key) {
+            None => Ok(None),
+            Some(entry) => match K::of(&mut entry.data) {
+                Some(found) => Ok(Some(found)),
+                None => Err(WRONG_TYPE.into()),
+            },
+        }
+    }
+
+    /// The value of a key, made empty if there is none: the caller fills it (I1).
+    pub(crate) fn make<K: Kind>(&mut self, key: &[u8]) -> Result<&mut K, ErrorReply> {
+        if self.entry(key).is_none() {
+            self.put(key, K::default().wrap(), None);
+        }
+        Ok(self.find(key)?.expect("BUG: the key was just made"))
+    }
+
+    pub(crate) fn put(&mut self, key: &[u8], data: Data, expires_at: Option<i64>) {
+        self.keys.insert(key.to_vec(), Entry { data, expires_at });
+    }
+
+    /// Says whether the key was there.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
+        let there = self.entry(key).is_some();
+        self.keys.remove(key);
+        there
+    }
+
+    /// Ends a key whose last element was taken (I1).
+    pub(crate) fn prune(&mut self, key: &[u8]) {
+        if self.keys.get(key).is_some_and(|entry| entry.data.is_empty()) {
+            self.keys.remove(key);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.keys.clear();
+    }
+
+    /// Every key that lives, in the order of their names.
+    pub(crate) fn live(&mut self) -> impl Iterator<Item = (&Bytes, &mut Entry)> {
+        let now = self.now_ms();
+        self.keys.retain(|_, entry| !is_expired(entry, now));
+        self.keys.iter_mut()
+    }
+}
+
+fn is_expired(entry: &Entry, now: i64) -> bool {
+    entry.expires_at.is_some_and(|deadline| now > deadline)
+}

@@ -1,0 +1,196 @@
+//! What this crate's own tests need of the engine; no promise of stability.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::EmbeddedRedis;
+use super::data::Data;
+use super::engine::Engine;
+pub use super::faults::{Delay, Faults};
+use super::link::ALL;
+use super::number::format_float;
+use super::port::{Line, Port};
+use super::reply::Bytes;
+pub use super::reply::{ErrorReply, Reply};
+use crate::protocol::script;
+
+/// Name, text and SHA-1 of every script.
+pub fn scripts() -> Vec<(&'static str, &'static str, &'static str)> {
+    script::ALL.iter().map(|script| (script.name, script.text, script.sha1())).collect()
+}
+
+/// A key as it is in the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dumped {
+    /// `string`, `hash`, `list` or `zset`.
+    pub kind: &'static str,
+    /// What is left of its lease.
+    pub pttl: Option<i64>,
+    /// The string; the elements in order; fields or members each followed by value or score.
+    pub content: Vec<Vec<u8>>,
+}
+
+impl EmbeddedRedis {
+    /// Runs one command, as if a client had sent it; needs no link and knows no faults.
+    ///
+    /// # Errors
+    ///
+    /// What Redis would answer.
+    pub fn command<W: AsRef<[u8]>>(&self, words: &[W]) -> Result<Reply, ErrorReply> {
+        let words: Vec<Bytes> = words.iter().map(|word| word.as_ref().to_vec()).collect();
+        self.engine.command(&words)
+    }
+
+    /// Every key, by name.
+    pub fn dump(&self) -> BTreeMap<Vec<u8>, Dumped> {
+        self.engine.with_store(|store| {
+            let now = store.now_ms();
+            store
+                .live()
+                .map(|(key, entry)| {
+                    let pttl = entry.expires_at.map(|deadline| (deadline - now).max(0));
+                    let kind = entry.data.type_name();
+                    (key.clone(), Dumped { kind, pttl, content: content(&entry.data) })
+                })
+                .collect()
+        })
+    }
+
+    /// How often each command ran, those of scripts included; names in lower case.
+    pub fn commands_run(&self) -> BTreeMap<String, u64> {
+        self.engine.with_store(|store| store.commands_run.clone())
+    }
+
+    /// How often clients ran each script.
+    pub fn scripts_run(&self) -> BTreeMap<&'static str, u64> {
+        self.engine.scripts_run()
+    }
+
+    /// How many clients listen to each channel.
+    pub fn listeners(&self) -> BTreeMap<String, usize> {
+        self.engine.listeners()
+    }
+
+    /// The links that were not closed, the oldest first.
+    pub fn links(&self) -> Vec<LinkControl> {
+        let control = |port| LinkControl { engine: self.engine.clone(), port };
+        self.engine.ports().into_iter().map(control).collect()
+    }
+
+    /// Executes nothing until [`resume`](Self::resume); calls pile up and time out.
+    pub fn pause(&self) {
+        self.engine.set_paused(true);
+    }
+
+    /// Executes what piled up, and goes on.
+    pub fn resume(&self) {
+        self.engine.set_paused(false);
+    }
+
+    /// All connections break and come back; the script cache is empty, and the keys too, if told so.
+    pub fn restart(&self, data: Restart) {
+        for port in self.engine.ports() {
+            port.cut(ALL);
+        }
+        self.engine.forget(data == Restart::WithData);
+        for port in self.engine.ports() {
+            port.heal(ALL);
+        }
+    }
+
+    /// Moves the server's clock, and only that: leases end early.
+    pub fn jump_clock(&self, by: Duration) {
+        self.engine.jump_clock(by);
+    }
+}
+
+/// What a restart leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// As after a restart with an append-only file.
+    WithData,
+    /// As after a failover to an empty replica.
+    Empty,
+}
+
+fn content(data: &Data) -> Vec<Bytes> {
+    match data {
+        Data::Text(text) => vec![text.clone()],
+        Data::List(list) => list.iter().cloned().collect(),
+        Data::Hash(hash) => {
+            hash.in_order().into_iter().flat_map(|(field, value)| [field, value]).collect()
+        }
+        Data::Zset(zset) => zset
+            .in_order()
+            .flat_map(|(score, member)| [member.clone(), format_float(score).into_bytes()])
+            .collect(),
+    }
+}
+
+/// The switches of one link.
+#[derive(Clone)]
+pub struct LinkControl {
+    engine: Arc<Engine>,
+    port: Arc<Port>,
+}
+
+impl LinkControl {
+    pub(crate) fn of(link: &super::Link) -> Self {
+        LinkControl { engine: link.engine().clone(), port: link.port().clone() }
+    }
+
+    /// Numbers links in the order in which they were made, from 1.
+    pub fn id(&self) -> u64 {
+        self.port.id
+    }
+
+    /// Sets what goes wrong from now on, drawn anew from a seed.
+    pub fn set_faults(&self, faults: Faults, seed: u64) {
+        self.port.set_faults(faults, seed);
+    }
+
+    /// Breaks all connections until they are healed.
+    pub fn cut(&self) {
+        self.port.cut(ALL);
+        self.port.wake();
+    }
+
+    /// Breaks the connection for messages; calls still work.
+    pub fn cut_pubsub(&self) {
+        self.port.cut(&[Line::Messages]);
+        self.port.wake();
+    }
+
+    /// Lets all broken connections come back.
+    pub fn heal(&self) {
+        self.port.heal(ALL);
+    }
+
+    /// Calls are executed, and no reply comes.
+    pub fn mute_replies(&self, mute: bool) {
+        self.port.set_mute(mute);
+    }
+
+    /// Messages vanish, and nobody notices: a half-open connection.
+    pub fn deafen(&self, deaf: bool) {
+        self.port.set_deaf(deaf);
+    }
+
+    /// The client is gone without a farewell: nothing of it is executed or delivered any more.
+    pub fn crash(&self) {
+        self.port.end();
+        self.engine.remove_port(self.port.id);
+    }
+
+    /// Whether the link was neither closed nor crashed.
+    pub fn is_alive(&self) -> bool {
+        self.port.is_open()
+    }
+}
+
+impl std::fmt::Debug for LinkControl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LinkControl").field("id", &self.port.id).finish_non_exhaustive()
+    }
+}

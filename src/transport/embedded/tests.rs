@@ -1,0 +1,230 @@
+//! The engine as a server, a link as a client's connections: order, delivery, faults.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::time::{advance, sleep};
+
+use super::testing::{Delay, Faults, LinkControl, Reply, Restart};
+use super::{EmbeddedRedis, Link};
+use crate::protocol::{Arg, Call, Script, Value, script};
+use crate::transport::{CallError, Lane, Sink};
+
+const TIMEOUT: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl Sink for Heard {
+    fn message(&self, channel: &str, payload: &[u8]) {
+        self.0.lock().push(format!("{channel}={}", String::from_utf8_lossy(payload)));
+    }
+    fn missed(&self) {
+        self.0.lock().push("missed".to_owned());
+    }
+    fn restored(&self, lane: Lane) {
+        self.0.lock().push(format!("restored {lane:?}"));
+    }
+}
+
+impl Heard {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+fn connect(redis: &EmbeddedRedis) -> (Link, LinkControl, Arc<Heard>) {
+    let heard = Arc::new(Heard::default());
+    let link = redis.link(heard.clone(), &Handle::current());
+    let control = LinkControl::of(&link);
+    (link, control, heard)
+}
+
+fn call(script: &'static Script, args: &[&str]) -> Call {
+    let args = args.iter().map(|arg| Arg::from(*arg)).collect();
+    Call { script, keys: vec![Arc::from("k")], args }
+}
+
+fn acquire(owner: &str) -> Call {
+    call(&script::LOCK_ACQUIRE, &[owner, "30000"])
+}
+
+fn release(owner: &str) -> Call {
+    call(&script::LOCK_RELEASE, &["ch", "PUBLISH", "0", owner])
+}
+
+/// Long enough for everything that needs no timer.
+async fn settle() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lease_ends_when_the_clock_was_advanced() {
+    let redis = EmbeddedRedis::new();
+    let (link, ..) = connect(&redis);
+    assert_eq!(link.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
+    assert_eq!(link.call(Lane::Caller, acquire("b")).await, Ok(Value::Int(30_000)));
+    advance(LEASE).await;
+    assert_eq!(link.call(Lane::Caller, acquire("b")).await, Ok(Value::Int(0)));
+    advance(Duration::from_millis(1)).await;
+    assert_eq!(link.call(Lane::Caller, acquire("b")).await, Ok(Value::Nil));
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_reaches_who_subscribed_before_it() {
+    let redis = EmbeddedRedis::new();
+    let (link, _, heard) = connect(&redis);
+    let (other, ..) = connect(&redis);
+    let channel: Arc<str> = Arc::from("ch");
+    assert_eq!(link.subscribe(&channel).await, Ok(()));
+    assert_eq!(other.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
+    assert_eq!(other.call(Lane::Background, release("a")).await, Ok(Value::Int(1)));
+    settle().await;
+    assert_eq!(heard.take(), ["ch=0"]);
+    link.unsubscribe(&channel);
+    settle().await;
+    assert!(redis.listeners().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_call_is_executed_in_its_place() {
+    let redis = EmbeddedRedis::new();
+    let (link, ..) = connect(&redis);
+    let mut first = Box::pin(link.call(Lane::Caller, acquire("a")));
+    assert!(futures::poll!(&mut first).is_pending());
+    drop(first);
+    assert_eq!(link.call(Lane::Caller, release("a")).await, Ok(Value::Int(0)));
+    assert!(redis.dump().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn cut_tells_unknown_from_not_applied() {
+    let redis = EmbeddedRedis::new();
+    let (link, control, heard) = connect(&redis);
+    let channel: Arc<str> = Arc::from("ch");
+    assert_eq!(link.subscribe(&channel).await, Ok(()));
+    let mut under_way = Box::pin(link.call(Lane::Caller, acquire("a")));
+    assert!(futures::poll!(&mut under_way).is_pending());
+    redis.cut();
+    assert!(matches!(under_way.await, Err(CallError::Unknown(_))));
+    assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::NotApplied(_))));
+    assert_eq!((link.epoch(Lane::Caller), link.epoch(Lane::Background)), (1, 1));
+    redis.heal();
+    settle().await;
+    assert_eq!(heard.take(), ["restored Caller", "restored Background", "missed"]);
+    assert_eq!(redis.command(&["PUBLISH", "ch", "1"]), Ok(Reply::Int(1)));
+    settle().await;
+    assert_eq!(heard.take(), ["ch=1"]);
+    assert_eq!(link.reconnects(), 3);
+    assert!(control.is_alive());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_reply_is_unknown_after_the_time_out() {
+    let redis = EmbeddedRedis::new();
+    let (link, control, _) = connect(&redis);
+    control.mute_replies(true);
+    let start = tokio::time::Instant::now();
+    assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
+    assert_eq!(start.elapsed(), TIMEOUT);
+    assert_eq!(redis.dump().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn delays_keep_the_order_of_a_lane() {
+    let redis = EmbeddedRedis::new();
+    let (link, control, _) = connect(&redis);
+    let mut faults = Faults::default();
+    faults.request = Delay::between(Duration::ZERO, Duration::from_millis(50));
+    faults.reply = Delay::between(Duration::ZERO, Duration::from_millis(50));
+    control.set_faults(faults, 7);
+    for round in 0..50 {
+        let owner = format!("o{round}");
+        let taken = link.call(Lane::Caller, acquire(&owner));
+        let freed = link.call(Lane::Caller, release(&owner));
+        let (taken, freed) = futures::join!(taken, freed);
+        assert_eq!((taken, freed), (Ok(Value::Nil), Ok(Value::Int(0))), "round {round}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_of_a_broken_connection_may_run_later() {
+    let redis = EmbeddedRedis::new();
+    let (link, control, _) = connect(&redis);
+    let mut faults = Faults::default();
+    faults.late_after_cut = 1.0;
+    faults.late = Delay::fixed(Duration::from_millis(100));
+    // Of one request, none or one runs late: the seed is one of those where it does.
+    control.set_faults(faults, 2);
+    let mut late = Box::pin(link.call(Lane::Caller, acquire("a")));
+    assert!(futures::poll!(&mut late).is_pending());
+    control.cut();
+    control.heal();
+    assert!(matches!(late.await, Err(CallError::Unknown(_))));
+    assert_eq!(link.call(Lane::Caller, release("a")).await, Ok(Value::Nil));
+    sleep(Duration::from_millis(200)).await;
+    assert_eq!(redis.dump().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn paused_engine_runs_what_piled_up() {
+    let redis = EmbeddedRedis::new();
+    let (link, ..) = connect(&redis);
+    redis.pause();
+    assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
+    assert!(redis.dump().is_empty());
+    redis.resume();
+    settle().await;
+    assert_eq!(redis.dump().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn restart_loses_scripts_and_data_but_not_subscriptions() {
+    let redis = EmbeddedRedis::new();
+    let (link, _, heard) = connect(&redis);
+    assert_eq!(link.subscribe(&Arc::from("ch")).await, Ok(()));
+    assert_eq!(link.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
+    redis.restart(Restart::Empty);
+    settle().await;
+    assert!(heard.take().contains(&"missed".to_owned()));
+    assert_eq!(link.call(Lane::Caller, acquire("b")).await, Ok(Value::Nil));
+    assert_eq!(redis.listeners().get("ch"), Some(&1));
+    assert_eq!(redis.commands_run()["eval"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closed_link_answers_and_leaves_nothing() {
+    let redis = EmbeddedRedis::new();
+    let (link, ..) = connect(&redis);
+    assert_eq!(link.subscribe(&Arc::from("ch")).await, Ok(()));
+    link.close().await;
+    assert_eq!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::Closed));
+    assert!(redis.listeners().is_empty() && redis.links().is_empty() && redis.dump().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn crashed_client_releases_nothing() {
+    let redis = EmbeddedRedis::new();
+    let (link, control, _) = connect(&redis);
+    assert_eq!(link.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
+    control.crash();
+    assert_eq!(link.call(Lane::Caller, release("a")).await, Err(CallError::Closed));
+    assert_eq!(redis.dump().len(), 1);
+    redis.jump_clock(LEASE + Duration::from_millis(1));
+    assert!(redis.dump().is_empty());
+}
+
+#[test]
+fn link_ends_with_its_runtime() {
+    let redis = EmbeddedRedis::new();
+    let theirs = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let link = redis.link(Arc::new(Heard::default()), theirs.handle());
+    drop(theirs);
+    let ours = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert_eq!(ours.block_on(link.call(Lane::Caller, acquire("a"))), Err(CallError::Closed));
+}

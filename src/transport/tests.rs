@@ -1,0 +1,50 @@
+//! Which error answers pass by themselves.
+
+use super::*;
+
+#[test]
+fn conditions_that_pass_are_not_applied() {
+    let texts = [
+        "LOADING Redis is loading the dataset in memory",
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        "BUSY Redis is busy running a script. You can only call SCRIPT KILL.",
+        "READONLY You can't write against a read only replica.",
+        "READONLY You can't write against a read only replica. script: 1, on @user_script:1.",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "CLUSTERDOWN The cluster is down",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "MISCONF Redis is configured to save RDB snapshots",
+        "NOREPLICAS Not enough good replicas to write.",
+        "NOSCRIPT No matching script. Please use EVAL.",
+        "MOVED 3999 127.0.0.1:6381",
+        "ASK 3999 127.0.0.1:6381",
+        "ERR max number of clients reached",
+        "ERR max number of clients + cluster connections reached",
+        "ERR Error running script (call to f_24d6): @user_script:1: @user_script: 1: \
+         -READONLY You can't write against a read only replica.",
+        "ERR Error running script (call to f_24d6): @user_script:1: -OOM command not allowed",
+    ];
+    for text in texts {
+        assert_eq!(sort_error_reply(text), CallError::NotApplied(Fault(text.to_owned())));
+    }
+}
+
+#[test]
+fn what_somebody_has_to_change_is_refused() {
+    let texts = [
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+        "WRONGPASS invalid username-password pair or user is disabled.",
+        "NOAUTH Authentication required.",
+        "NOPERM this user has no permissions to run the 'evalsha' command",
+        "ERR user_script:1: Script attempted to access nonexistent global variable 'x'",
+        "ERR Error running script (call to f_24d6): @user_script:1: \
+         WRONGTYPE Operation against a key holding the wrong kind of value",
+        "ERR the text of a script may say: max number of clients",
+        "EXECABORT Transaction discarded",
+        "ERR",
+        "",
+    ];
+    for text in texts {
+        assert_eq!(sort_error_reply(text), CallError::Refused(Fault(text.to_owned())));
+    }
+}

@@ -1,0 +1,312 @@
+//! Who gets the lock, when, and at what cost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use futures::FutureExt;
+use leasehold::{Client, Error, Lease, LocalHandover};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+
+use crate::world::{World, eventually, ms, soon, waiting};
+
+pub(crate) async fn two_values_exclude_each_other(world: World) {
+    let client = world.client().await;
+    let (mut one, mut two) = (client.lock("x"), client.lock("x"));
+    let guard = one.lock().await.unwrap();
+    let error = two.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap_err();
+    assert!(matches!(&error, Error::Timeout { name, .. } if &**name == "x"), "{error}");
+    assert!(error.is_timeout() && error.is_retryable() && !error.may_be_held());
+    guard.unlock().await.unwrap();
+    two.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn a_zero_wait_asks_once(world: World) {
+    let (a, b) = (world.client().await, world.client().await);
+    let _guard = a.lock("x").lock().await.unwrap();
+    let before = b.stats().calls;
+    let error = b.lock("x").try_lock(Duration::ZERO, Lease::Renewed).await.unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    assert_eq!(b.stats().calls - before, 1);
+    assert_eq!(b.stats().subscriptions, 0);
+}
+
+pub(crate) async fn a_wait_ends_when_it_should(world: World) {
+    let (a, b) = (world.client().await, world.client().await);
+    let _guard = a.lock("x").lock().await.unwrap();
+    // The front of a room, and one behind it.
+    let (mut front, mut behind) = (b.lock("x"), b.lock("x"));
+    for (lock, wait) in [(&mut front, ms(300)), (&mut behind, ms(150))] {
+        let start = Instant::now();
+        let error = lock.try_lock(wait, Lease::Renewed).await.unwrap_err();
+        let waited = start.elapsed();
+        assert!(error.is_timeout(), "{error}");
+        assert!(waited >= wait && waited < wait + ms(150), "{waited:?} for {wait:?}");
+    }
+    let both = async {
+        tokio::join!(
+            front.try_lock(ms(300), Lease::Renewed),
+            behind.try_lock(ms(150), Lease::Renewed)
+        )
+    };
+    let ((one, two), took) = soon("both give up", both).await;
+    assert!(one.unwrap_err().is_timeout() && two.unwrap_err().is_timeout());
+    assert!(took >= ms(300) && took < ms(450), "{took:?}");
+    assert_eq!(b.stats().timed_out, 4);
+}
+
+pub(crate) async fn a_waiter_of_the_same_client_is_woken(world: World) {
+    let client = world.client().await;
+    let guard = client.lock("x").lock().await.unwrap();
+    let mut other = client.lock("x");
+    let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
+    waiting(&client, 1).await;
+    drop(guard);
+    let (done, took) = soon("the waiter gets it", waiter).await;
+    done.unwrap().unwrap();
+    assert!(took < ms(500), "{took:?}");
+    world.until_gone("x").await;
+}
+
+pub(crate) async fn a_waiter_of_another_client_is_woken(world: World) {
+    let (a, b) = (world.client().await, world.client().await);
+    let guard = a.lock("x").lock().await.unwrap();
+    let mut other = b.lock("x");
+    let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
+    eventually("it listens", async || b.stats().listeners == 1 && b.stats().calls >= 2).await;
+    guard.unlock().await.unwrap();
+    let (done, took) = soon("the waiter gets it", waiter).await;
+    done.unwrap().unwrap();
+    // Well before the safety poll (0.8 s at the least) and the lease (30 s).
+    assert!(took < ms(500), "{took:?}");
+    assert_eq!(b.stats().wakes, 1);
+}
+
+pub(crate) async fn local_waiters_are_served_in_order(world: World) {
+    let client = world.client().await;
+    let guard = client.lock("x").lock().await.unwrap();
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for number in 0..20 {
+        let (mut lock, served) = (client.lock("x"), served.clone());
+        tasks.push(tokio::spawn(async move {
+            let guard = lock.lock().await.unwrap();
+            served.lock().push(number);
+            guard.unlock().await.unwrap();
+        }));
+        waiting(&client, number + 1).await;
+    }
+    guard.unlock().await.unwrap();
+    for task in tasks {
+        soon("everybody is served", task).await.0.unwrap();
+    }
+    assert_eq!(*served.lock(), (0..20).collect::<Vec<_>>());
+}
+
+pub(crate) async fn a_hand_over_keeps_the_lock_held(world: World) {
+    let (client, rival) = (world.client_with_long_streaks().await, world.client().await);
+    let guard = client.lock("x").lock().await.unwrap();
+    let owner = guard.owner().to_owned();
+    let mut next = client.lock("x");
+    let waiter = tokio::spawn(async move { next.lock().await });
+    waiting(&client, 1).await;
+    let calls = client.stats().calls;
+    guard.unlock().await.unwrap();
+    let next = soon("handed over", waiter).await.0.unwrap().unwrap();
+    assert_eq!((client.stats().calls - calls, client.stats().handed_over), (0, 1));
+    assert_eq!(next.owner(), owner, "the same field, never free in between");
+    assert_eq!(world.number(&["HGET", "x", &owner]), 1);
+    let error = rival.lock("x").try_lock(Duration::ZERO, Lease::Renewed).await.unwrap_err();
+    assert!(error.is_timeout());
+    next.unlock().await.unwrap();
+    world.until_gone("x").await;
+}
+
+pub(crate) async fn a_fixed_lease_is_taken_over_in_one_call(world: World) {
+    let client = world.client_with_long_streaks().await;
+    let guard = client.lock("x").lock().await.unwrap();
+    let mut next = client.lock("x");
+    let waiter = tokio::spawn(async move { next.try_lock(ms(5000), ms(7000)).await });
+    waiting(&client, 1).await;
+    let before = (client.stats().calls, guard.owner().to_owned());
+    guard.unlock().await.unwrap();
+    let next = soon("taken over", waiter).await.0.unwrap().unwrap();
+    assert_eq!((client.stats().calls - before.0, client.stats().handed_over), (1, 1));
+    assert_ne!(next.owner(), before.1);
+    assert_eq!(world.number(&["HLEN", "x"]), 1);
+    let left = world.left("x");
+    assert!((6000..=7000).contains(&left), "a lease of its own: {left}");
+    next.unlock().await.unwrap();
+    assert!(!world.exists("x"));
+}
+
+pub(crate) async fn without_hand_over_every_release_goes_to_redis(world: World) {
+    let client = world.builder().local_handover(LocalHandover::Off).connect().await.unwrap();
+    let guard = client.lock("x").lock().await.unwrap();
+    let mut next = client.lock("x");
+    let waiter = tokio::spawn(async move { next.lock().await });
+    waiting(&client, 1).await;
+    let owner = guard.owner().to_owned();
+    guard.unlock().await.unwrap();
+    let next = soon("the next gets it", waiter).await.0.unwrap().unwrap();
+    assert_ne!(next.owner(), owner);
+    assert_eq!(client.stats().handed_over, 0);
+}
+
+pub(crate) async fn other_clients_get_their_turn_between_streaks(world: World) {
+    let (busy, other) = (world.client().await, world.client().await);
+    let stop = Arc::new(AtomicU64::new(0));
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let (mut lock, stop) = (busy.lock("x"), stop.clone());
+            tokio::spawn(async move {
+                while stop.load(SeqCst) == 0 {
+                    let guard = lock.lock().await.unwrap();
+                    sleep(Duration::from_micros(200)).await;
+                    guard.unlock().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for _ in 0..20 {
+        let (guard, took) = soon("its turn", other.lock("x").lock()).await;
+        guard.unwrap().unlock().await.unwrap();
+        assert!(took < ms(800), "{took:?}");
+    }
+    stop.store(1, SeqCst);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert!(busy.stats().handed_over > 0);
+}
+
+pub(crate) async fn many_clients_all_get_it(world: World) {
+    let inside = Arc::new(AtomicU64::new(0));
+    let mut tasks = Vec::new();
+    for _ in 0..6 {
+        let client = world.client().await;
+        for _ in 0..3 {
+            let (client, inside) = (client.clone(), inside.clone());
+            tasks.push(tokio::spawn(async move {
+                for _ in 0..10 {
+                    let mut lock = client.lock("x");
+                    let guard = lock.lock().await.unwrap();
+                    assert_eq!(inside.fetch_add(1, SeqCst), 0, "two inside");
+                    sleep(ms(1)).await;
+                    inside.fetch_sub(1, SeqCst);
+                    guard.unlock().await.unwrap();
+                }
+            }));
+        }
+    }
+    for task in tasks {
+        soon("all complete", task).await.0.unwrap();
+    }
+    world.until_gone("x").await;
+}
+
+async fn rests(client: &Client) {
+    eventually("nothing waits or is owed", async || {
+        let stats = client.stats();
+        (stats.waiting, stats.listeners, stats.releases_pending) == (0, 0, 0)
+    })
+    .await;
+}
+
+pub(crate) async fn a_dropped_wait_leaves_nothing(world: World) {
+    let (a, b) = (world.client().await, world.client().await);
+    let guard = a.lock("x").lock().await.unwrap();
+    let mut lock = b.lock("x");
+    for polls in 0..40 {
+        let mut attempt = Box::pin(lock.lock());
+        for _ in 0..polls {
+            assert!(attempt.as_mut().now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+        drop(attempt);
+    }
+    rests(&b).await;
+    guard.unlock().await.unwrap();
+    world.until_gone("x").await;
+    assert_eq!(b.stats().rooms, 0);
+}
+
+pub(crate) async fn a_dropped_front_passes_the_front_on(world: World) {
+    let (a, b) = (world.client().await, world.client().await);
+    let guard = a.lock("x").lock().await.unwrap();
+    let (mut first, mut second) = (b.lock("x"), b.lock("x"));
+    let front = tokio::spawn(async move { first.lock().await });
+    waiting(&b, 1).await;
+    let next = tokio::spawn(async move { second.lock().await });
+    waiting(&b, 2).await;
+    front.abort();
+    waiting(&b, 1).await;
+    guard.unlock().await.unwrap();
+    let (guard, took) = soon("the next is the front now", next).await;
+    guard.unwrap().unwrap().unlock().await.unwrap();
+    assert!(took < ms(500), "{took:?}");
+}
+
+pub(crate) async fn an_abandoned_hand_over_goes_to_the_next(world: World) {
+    let client = world.client_with_long_streaks().await;
+    for lease in [Lease::Renewed, Lease::Fixed(ms(9000))] {
+        let guard = client.lock("x").lock().await.unwrap();
+        let (mut first, mut second) = (client.lock("x"), client.lock("x"));
+        let mut abandoned = Box::pin(first.try_lock(ms(9000), lease));
+        assert!(abandoned.as_mut().now_or_never().is_none());
+        let next = tokio::spawn(async move { second.try_lock(ms(9000), Lease::Renewed).await });
+        waiting(&client, 2).await;
+        // It is told of its turn, and never looks.
+        guard.unlock().await.unwrap();
+        drop(abandoned);
+        let (guard, took) = soon("the next gets it", next).await;
+        guard.unwrap().unwrap().unlock().await.unwrap();
+        assert!(took < ms(2000), "{took:?}");
+        world.until_gone("x").await;
+    }
+}
+
+pub(crate) async fn a_waiter_hears_of_every_kind_of_end(world: World) {
+    for end in ["unlock", "drop", "force", "shutdown"] {
+        let (a, b) = (world.client().await, world.client().await);
+        let mut held = a.lock("x");
+        let guard = held.lock().await.unwrap();
+        let mut other = b.lock("x");
+        let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
+        eventually("it listens", async || b.stats().listeners == 1 && b.stats().calls >= 2).await;
+        match end {
+            "unlock" => guard.unlock().await.unwrap(),
+            "drop" => drop(guard),
+            "force" => assert!(held.force_unlock().await.unwrap()),
+            _ => a.shutdown(ms(1000)).await.unwrap(),
+        }
+        let (done, took) = soon(end, waiter).await;
+        done.unwrap().unwrap();
+        assert!(took < ms(500), "{end}: {took:?}");
+    }
+}
+
+pub(crate) async fn a_key_of_another_client_is_taken_at_its_expiry(world: World) {
+    let client = world.client().await;
+    world.command(&["HSET", "x", "somebody:1", "1"]);
+    world.command(&["PEXPIRE", "x", "700"]);
+    let mut lock = client.lock("x");
+    let (guard, took) = soon("it expires", lock.lock()).await;
+    guard.unwrap().unlock().await.unwrap();
+    assert!(took > ms(500) && took < ms(900), "{took:?}");
+}
+
+pub(crate) async fn the_safety_poll_finds_what_no_message_told(world: World) {
+    let client = world.builder().safety_poll(ms(200)).connect().await.unwrap();
+    world.command(&["HSET", "x", "somebody:1", "1"]);
+    world.command(&["PEXPIRE", "x", "60000"]);
+    let mut lock = client.lock("x");
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    eventually("it listens", async || client.stats().listeners == 1).await;
+    // Nothing is published.
+    world.command(&["DEL", "x"]);
+    let (guard, took) = soon("the poll finds it", waiter).await;
+    guard.unwrap().unwrap().unlock().await.unwrap();
+    assert!(took < ms(600), "{took:?}");
+}

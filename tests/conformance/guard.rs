@@ -1,0 +1,227 @@
+//! What a guard promises, and how it ends.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use leasehold::{Error, HoldHandle, HoldState, Lease, LossReason};
+use tokio::time::{Instant, sleep};
+
+use crate::world::{World, eventually, ms, soon, waiting};
+
+pub(crate) async fn unlock_reports_and_frees(world: World) {
+    let client = world.client().await;
+    let mut lock = client.lock("x");
+    for _ in 0..2 {
+        let guard = lock.lock().await.unwrap();
+        assert_eq!((guard.name(), guard.state()), ("x", HoldState::Held));
+        guard.check().unwrap();
+        guard.unlock().await.unwrap();
+        assert!(!world.exists("x"));
+    }
+}
+
+pub(crate) async fn a_drop_frees(world: World) {
+    let client = world.client().await;
+    drop(client.lock("x").lock().await.unwrap());
+    world.until_gone("x").await;
+}
+
+pub(crate) async fn a_drop_on_a_plain_thread_frees(world: World) {
+    let client = world.client().await;
+    let guard = client.lock("x").lock().await.unwrap();
+    std::thread::spawn(move || drop(guard)).join().unwrap();
+    world.until_gone("x").await;
+}
+
+pub(crate) async fn a_drop_while_unwinding_frees(world: World) {
+    let client = world.client().await;
+    let guard = client.lock("x").lock().await.unwrap();
+    let unwound = catch_unwind(AssertUnwindSafe(move || {
+        let _guard = guard;
+        std::panic::resume_unwind(Box::new("on purpose"));
+    }));
+    assert!(unwound.is_err());
+    world.until_gone("x").await;
+}
+
+pub(crate) async fn a_guard_may_outlive_lock_and_client(world: World) {
+    let client = world.client_with_lease(world.span(300)).await;
+    let guard = client.lock("x").lock().await.unwrap();
+    drop(client);
+    sleep(world.span(700)).await;
+    assert_eq!(guard.state(), HoldState::Held, "renewed for the guard's sake");
+    assert!(world.exists("x"));
+    guard.unlock().await.unwrap();
+    assert!(!world.exists("x"));
+}
+
+pub(crate) async fn run_ends_the_work_when_the_lock_is_lost(world: World) {
+    let client = world.client_with_lease(world.span(300)).await;
+    let guard = client.lock("x").lock().await.unwrap();
+    let work = guard.run(std::future::pending::<()>());
+    let lose = async {
+        sleep(world.span(10)).await;
+        world.command(&["DEL", "x"]);
+    };
+    let ((ended, ()), _) = soon("the work is ended", async { tokio::join!(work, lose) }).await;
+    assert!(matches!(ended, Err(Error::Lost { reason: LossReason::Gone, .. })), "{ended:?}");
+    let never = guard.run(async { unreachable!("the lock is lost") }).await;
+    assert!(matches!(never, Err(Error::Lost { .. })));
+    assert!(matches!(guard.check(), Err(Error::Lost { .. })));
+}
+
+pub(crate) async fn run_returns_what_the_work_returns(world: World) {
+    let client = world.client().await;
+    let guard = client.lock("x").lock().await.unwrap();
+    assert_eq!(guard.run(async { 42 }).await.unwrap(), 42);
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_closure_runs_under_the_lock(world: World) {
+    let client = world.client().await;
+    let mut lock = client.lock("x");
+    let held = lock.run(ms(100), Lease::Renewed, async || world.exists("x")).await.unwrap();
+    assert!(held && !world.exists("x"));
+    let _guard = lock.lock().await.unwrap();
+    let refused = client.lock("x").run(ms(20), Lease::Renewed, async || ()).await;
+    assert!(refused.unwrap_err().is_timeout());
+}
+
+pub(crate) async fn extend_moves_the_deadline_forward_only(world: World) {
+    let client = world.client().await;
+    let guard = client.lock("x").try_lock(Duration::ZERO, ms(5000)).await.unwrap();
+    let before = guard.deadline();
+    guard.extend(ms(60_000)).await.unwrap();
+    assert!(guard.deadline() > before + ms(50_000));
+    assert!(world.left("x") > 50_000);
+    let long = guard.deadline();
+    guard.extend(ms(1000)).await.unwrap();
+    assert_eq!(guard.deadline(), long);
+    assert!(world.left("x") > 50_000);
+    world.command(&["DEL", "x"]);
+    let gone = guard.extend(ms(1000)).await.unwrap_err();
+    assert!(matches!(gone, Error::Lost { reason: LossReason::Gone, .. }), "{gone}");
+    assert!(!world.exists("x"), "not resurrected");
+}
+
+pub(crate) async fn max_hold_ends_a_hold(world: World) {
+    let client = world.client_with_lease(world.span(300)).await;
+    let mut lock = client.lock("x");
+    let guard = lock.acquire().max_hold(world.span(700)).await.unwrap();
+    let (reason, took) = soon("it ends", guard.lost()).await;
+    assert_eq!(reason, LossReason::MaxHold);
+    assert!(took > world.span(600) && took < world.span(900), "{took:?}");
+    world.until_gone("x").await;
+    // A leaked guard cannot keep the lock either.
+    std::mem::forget(lock.acquire().max_hold(world.span(400)).await.unwrap());
+    let (next, took) = soon("free again", client.lock("x").lock()).await;
+    next.unwrap().unlock().await.unwrap();
+    assert!(took < world.span(700), "{took:?}");
+}
+
+pub(crate) async fn a_forgotten_guard_leaves_the_lock_to_its_lease(world: World) {
+    let client = world.client_with_lease(world.span(400)).await;
+    let start = Instant::now();
+    client.lock("x").lock().await.unwrap().forget();
+    assert_eq!((client.stats().holds, client.stats().rooms), (0, 0));
+    assert!(world.exists("x"));
+    world.until_gone("x").await;
+    let took = start.elapsed();
+    assert!(took > world.span(300) && took < world.span(600), "not renewed: {took:?}");
+}
+
+pub(crate) async fn a_handle_moves_a_hold_to_another_client(world: World) {
+    let (a, b) = (world.client().await, world.client_with_lease(world.span(300)).await);
+    let guard = a.lock("x").lock().await.unwrap();
+    let owner = guard.owner().to_owned();
+    let text = guard.into_handle().unwrap().to_string();
+    assert_eq!(a.stats().holds, 0);
+    let adopted = b.adopt(&text.parse::<HoldHandle>().unwrap()).await.unwrap();
+    assert_eq!((adopted.owner(), adopted.state()), (&*owner, HoldState::Held));
+    sleep(world.span(700)).await;
+    assert_eq!(adopted.state(), HoldState::Held, "renewed here");
+    adopted.unlock().await.unwrap();
+    assert!(!world.exists("x"));
+}
+
+pub(crate) async fn a_handle_of_an_ended_hold_is_refused(world: World) {
+    let client = world.client().await;
+    let guard = client.lock("x").lock().await.unwrap();
+    let handle = guard.into_handle().unwrap();
+    world.command(&["DEL", "x"]);
+    let error = client.adopt(&handle).await.unwrap_err();
+    assert!(matches!(error, Error::Lost { reason: LossReason::Gone, .. }), "{error}");
+    assert!(!world.exists("x"));
+    // A nested guard cannot leave alone.
+    let mut lock = client.lock("y");
+    let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
+    assert!(matches!(inner.into_handle(), Err(Error::Config(_))));
+    assert_eq!(outer.hold_count(), 1);
+}
+
+pub(crate) async fn shutdown_releases_and_wakes_everybody(world: World) {
+    let (client, rival) = (world.client().await, world.client().await);
+    let _held_elsewhere = rival.lock("theirs").lock().await.unwrap();
+    let mut guards = Vec::new();
+    for number in 0..50 {
+        guards.push(client.lock(format!("mine:{number}")).lock().await.unwrap());
+    }
+    let mut tasks = Vec::new();
+    for number in 0..30 {
+        // Fronts, waiters behind a front, and waiters behind our own holds.
+        let name = if number < 10 { "theirs".to_owned() } else { format!("mine:{number}") };
+        let mut lock = client.lock(name);
+        tasks.push(tokio::spawn(async move { lock.lock().await }));
+    }
+    waiting(&client, 30).await;
+    let ((), took) = soon("shut down", async { client.shutdown(ms(5000)).await.unwrap() }).await;
+    assert!(took < ms(2000), "{took:?}");
+    for task in tasks {
+        let ended = soon("woken", task).await.0.unwrap();
+        assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
+    }
+    for guard in guards {
+        assert!(matches!(guard.check(), Err(Error::Lost { reason: LossReason::Closed, .. })));
+        assert!(!world.exists(guard.name()));
+    }
+    let closed = client.lock("x").lock().await.unwrap_err();
+    assert!(matches!(closed, Error::Closed), "{closed}");
+    client.shutdown(ms(1000)).await.unwrap();
+}
+
+pub(crate) async fn a_client_that_is_dropped_releases(world: World) {
+    let client = world.client().await;
+    let guards = [client.lock("x").lock().await.unwrap(), client.lock("y").lock().await.unwrap()];
+    drop(client);
+    drop(guards);
+    world.until_gone("x").await;
+    world.until_gone("y").await;
+}
+
+pub(crate) async fn nothing_is_left_at_rest(world: World) {
+    let client = world.client().await;
+    for round in 0..300_u64 {
+        let mut lock = client.lock(format!("x:{}", round % 7));
+        match round % 3 {
+            0 => lock.lock().await.unwrap().unlock().await.unwrap(),
+            1 => drop(lock.try_lock(ms(50), ms(5000)).await.unwrap()),
+            _ => {
+                let mut cancelled = Box::pin(lock.lock());
+                for _ in 0..round % 5 {
+                    let step = tokio::time::timeout(Duration::ZERO, cancelled.as_mut());
+                    if step.await.is_ok() {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    eventually("all tables are empty", async || {
+        let stats = client.stats();
+        (stats.rooms, stats.waiting, stats.holds) == (0, 0, 0)
+            && (stats.listeners, stats.releases_pending, stats.subscriptions) == (0, 0, 0)
+    })
+    .await;
+    assert_eq!(world.number(&["DBSIZE"]), 0);
+    assert_eq!((client.stats().lost, client.stats().releases_failed), (0, 0));
+}

@@ -1,0 +1,89 @@
+//! What can be asked about a lock, and what it looks like to others.
+
+use std::time::Duration;
+
+use leasehold::Lease;
+
+use crate::world::{World, eventually, ms};
+
+pub(crate) async fn a_free_lock_looks_free(world: World) {
+    let client = world.client().await;
+    let lock = client.lock("x");
+    assert!(!lock.is_locked().await.unwrap());
+    assert!(!lock.is_held().await.unwrap());
+    assert_eq!(lock.hold_count().await.unwrap(), 0);
+    assert_eq!(lock.remaining_lease().await.unwrap(), None);
+    assert_eq!(lock.holder().await.unwrap(), None);
+    assert!(!lock.force_unlock().await.unwrap());
+}
+
+pub(crate) async fn a_held_lock_shows_its_holder(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let mut lock = client.lock("x");
+    let guard = lock.try_lock(Duration::ZERO, ms(3_600_000)).await.unwrap();
+    for (lock, ours) in [(&lock, true), (&other.lock("x"), false), (&client.lock("x"), false)] {
+        assert!(lock.is_locked().await.unwrap());
+        assert_eq!(lock.is_held().await.unwrap(), ours);
+        let left = lock.remaining_lease().await.unwrap().unwrap();
+        assert!(left > ms(3_590_000) && left <= ms(3_600_000), "{left:?}");
+        let holder = lock.holder().await.unwrap().unwrap();
+        assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
+    }
+    guard.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+pub(crate) async fn the_key_is_redissons(world: World) {
+    let client = world.client().await;
+    let guard = client.lock("orders:42").lock().await.unwrap();
+    assert_eq!(world.command(&["TYPE", "orders:42"]), "hash");
+    assert_eq!(world.number(&["HLEN", "orders:42"]), 1);
+    assert_eq!(world.command(&["HGET", "orders:42", guard.owner()]), "1");
+    let (uuid, number) = guard.owner().rsplit_once(':').unwrap();
+    assert_eq!((uuid.len(), uuid.matches('-').count()), (36, 4));
+    assert!(uuid.chars().all(|c| c == '-' || c.is_ascii_digit() || c.is_ascii_lowercase()));
+    assert!(number.parse::<i64>().is_ok());
+    assert_eq!(world.number(&["DBSIZE"]), 1, "no side keys");
+}
+
+pub(crate) async fn a_key_always_has_an_expiry(world: World) {
+    let client = world.client().await;
+    let mut lock = client.lock("x");
+    for lease in [Lease::Renewed, Lease::Fixed(ms(10)), Lease::Fixed(Lease::MAX)] {
+        let outer = lock.try_lock(ms(1000), lease).await.unwrap();
+        let inner = lock.try_lock(ms(1000), lease).await;
+        let left = world.left("x");
+        assert!(left > 0 || left == -2, "{lease:?}: {left}");
+        drop((inner, outer));
+        eventually("settled", async || !world.exists("x")).await;
+    }
+}
+
+pub(crate) async fn a_foreign_holder_is_seen(world: World) {
+    let client = world.client().await;
+    world.command(&["HSET", "x", "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57", "3"]);
+    world.command(&["PEXPIRE", "x", "20000"]);
+    let holder = client.lock("x").holder().await.unwrap().unwrap();
+    assert_eq!((&*holder.owner, holder.holds), ("0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57", 3));
+    assert!(holder.lease.unwrap() <= ms(20_000));
+}
+
+pub(crate) async fn a_key_without_expiry_is_seen_as_such(world: World) {
+    let client = world.client().await;
+    world.command(&["HSET", "x", "somebody:1", "1"]);
+    let mut lock = client.lock("x");
+    assert_eq!(lock.remaining_lease().await.unwrap(), Some(Duration::MAX));
+    assert_eq!(lock.holder().await.unwrap().unwrap().lease, None);
+    assert!(lock.try_lock(ms(50), Lease::Renewed).await.unwrap_err().is_timeout());
+    assert_eq!(world.left("x"), -1, "it is left as it was");
+}
+
+pub(crate) async fn names_may_carry_a_tag_and_a_prefix(world: World) {
+    let client = world.builder().key_prefix("app:").connect().await.unwrap();
+    let guard = client.lock("{shop}:orders").lock().await.unwrap();
+    assert_eq!(guard.name(), "{shop}:orders");
+    assert!(world.exists("app:{shop}:orders"));
+    let handle = guard.into_handle().unwrap();
+    client.adopt(&handle).await.unwrap().unlock().await.unwrap();
+    assert!(!world.exists("app:{shop}:orders"));
+}

@@ -1,0 +1,141 @@
+//! Holds that end without being released, and who learns of it.
+
+use std::time::Duration;
+
+use leasehold::{Error, HoldState, Lease, LossReason};
+use tokio::time::{Instant, sleep};
+
+use crate::world::{World, eventually, ms, soon, waiting};
+
+pub(crate) async fn a_fixed_lease_ends_by_itself(world: World) {
+    let (client, rival) = (world.client().await, world.client().await);
+    let start = Instant::now();
+    let guard = client.lock("x").try_lock(Duration::ZERO, ms(600)).await.unwrap();
+    assert!(guard.deadline() <= start + ms(600));
+    let (next, took) = soon("it expires", rival.lock("x").lock()).await;
+    assert_eq!(guard.state(), HoldState::Lost);
+    assert!(took > ms(500) && took < ms(800), "{took:?}");
+    assert_eq!(soon("told", guard.lost()).await.0, LossReason::Expired);
+    let late = guard.unlock().await.unwrap_err();
+    assert!(matches!(late, Error::Lost { reason: LossReason::Expired, .. }), "{late}");
+    next.unwrap().check().unwrap();
+}
+
+pub(crate) async fn a_renewed_lease_outlives_its_length(world: World) {
+    let (client, rival) = (world.client_with_lease(world.span(300)).await, world.client().await);
+    let mut lock = client.lock("x");
+    // A second hold of the same name is renewed as the first was.
+    for _ in 0..2 {
+        let guard = lock.lock().await.unwrap();
+        let refused = rival.lock("x").try_lock(world.span(1200), Lease::Renewed).await;
+        assert!(refused.unwrap_err().is_timeout());
+        assert_eq!(guard.state(), HoldState::Held);
+        guard.unlock().await.unwrap();
+    }
+    assert!(client.stats().renewed >= 4);
+    assert_eq!((client.stats().holds, client.stats().lost), (0, 0));
+}
+
+pub(crate) async fn a_deleted_key_is_noticed(world: World) {
+    let client = world.client_with_lease(world.span(600)).await;
+    let guard = client.lock("x").lock().await.unwrap();
+    world.command(&["DEL", "x"]);
+    let (reason, took) = soon("told", guard.lost()).await;
+    assert_eq!(reason, LossReason::Gone);
+    assert!(took < world.span(400), "within a renewal tick: {took:?}");
+    eventually("it is counted", async || client.stats().lost == 1).await;
+    let late = guard.unlock().await.unwrap_err();
+    assert!(matches!(late, Error::Lost { reason: LossReason::Gone, .. }), "{late}");
+}
+
+pub(crate) async fn a_forced_release_is_noticed_and_wakes(world: World) {
+    let (client, other) = (world.client_with_lease(world.span(600)).await, world.client().await);
+    let guard = client.lock("x").lock().await.unwrap();
+    let mut waiting = other.lock("x");
+    let waiter = tokio::spawn(async move { waiting.lock().await });
+    eventually("it listens", async || other.stats().listeners == 1).await;
+    assert!(other.lock("x").force_unlock().await.unwrap());
+    let (next, took) = soon("the waiter is woken", waiter).await;
+    assert!(took < world.span(500), "{took:?}");
+    let (reason, took) = soon("the holder is told", guard.lost()).await;
+    assert!(reason == LossReason::Gone && took < world.span(400), "{reason} {took:?}");
+    next.unwrap().unwrap().unlock().await.unwrap();
+    assert!(!other.lock("x").force_unlock().await.unwrap());
+}
+
+pub(crate) async fn a_lost_lock_is_not_resurrected(world: World) {
+    let client = world.client_with_lease(world.span(300)).await;
+    let guard = client.lock("x").lock().await.unwrap();
+    world.command(&["DEL", "x"]);
+    soon("told", guard.lost()).await;
+    sleep(world.span(500)).await;
+    assert!(!world.exists("x"));
+    assert_eq!(guard.state(), HoldState::Lost);
+}
+
+pub(crate) async fn a_lock_taken_by_another_is_reported_lost(world: World) {
+    let client = world.client_with_lease(world.span(300)).await;
+    let guard = client.lock("x").lock().await.unwrap();
+    world.command(&["DEL", "x"]);
+    world.command(&["HSET", "x", "somebody:1", "1"]);
+    world.command(&["PEXPIRE", "x", "5000"]);
+    assert_eq!(soon("told", guard.lost()).await.0, LossReason::Gone);
+    drop(guard);
+    sleep(world.span(50)).await;
+    assert_eq!(world.number(&["HGET", "x", "somebody:1"]), 1);
+}
+
+pub(crate) async fn a_renewal_extends_only_what_is_ours(world: World) {
+    let client = world.client_with_lease(world.span(600)).await;
+    let guards = [client.lock("x").lock().await.unwrap(), client.lock("y").lock().await.unwrap()];
+    world.command(&["DEL", "x"]);
+    world.command(&["HSET", "x", "somebody:1", "1"]);
+    world.command(&["PEXPIRE", "x", "60000"]);
+    soon("one is lost", guards[0].lost()).await;
+    let left = world.left("x");
+    assert!(left > 50_000, "the other's lease is as it was: {left}");
+    sleep(world.span(700)).await;
+    assert_eq!(guards[1].state(), HoldState::Held, "the others of the batch are renewed");
+}
+
+pub(crate) async fn a_late_unlock_touches_nobody(world: World) {
+    let (client, rival) = (world.client().await, world.client().await);
+    let guard = client.lock("x").lock().await.unwrap();
+    world.command(&["DEL", "x"]);
+    let next = rival.lock("x").lock().await.unwrap();
+    let late = guard.unlock().await.unwrap_err();
+    assert!(matches!(late, Error::Lost { reason: LossReason::Gone, .. }), "{late}");
+    assert_eq!(world.number(&["HGET", "x", next.owner()]), 1);
+    next.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_key_of_another_type_is_a_loss(world: World) {
+    let client = world.client_with_lease(world.span(300)).await;
+    let guards = [client.lock("x").lock().await.unwrap(), client.lock("y").lock().await.unwrap()];
+    world.command(&["SET", "x", "a string"]);
+    assert_eq!(soon("told", guards[0].lost()).await.0, LossReason::Gone);
+    sleep(world.span(400)).await;
+    assert_eq!(guards[1].state(), HoldState::Held, "its neighbour in the batch is not harmed");
+    assert_eq!(world.command(&["GET", "x"]), "a string");
+}
+
+pub(crate) async fn a_loss_lets_the_next_local_waiter_in(world: World) {
+    let client = world.builder().safety_poll(ms(100)).connect().await.unwrap();
+    for lease in [Lease::Renewed, Lease::Fixed(ms(20_000))] {
+        let guard = client.lock("x").try_lock(Duration::ZERO, lease).await.unwrap();
+        let mut next = client.lock("x");
+        let waiter = tokio::spawn(async move { next.lock().await });
+        waiting(&client, 1).await;
+        world.command(&["DEL", "x"]);
+        let (next, took) = soon("the waiter gets it", waiter).await;
+        assert!(took < ms(600), "by the safety poll: {took:?}");
+        assert_eq!(guard.state(), HoldState::Lost);
+        next.unwrap().unwrap().unlock().await.unwrap();
+    }
+    // A fixed lease that ends with its guard alive.
+    let guard = client.lock("x").try_lock(Duration::ZERO, ms(300)).await.unwrap();
+    let (next, took) = soon("at the lease's end", client.lock("x").lock()).await;
+    assert!(took < ms(500), "{took:?}");
+    next.unwrap().unlock().await.unwrap();
+    assert_eq!(guard.state(), HoldState::Lost);
+}

@@ -1,0 +1,157 @@
+//! One owner takes the same lock again.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use leasehold::{HoldState, Lease, LossReason, Owner};
+use tokio::time::sleep;
+
+use crate::world::{World, eventually, ms, soon, waiting};
+
+pub(crate) async fn the_same_value_re_enters(world: World) {
+    let (client, rival) = (world.client().await, world.client().await);
+    let mut lock = client.lock("x");
+    assert_eq!(lock.hold_count().await.unwrap(), 0);
+    let outer = lock.lock().await.unwrap();
+    let inner = lock.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
+    assert_eq!(lock.hold_count().await.unwrap(), 2);
+    assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
+    assert_eq!(world.number(&["HGET", "x", outer.owner()]), 2);
+    inner.unlock().await.unwrap();
+    assert_eq!(lock.hold_count().await.unwrap(), 1);
+    let refused = rival.lock("x").try_lock(Duration::ZERO, Lease::Renewed).await;
+    assert!(refused.unwrap_err().is_timeout());
+    outer.unlock().await.unwrap();
+    assert_eq!(lock.hold_count().await.unwrap(), 0);
+    assert!(!world.exists("x"));
+}
+
+pub(crate) async fn an_owner_re_enters_by_name(world: World) {
+    let client = world.client().await;
+    let owner = Owner::new();
+    let outer = client.lock("x").owned_by(&owner).lock().await.unwrap();
+    let mut deeper = client.lock("x").owned_by(&owner);
+    let inner = deeper.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
+    assert_eq!(inner.owner(), outer.owner());
+    let stranger =
+        client.lock("x").owned_by(&Owner::new()).try_lock(Duration::ZERO, ms(1000)).await;
+    assert!(stranger.unwrap_err().is_timeout());
+    drop((outer, inner));
+    world.until_gone("x").await;
+}
+
+pub(crate) async fn futures_of_one_owner_share_a_hold(world: World) {
+    let (client, rival) = (world.client().await, world.client().await);
+    let owner = Owner::new();
+    let mut locks: Vec<_> = (0..3).map(|_| client.lock("x").owned_by(&owner)).collect();
+    let held = rival.lock("x").lock().await.unwrap();
+    let (one, rest) = locks.split_at_mut(1);
+    let (two, three) = rest.split_at_mut(1);
+    let all = async { tokio::join!(one[0].lock(), two[0].lock(), three[0].lock()) };
+    let release = async {
+        waiting(&client, 3).await;
+        held.unlock().await.unwrap();
+    };
+    let ((guards, ()), _) = soon("all get in", async { tokio::join!(all, release) }).await;
+    let guards = [guards.0.unwrap(), guards.1.unwrap(), guards.2.unwrap()];
+    assert_eq!(guards[0].hold_count(), 3);
+    assert!(guards.iter().all(|guard| guard.owner() == guards[0].owner()));
+    drop(guards);
+    world.until_gone("x").await;
+}
+
+pub(crate) async fn a_nested_lease_never_shortens_the_outer(world: World) {
+    let client = world.client().await;
+    let mut lock = client.lock("x");
+    let outer = lock.try_lock(Duration::ZERO, ms(20_000)).await.unwrap();
+    let deadline = outer.deadline();
+    let inner = lock.try_lock(Duration::ZERO, ms(1000)).await.unwrap();
+    assert!(world.left("x") > 18_000, "{}", world.left("x"));
+    assert!(inner.deadline() >= deadline);
+    inner.unlock().await.unwrap();
+    assert!(world.left("x") > 18_000, "{}", world.left("x"));
+    let inner = lock.lock().await.unwrap();
+    assert!(outer.deadline() > deadline, "the renewed lease of 30 s is longer");
+    inner.unlock().await.unwrap();
+    assert_eq!(outer.state(), HoldState::Held);
+}
+
+pub(crate) async fn an_inner_release_leaves_the_lease_alone(world: World) {
+    let client = world.client().await;
+    let mut lock = client.lock("x");
+    let outer = lock.try_lock(Duration::ZERO, ms(10_000)).await.unwrap();
+    let second = lock.try_lock(Duration::ZERO, ms(10_000)).await.unwrap();
+    let third = lock.try_lock(Duration::ZERO, ms(10_000)).await.unwrap();
+    third.unlock().await.unwrap();
+    second.unlock().await.unwrap();
+    let left = world.left("x");
+    assert!((9000..=10_000).contains(&left), "{left}");
+    outer.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_longer_inner_lease_counts(world: World) {
+    let client = world.client().await;
+    let mut lock = client.lock("x");
+    let outer = lock.try_lock(Duration::ZERO, ms(1000)).await.unwrap();
+    let before = outer.deadline();
+    let inner = lock.try_lock(Duration::ZERO, ms(9000)).await.unwrap();
+    assert!(outer.deadline() > before + ms(7000), "one hold, one deadline");
+    drop(inner);
+    eventually("the count falls", async || lock.hold_count().await.unwrap() == 1).await;
+    assert!(world.left("x") > 7000);
+    drop(outer);
+    world.until_gone("x").await;
+}
+
+pub(crate) async fn an_outer_guard_may_go_first(world: World) {
+    let client = world.client().await;
+    let mut lock = client.lock("x");
+    let outer = lock.lock().await.unwrap();
+    let inner = lock.lock().await.unwrap();
+    outer.unlock().await.unwrap();
+    assert_eq!(inner.state(), HoldState::Held);
+    assert_eq!(world.number(&["HGET", "x", inner.owner()]), 1);
+    inner.unlock().await.unwrap();
+    assert!(!world.exists("x"));
+}
+
+pub(crate) async fn a_lost_hold_is_not_re_entered(world: World) {
+    let client = world.client().await;
+    let mut lock = client.lock("x");
+    let outer = lock.lock().await.unwrap();
+    world.command(&["DEL", "x"]);
+    let fresh = lock.try_lock(ms(2000), Lease::Renewed).await.unwrap();
+    assert_eq!(outer.state(), HoldState::Lost);
+    assert_eq!(soon("told", outer.lost()).await.0, LossReason::Gone);
+    assert_ne!(fresh.owner(), outer.owner());
+    drop(outer);
+    sleep(ms(20)).await;
+    assert_eq!(world.number(&["HGET", "x", fresh.owner()]), 1, "the old guard frees nothing");
+    fresh.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_cancelled_re_entry_keeps_the_outer_hold(world: World) {
+    let client = world.client().await;
+    let mut lock = client.lock("x");
+    let outer = lock.lock().await.unwrap();
+    for polls in 0..8 {
+        let mut nested = Box::pin(lock.lock());
+        let mut done = None;
+        for _ in 0..polls {
+            done = nested.as_mut().now_or_never();
+            if done.is_some() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop((done, nested));
+        eventually("one hold is left", async || {
+            let held = client.stats().releases_pending == 0;
+            held && outer.hold_count() == 1 && lock.hold_count().await.unwrap() == 1
+        })
+        .await;
+    }
+    assert_eq!(outer.state(), HoldState::Held);
+    outer.unlock().await.unwrap();
+    assert!(!world.exists("x"));
+}

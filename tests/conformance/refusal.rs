@@ -1,0 +1,110 @@
+//! What is refused, and that nothing was sent.
+
+use std::time::Duration;
+
+use leasehold::{ConfigError, Error, HoldHandle, Lease};
+
+use crate::world::{World, eventually, ms};
+
+pub(crate) async fn bad_names_are_refused_before_anything_is_sent(world: World) {
+    let client = world.client().await;
+    let long = "n".repeat(1025);
+    for (name, reason) in [
+        ("", "empty"),
+        (&*long, "1025 bytes"),
+        ("a}b", "closing brace"),
+        ("a{b", "opening brace"),
+        ("{}x", "empty pair"),
+        ("a}b{c}", "closing brace before"),
+    ] {
+        let mut lock = client.lock(name);
+        for error in [
+            lock.lock().await.unwrap_err(),
+            lock.try_lock(Duration::ZERO, ms(100)).await.unwrap_err(),
+            lock.acquire().await.unwrap_err(),
+            lock.is_locked().await.unwrap_err(),
+            lock.is_held().await.unwrap_err(),
+            lock.force_unlock().await.unwrap_err(),
+        ] {
+            assert!(matches!(&error, Error::Config(ConfigError::Name { .. })), "{error}");
+            assert!(error.to_string().contains(reason), "{error}");
+        }
+    }
+    assert_eq!(client.stats().calls, 0);
+}
+
+pub(crate) async fn bad_leases_are_refused_before_anything_is_sent(world: World) {
+    let client = world.client().await;
+    let mut lock = client.lock("x");
+    for (lease, shown) in [
+        (Duration::ZERO, "0ns"),
+        (ms(9), "9ms"),
+        (Lease::MAX + ms(1), "31536000.001s"),
+        (Duration::MAX, "18446744073709551615"),
+    ] {
+        let error = lock.try_lock(ms(10), lease).await.unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(&error, Error::Config(ConfigError::OutOfRange { .. })), "{text}");
+        assert!(text.contains(shown) && text.contains("10ms to 31536000s"), "{text}");
+        let error = lock.acquire().max_hold(lease).await.unwrap_err();
+        assert!(error.to_string().contains("max_hold"), "{error}");
+    }
+    assert_eq!(client.stats().calls, 0);
+    let guard = lock.lock().await.unwrap();
+    let calls = client.stats().calls;
+    assert!(matches!(guard.extend(Duration::ZERO).await, Err(Error::Config(_))));
+    assert_eq!(client.stats().calls, calls);
+}
+
+pub(crate) async fn a_key_of_another_type_is_reported(world: World) {
+    let client = world.client().await;
+    world.command(&["SET", "x", "a string"]);
+    let mut lock = client.lock("x");
+    for error in
+        [lock.lock().await.unwrap_err(), lock.try_lock(ms(0), Lease::Renewed).await.unwrap_err()]
+    {
+        let text = error.to_string();
+        assert!(matches!(&error, Error::Protocol { .. }), "{text}");
+        assert!(text.contains("WRONGTYPE") && text.contains("name=`x`"), "{text}");
+        assert!(!error.is_retryable() && !error.may_be_held());
+    }
+    assert!(matches!(lock.holder().await, Err(Error::Protocol { .. })));
+    assert_eq!(world.command(&["GET", "x"]), "a string");
+    eventually("nothing is left", async || client.stats().rooms == 0).await;
+}
+
+pub(crate) async fn an_absurdly_long_wait_is_for_ever(world: World) {
+    let client = world.client().await;
+    let mut lock = client.lock("x");
+    for wait in [Duration::MAX, Duration::from_secs(u64::MAX / 2), Duration::from_secs(1 << 40)] {
+        lock.try_lock(wait, Lease::Renewed).await.unwrap().unlock().await.unwrap();
+        let _held = lock.lock().await.unwrap();
+        let mut other = client.lock("x");
+        let patient = tokio::time::timeout(ms(50), other.try_lock(wait, Lease::Renewed)).await;
+        assert!(patient.is_err(), "it waits");
+    }
+}
+
+pub(crate) async fn a_corrupt_handle_is_refused(world: World) {
+    let client = world.client().await;
+    let text = client.lock("x").lock().await.unwrap().into_handle().unwrap().to_string();
+    let calls = client.stats().calls;
+    for bad in ["", "x", &text[1..], &text[..text.len() - 1], &text.replace('x', "y")] {
+        let error = bad.parse::<HoldHandle>().unwrap_err();
+        assert!(matches!(error, ConfigError::Handle { .. }), "{error}");
+    }
+    assert_eq!(client.stats().calls, calls);
+    client.adopt(&text.parse().unwrap()).await.unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn a_closed_client_refuses(world: World) {
+    let client = world.client().await;
+    let mut lock = client.lock("x");
+    client.shutdown(ms(1000)).await.unwrap();
+    let calls = client.stats().calls;
+    assert!(matches!(lock.lock().await, Err(Error::Closed)));
+    assert!(matches!(lock.try_lock(ms(100), ms(100)).await, Err(Error::Closed)));
+    assert!(matches!(lock.is_locked().await, Err(Error::Closed)));
+    assert!(matches!(lock.force_unlock().await, Err(Error::Closed)));
+    assert_eq!(client.stats().calls, calls);
+}

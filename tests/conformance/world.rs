@@ -1,0 +1,126 @@
+//! One place where locks live, whatever it is, and what the behaviours need of it.
+
+use std::future::Future;
+use std::time::Duration;
+
+use leasehold::test_util::{ErrorReply, Reply};
+use leasehold::{Client, ClientBuilder, EmbeddedRedis, LocalHandover};
+use tokio::time::{Instant, sleep};
+
+use crate::support::resp;
+use crate::support::server::Server;
+
+/// How long anything may take that is expected to happen.
+const LIMIT: Duration = Duration::from_secs(10);
+
+pub(crate) enum World {
+    Redis(Box<Server>),
+    Embedded(EmbeddedRedis),
+}
+
+pub(crate) fn ms(span: u64) -> Duration {
+    Duration::from_millis(span)
+}
+
+impl World {
+    pub(crate) fn redis() -> Self {
+        World::Redis(Box::new(Server::start()))
+    }
+
+    pub(crate) fn embedded() -> Self {
+        World::Embedded(EmbeddedRedis::new())
+    }
+
+    pub(crate) fn builder(&self) -> ClientBuilder {
+        match self {
+            World::Redis(server) => Client::builder(&server.url()),
+            World::Embedded(engine) => engine.builder(),
+        }
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        self.builder().connect().await.expect("a client")
+    }
+
+    /// A short time: exact under paused time, longer where other processes may be slow.
+    pub(crate) fn span(&self, span: u64) -> Duration {
+        match self {
+            World::Redis(_) => ms(span * 4),
+            World::Embedded(_) => ms(span),
+        }
+    }
+
+    /// A client that hands holds over however long the sections take.
+    pub(crate) async fn client_with_long_streaks(&self) -> Client {
+        let streak = LocalHandover::Streak { count: 1000, time: LIMIT };
+        self.builder().local_handover(streak).connect().await.expect("a client")
+    }
+
+    /// A client whose renewed holds last so long.
+    pub(crate) async fn client_with_lease(&self, lease: Duration) -> Client {
+        self.builder().lease(lease).connect().await.expect("a client")
+    }
+
+    /// One command from outside the library; nil comes as `nil`.
+    pub(crate) fn command(&self, words: &[&str]) -> String {
+        match self {
+            World::Redis(server) => match server.command(words) {
+                resp::Reply::Nil => "nil".into(),
+                resp::Reply::Int(number) => number.to_string(),
+                reply => reply.text(),
+            },
+            World::Embedded(engine) => text(engine.command(words)),
+        }
+    }
+
+    pub(crate) fn number(&self, words: &[&str]) -> i64 {
+        let text = self.command(words);
+        text.parse().unwrap_or_else(|_| panic!("{words:?} gave {text}"))
+    }
+
+    pub(crate) fn exists(&self, key: &str) -> bool {
+        self.number(&["EXISTS", key]) == 1
+    }
+
+    pub(crate) fn left(&self, key: &str) -> i64 {
+        self.number(&["PTTL", key])
+    }
+
+    pub(crate) async fn until_gone(&self, key: &str) {
+        eventually("the key is gone", async || !self.exists(key)).await;
+    }
+}
+
+fn text(reply: Result<Reply, ErrorReply>) -> String {
+    match reply {
+        Ok(Reply::Nil) => "nil".into(),
+        Ok(Reply::Int(number)) => number.to_string(),
+        Ok(Reply::Status(text)) => text,
+        Ok(Reply::Bulk(bytes)) => String::from_utf8(bytes).expect("text"),
+        Ok(Reply::Array(parts)) => format!("{parts:?}"),
+        Err(ErrorReply(text)) => text,
+    }
+}
+
+/// Waits for a condition; fails if it does not come true in time.
+pub(crate) async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
+    let limit = Instant::now() + LIMIT;
+    while !holds().await {
+        assert!(Instant::now() < limit, "not within {LIMIT:?}: {what}");
+        sleep(ms(1)).await;
+    }
+}
+
+/// The outcome of something that must happen, and how long it took.
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> (T, Duration) {
+    let start = Instant::now();
+    let Ok(done) = tokio::time::timeout(LIMIT, future).await else {
+        panic!("not within {LIMIT:?}: {what}");
+    };
+    (done, start.elapsed())
+}
+
+/// Waits until a client has so many waiters.
+pub(crate) async fn waiting(client: &Client, waiters: u64) {
+    eventually("the waiters wait", async || client.stats().waiting == waiters).await;
+}

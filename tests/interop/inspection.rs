@@ -1,0 +1,88 @@
+//! Each side sees what the other one holds, and cannot release it.
+
+use std::time::Duration;
+
+use leasehold::Client;
+
+use crate::observer::Observer;
+use crate::redisson::Redisson;
+use crate::support::server::Server;
+
+const LOCK: &str = "lock:seen";
+/// What is left of a lease of 30 s that was taken, or renewed, a moment ago.
+const NEARLY_WHOLE: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(15)..=Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redisson_sees_our_hold() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
+    let mut lock = client.lock("seen");
+
+    let guard = lock.lock().await.expect("lock");
+    assert!(java.is_locked(LOCK).await);
+    let left = Duration::from_millis(java.ttl(LOCK).await.try_into().expect("it expires"));
+    assert!(NEARLY_WHOLE.contains(&left), "{left:?}");
+    assert!(!java.is_held("a", LOCK).await);
+    assert_eq!(java.hold_count("a", LOCK).await, 0);
+    assert!(!java.try_lock("a", LOCK, Duration::ZERO, None).await);
+    let refused = java.unlock("a", LOCK).await.expect_err("it is not theirs");
+    assert!(refused.0.starts_with("IllegalMonitorStateException"), "{refused:?}");
+    assert!(lock.is_held().await.expect("is_held"));
+
+    guard.unlock().await.expect("unlock");
+    assert!(!java.is_locked(LOCK).await);
+    assert_eq!(java.ttl(LOCK).await, -2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn we_see_the_hold_of_redisson() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
+    let mut lock = client.lock("seen");
+    assert!(!lock.is_locked().await.expect("is_locked"));
+    assert_eq!(lock.remaining_lease().await.expect("remaining_lease"), None);
+
+    java.lock("a", LOCK, None).await;
+    java.lock("a", LOCK, None).await;
+    assert!(lock.is_locked().await.expect("is_locked"));
+    assert!(!lock.is_held().await.expect("is_held"));
+    assert_eq!(lock.hold_count().await.expect("hold_count"), 0);
+    let left = lock.remaining_lease().await.expect("remaining_lease").expect("it is held");
+    assert!(NEARLY_WHOLE.contains(&left), "{left:?}");
+    let holder = lock.holder().await.expect("holder").expect("it is held");
+    assert_eq!(holder.owner, java.owner("a").await);
+    assert_eq!(holder.holds, 2);
+    let refused = lock.try_lock(Duration::ZERO, Duration::from_secs(5)).await;
+    assert!(refused.expect_err("it is not ours").is_timeout());
+
+    java.unlock("a", LOCK).await.expect("unlock");
+    java.unlock("a", LOCK).await.expect("unlock");
+    assert!(lock.holder().await.expect("holder").is_none());
+}
+
+/// Our owner is a client id of 36 characters and a number, as Redisson's is: whoever looks at the
+/// hash cannot tell who wrote it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn our_hash_has_the_form_of_redissons() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
+    let mut observer = Observer::connect(&server.url()).await;
+
+    java.lock("a", "lock:theirs", None).await;
+    let mut lock = client.lock("ours");
+    let _outer = lock.lock().await.expect("lock");
+    for name in ["theirs", "ours"] {
+        let hash = observer.ask(&format!("HGETALL {name}")).await;
+        let (id, number) = hash[0].split_once(':').expect("id:number");
+        assert!(id.len() == 36 && id.split('-').count() == 5, "{hash:?}");
+        assert!(number.parse::<i64>().is_ok(), "{hash:?}");
+        assert_eq!(hash[1], "1");
+        assert_eq!(hash.len(), 2);
+    }
+    let _inner = lock.lock().await.expect("lock");
+    assert_eq!(observer.ask("HVALS ours").await, ["2"]);
+}

@@ -1,0 +1,13 @@
+//! Leasehold and the real Redisson, in one JVM each, take turns on one Redis.
+//!
+//! Every test has a server and a JVM of its own. `tests/run` builds what the JVM runs.
+
+mod contention;
+mod inspection;
+mod nesting;
+mod observer;
+mod redisson;
+mod renewal;
+#[path = "../support/mod.rs"]
+mod support;
+mod waking;

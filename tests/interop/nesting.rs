@@ -1,0 +1,45 @@
+//! Nested holds count up and down in one hash field; only the last release lets the other side in.
+
+use std::time::Duration;
+
+use leasehold::{Client, Lease};
+
+use crate::redisson::Redisson;
+use crate::support::server::Server;
+
+const NOW: Duration = Duration::ZERO;
+const LOCK: &str = "lock:nested";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_gets_in_after_our_outermost_release() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
+    let mut lock = client.lock("nested");
+
+    let outer = lock.lock().await.expect("lock");
+    let inner = lock.lock().await.expect("re-entered");
+    assert_eq!(lock.hold_count().await.expect("hold_count"), 2);
+    inner.unlock().await.expect("unlock");
+    assert!(!java.try_lock("a", LOCK, NOW, None).await);
+    outer.unlock().await.expect("unlock");
+    assert!(java.try_lock("a", LOCK, NOW, None).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn we_get_in_after_the_outermost_release_of_a_thread() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
+    let mut lock = client.lock("nested");
+
+    java.lock("a", LOCK, None).await;
+    java.lock("a", LOCK, None).await;
+    assert_eq!(java.hold_count("a", LOCK).await, 2);
+    java.unlock("a", LOCK).await.expect("unlock");
+    let refused = lock.try_lock(NOW, Lease::Renewed).await.expect_err("still held");
+    assert!(refused.is_timeout(), "{refused}");
+    java.unlock("a", LOCK).await.expect("unlock");
+    let guard = lock.try_lock(NOW, Lease::Renewed).await.expect("free");
+    guard.unlock().await.expect("unlock");
+}

@@ -1,0 +1,123 @@
+//! Leases: a renewed one outlives its length many times, a fixed or abandoned one ends at its time,
+//! and a lock that was taken away is noticed.
+
+use std::time::Duration;
+
+use leasehold::{Client, HoldState, Lease};
+use tokio::time::{Instant, timeout};
+
+use crate::redisson::Redisson;
+use crate::support::server::Server;
+
+const LOCK: &str = "lock:leased";
+const SHORT: Duration = Duration::from_millis(1500);
+/// More than two short leases: a contender that waits this long is the passing of time.
+const TWO_LEASES: Duration = Duration::from_millis(3500);
+
+async fn client_with_lease(server: &Server, lease: Duration) -> Client {
+    Client::builder(&server.url()).lease(lease).connect().await.expect("connect")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_watchdog_of_redisson_keeps_a_lock_from_us() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), Some(SHORT)).await;
+    let client = client_with_lease(&server, SHORT).await;
+    let mut lock = client.lock("leased");
+
+    java.lock("a", LOCK, None).await;
+    let refused = lock.try_lock(TWO_LEASES, Lease::Renewed).await.expect_err("it is renewed");
+    assert!(refused.is_timeout(), "{refused}");
+    assert!(java.is_held("a", LOCK).await);
+    java.unlock("a", LOCK).await.expect("unlock");
+    lock.try_lock(SHORT, Lease::Renewed).await.expect("free").unlock().await.expect("unlock");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn our_watchdog_keeps_a_lock_from_redisson() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), Some(SHORT)).await;
+    let client = client_with_lease(&server, SHORT).await;
+    let mut lock = client.lock("leased");
+
+    let guard = lock.lock().await.expect("lock");
+    assert!(!java.try_lock("a", LOCK, TWO_LEASES, None).await);
+    assert_eq!(guard.state(), HoldState::Held);
+    guard.unlock().await.expect("unlock");
+    assert!(java.try_lock("a", LOCK, SHORT, None).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn we_take_a_fixed_lease_of_redisson_when_it_ends() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
+    let mut lock = client.lock("leased");
+
+    let taken = Instant::now();
+    java.lock("a", LOCK, Some(SHORT)).await;
+    let locked = Instant::now();
+    let guard =
+        timeout(Duration::from_secs(10), lock.lock()).await.expect("at the end").expect("lock");
+    eprintln!("rust has a java lease of {SHORT:?} after {:.2?}", locked.elapsed());
+    // Not before it could have ended, whenever in between Redis counted from.
+    assert!(taken.elapsed() >= SHORT);
+    assert!(locked.elapsed() < SHORT + Duration::from_secs(1));
+    guard.unlock().await.expect("unlock");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redisson_takes_our_fixed_lease_when_it_ends_and_we_know() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
+    let mut lock = client.lock("leased");
+
+    let taken = Instant::now();
+    let guard = lock.try_lock(Duration::ZERO, SHORT).await.expect("free");
+    java.lock("a", LOCK, None).await;
+    assert!(taken.elapsed() >= SHORT);
+    assert!(taken.elapsed() < SHORT + Duration::from_secs(2), "{:?}", taken.elapsed());
+    // Our deadline lies before the server's, so by now it has passed.
+    assert_eq!(guard.state(), HoldState::Lost);
+    assert!(guard.check().is_err());
+    guard.unlock().await.expect_err("there is nothing to unlock");
+    assert!(java.is_held("a", LOCK).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lock_of_a_killed_jvm_is_free_after_its_lease() {
+    let server = Server::start();
+    let mut java = Redisson::start(&server.url(), Some(SHORT)).await;
+    let client = Client::connect(&server.url()).await.expect("connect");
+    let mut lock = client.lock("leased");
+
+    java.lock("a", LOCK, None).await;
+    java.kill();
+    let killed = Instant::now();
+    let guard =
+        timeout(Duration::from_secs(10), lock.lock()).await.expect("at the end").expect("lock");
+    eprintln!("rust has the lock of a killed jvm after {:.2?}", killed.elapsed());
+    assert!(killed.elapsed() < SHORT + Duration::from_secs(1));
+    guard.unlock().await.expect("unlock");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn we_notice_that_redisson_forced_our_lock_open() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = client_with_lease(&server, SHORT).await;
+    let mut lock = client.lock("leased");
+
+    let guard = lock.lock().await.expect("lock");
+    assert!(java.force_unlock(LOCK).await);
+    let forced = Instant::now();
+    assert!(java.try_lock("a", LOCK, Duration::ZERO, None).await);
+    // A renewal every third of the lease; the rest is for a busy machine.
+    let reason = timeout(SHORT, guard.lost()).await.expect("noticed at the next renewal");
+    eprintln!("noticed after {:.2?}: {reason}", forced.elapsed());
+    assert_eq!(guard.state(), HoldState::Lost);
+    guard.unlock().await.expect_err("there is nothing to unlock");
+    // The next holder is not harmed.
+    assert!(java.is_held("a", LOCK).await);
+}

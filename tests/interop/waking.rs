@@ -1,0 +1,170 @@
+//! A waiter wakes when the other side unlocks, long before the lease of 30 s would have ended.
+
+use std::time::Duration;
+
+use leasehold::{Client, Lock, LockGuard};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::observer::Observer;
+use crate::redisson::Redisson;
+use crate::support::server::Server;
+
+const ROUNDS: usize = 20;
+/// Far below every lease here, and above what a busy machine may cost.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+struct Both {
+    server: Server,
+    java: Redisson,
+    client: Client,
+    observer: Observer,
+}
+
+impl Both {
+    async fn start() -> Both {
+        let server = Server::start();
+        let java = Redisson::start(&server.url(), None).await;
+        let client = Client::connect(&server.url()).await.expect("connect");
+        let observer = Observer::connect(&server.url()).await;
+        Both { server, java, client, observer }
+    }
+
+    /// Lets a task wait for the lock, which somebody else holds.
+    async fn task_waits(&mut self, mut lock: Lock) -> JoinSet<(Instant, LockGuard, Lock)> {
+        let name = lock.name().to_owned();
+        let before = self.observer.scripts().await;
+        let mut waiting = JoinSet::new();
+        waiting.spawn(async move {
+            let guard = lock.lock().await.expect("lock");
+            (Instant::now(), guard, lock)
+        });
+        self.observer.wait_for_waiter(&name, before, 2).await;
+        waiting
+    }
+
+    /// Lets a JVM thread wait for the lock; resolves when it has got it.
+    async fn thread_waits(
+        &mut self,
+        thread: &str,
+        name: &str,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let before = self.observer.scripts().await;
+        let waiting = self.java.lock(thread, &format!("lock:{name}"), None);
+        self.observer.wait_for_waiter(name, before, 2).await;
+        waiting
+    }
+}
+
+/// Prints what was seen, and fails if a round came near the end of a lease.
+fn judge(what: &str, mut waits: Vec<Duration>) {
+    waits.sort_unstable();
+    let (median, longest) = (waits[waits.len() / 2], waits[waits.len() - 1]);
+    eprintln!("{what}: median {median:.2?}, longest {longest:.2?} of {}", waits.len());
+    assert!(longest < AT_ONCE, "{what}: {longest:?}");
+    // A message did it, not the poll that bounds the cost of a lost one. A single round proves
+    // little on a busy machine.
+    assert!(waits.len() == 1 || median < Duration::from_millis(100), "{what}: {median:?}");
+}
+
+async fn task_wakes_on_unlock_of_a_thread(name: &str) {
+    let mut both = Both::start().await;
+    let java_lock = format!("lock:{name}");
+    let mut lock = both.client.lock(name);
+    let mut waits = Vec::new();
+    for _ in 0..ROUNDS {
+        both.java.lock("a", &java_lock, None).await;
+        let mut waiting = both.task_waits(lock).await;
+        let freed = Instant::now();
+        both.java.unlock("a", &java_lock).await.expect("unlock");
+        let woken = timeout(AT_ONCE, waiting.join_next()).await.expect("woken before the lease");
+        let (got, guard, back) = woken.expect("one task").expect("no panic");
+        waits.push(got.saturating_duration_since(freed));
+        guard.unlock().await.expect("unlock");
+        lock = back;
+    }
+    judge(&format!("rust wakes on an unlock in java, {name}"), waits);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_wakes_when_a_thread_unlocks() {
+    task_wakes_on_unlock_of_a_thread("wake").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_wakes_when_a_thread_unlocks_a_tagged_name() {
+    task_wakes_on_unlock_of_a_thread("{tag}:wake").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_wakes_when_a_task_unlocks() {
+    let mut both = Both::start().await;
+    for name in ["wake", "{tag}:wake"] {
+        let mut lock = both.client.lock(name);
+        let mut waits = Vec::new();
+        for _ in 0..ROUNDS {
+            let guard = lock.lock().await.expect("lock");
+            let waiting = both.thread_waits("a", name).await;
+            let freed = Instant::now();
+            guard.unlock().await.expect("unlock");
+            waiting.await;
+            waits.push(freed.elapsed());
+            both.java.unlock("a", &format!("lock:{name}")).await.expect("unlock");
+        }
+        judge(&format!("java wakes on an unlock in rust, {name}"), waits);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_wakes_when_a_guard_is_dropped() {
+    let mut both = Both::start().await;
+    let mut lock = both.client.lock("dropped");
+    let guard = lock.lock().await.expect("lock");
+    let waiting = both.thread_waits("a", "dropped").await;
+    let freed = Instant::now();
+    drop(guard);
+    waiting.await;
+    judge("java wakes on a drop in rust", vec![freed.elapsed()]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_wakes_when_a_client_shuts_down() {
+    let mut both = Both::start().await;
+    let other = Client::connect(&both.server.url()).await.expect("connect");
+    let mut lock = other.lock("closing");
+    let guard = lock.lock().await.expect("lock");
+    let waiting = both.thread_waits("a", "closing").await;
+    let freed = Instant::now();
+    other.shutdown(Duration::from_secs(5)).await.expect("shutdown");
+    waiting.await;
+    judge("java wakes on a shutdown in rust", vec![freed.elapsed()]);
+    drop(guard);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_wakes_when_we_force_its_lock_open() {
+    let mut both = Both::start().await;
+    both.java.lock("a", "lock:forced", None).await;
+    let waiting = both.thread_waits("b", "forced").await;
+    let freed = Instant::now();
+    assert!(both.client.lock("forced").force_unlock().await.expect("force_unlock"));
+    waiting.await;
+    judge("java wakes on a forced unlock in rust", vec![freed.elapsed()]);
+    let refused = both.java.unlock("a", "lock:forced").await.expect_err("a lost the lock");
+    assert!(refused.0.starts_with("IllegalMonitorStateException"), "{refused:?}");
+    assert!(both.java.is_held("b", "lock:forced").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_wakes_when_a_thread_forces_a_lock_open() {
+    let mut both = Both::start().await;
+    both.java.lock("a", "lock:forced", None).await;
+    let lock = both.client.lock("forced");
+    let mut waiting = both.task_waits(lock).await;
+    let freed = Instant::now();
+    assert!(both.java.force_unlock("lock:forced").await);
+    let woken = timeout(AT_ONCE, waiting.join_next()).await.expect("woken before the lease");
+    let (got, guard, _lock) = woken.expect("one task").expect("no panic");
+    judge("rust wakes on a forced unlock in java", vec![got.saturating_duration_since(freed)]);
+    guard.unlock().await.expect("unlock");
+}

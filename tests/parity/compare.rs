@@ -1,0 +1,121 @@
+//! One step on both sides, and what counts as the same.
+
+use std::time::Duration;
+
+use leasehold::EmbeddedRedis;
+use leasehold::test_util::{ErrorReply, Reply as Own};
+
+use crate::support::resp::{Connection, Reply};
+use crate::support::server::Server;
+
+/// How far leases may be apart: the two sides are asked one after the other.
+const TOLERANCE_MS: i64 = 100;
+
+/// How sure a number in a reply is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    Exact,
+    /// The reply has the rest of a lease in it.
+    Leases,
+}
+
+/// What both sides do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) words: Vec<String>,
+    pub(crate) numbers: Numbers,
+    /// How long to wait before it.
+    pub(crate) pause: Duration,
+}
+
+/// An engine and a server at the same time of day.
+pub(crate) struct Pair {
+    own: EmbeddedRedis,
+    server: Connection,
+}
+
+impl Pair {
+    /// Empties the server; the engine is new.
+    pub(crate) fn new(server: &Server) -> Self {
+        let own = EmbeddedRedis::new();
+        let mut server = server.connection();
+        server.command(&["FLUSHALL"]).expect("FLUSHALL");
+        server.command(&["SCRIPT", "FLUSH"]).expect("SCRIPT FLUSH");
+        let theirs = micros(&server.command(&["TIME"]).expect("TIME"));
+        let ours = micros(&convert(own.command(&["TIME"])));
+        own.jump_clock(Duration::from_micros(theirs.abs_diff(ours)));
+        Pair { own, server }
+    }
+
+    /// Runs one step on both sides; describes the difference, if there is one.
+    pub(crate) fn step(&mut self, words: &[&str], numbers: Numbers) -> Result<Reply, String> {
+        let theirs = self.server.command(words).map_err(|error| format!("{words:?}: {error}"))?;
+        let ours = convert(self.own.command(words));
+        let unordered = ["keys", "scan"].iter().any(|name| words[0].eq_ignore_ascii_case(name));
+        let (theirs, ours) =
+            if unordered { (sorted(theirs), sorted(ours)) } else { (theirs, ours) };
+        if same(&theirs, &ours, numbers) {
+            return Ok(theirs);
+        }
+        Err(format!("{words:?}\n  redis:    {theirs:?}\n  embedded: {ours:?}"))
+    }
+
+    /// Compares every key: its type, lease and content.
+    pub(crate) fn compare_all(&mut self) -> Result<(), String> {
+        let keys = self.step(&["KEYS", "*"], Numbers::Exact)?;
+        for key in keys.array() {
+            let key = key.text();
+            self.step(&["PTTL", &key], Numbers::Leases)?;
+            let kind = self.step(&["TYPE", &key], Numbers::Exact)?;
+            let read: &[&str] = match kind.text().as_str() {
+                "string" => &["GET", &key],
+                "hash" => &["HGETALL", &key],
+                "list" => &["LRANGE", &key, "0", "-1"],
+                "zset" => &["ZRANGE", &key, "0", "-1", "WITHSCORES"],
+                // It expired in between.
+                _ => &["EXISTS", &key],
+            };
+            self.step(read, Numbers::Exact)?;
+        }
+        Ok(())
+    }
+}
+
+fn micros(time: &Reply) -> u64 {
+    let part = |index: usize| u64::try_from(time.array()[index].int()).expect("a time");
+    part(0) * 1_000_000 + part(1)
+}
+
+fn convert(outcome: Result<Own, ErrorReply>) -> Reply {
+    match outcome {
+        // The other side's reader takes the space off the end of a line.
+        Err(error) => Reply::Error(error.0.trim_end().to_owned()),
+        Ok(Own::Nil) => Reply::Nil,
+        Ok(Own::Int(number)) => Reply::Int(number),
+        Ok(Own::Status(text)) => Reply::Status(text),
+        Ok(Own::Bulk(text)) => Reply::Bulk(text),
+        Ok(Own::Array(items)) => Reply::Array(items.into_iter().map(convert).collect()),
+    }
+}
+
+fn same(theirs: &Reply, ours: &Reply, numbers: Numbers) -> bool {
+    match (theirs, ours) {
+        // -1 and -2 stand for "no lease" and "no key"; they are exact.
+        (Reply::Int(a), Reply::Int(b)) if numbers == Numbers::Leases && *a >= 0 && *b >= 0 => {
+            a.abs_diff(*b) <= TOLERANCE_MS.unsigned_abs()
+        }
+        (Reply::Array(a), Reply::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b, numbers))
+        }
+        _ => theirs == ours,
+    }
+}
+
+/// KEYS and SCAN have no order.
+fn sorted(mut reply: Reply) -> Reply {
+    if let Reply::Array(items) = &mut reply {
+        items.iter_mut().for_each(|item| *item = sorted(item.clone()));
+        items.sort_by_key(|item| format!("{item:?}"));
+    }
+    reply
+}

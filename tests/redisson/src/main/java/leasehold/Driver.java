@@ -1,0 +1,87 @@
+package leasehold;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+
+/**
+ * Reads commands from stdin, a line each, and prints exactly one line in reply to each.
+ *
+ * <pre>
+ *   7 lock worker-1 lock:orders:42          ->  7 ok
+ *   8 unlock worker-2 lock:orders:42        ->  8 err IllegalMonitorStateException attempt to ...
+ * </pre>
+ *
+ * The first word is the request's id: several may be in flight, and replies come in the order in
+ * which the work is done. A command that names a thread runs on that thread, one after another, so
+ * that Redisson sees one owner; the others run on a thread of their own. The process ends when
+ * stdin does, so it cannot outlive the test that started it.
+ */
+public final class Driver {
+    private final PrintStream replies = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+    private final Map<String, ExecutorService> threads = new ConcurrentHashMap<>();
+    private final ExecutorService unnamed = Executors.newCachedThreadPool(Driver::daemon);
+    private final Session session = new Session();
+
+    public static void main(String[] args) throws IOException {
+        new Driver().serve();
+        Runtime.getRuntime().halt(0);
+    }
+
+    private void serve() throws IOException {
+        var in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            if (!line.isBlank()) {
+                accept(line.strip().split(" +"));
+            }
+        }
+    }
+
+    private void accept(String[] words) {
+        String id = words[0];
+        String command = words.length > 1 ? words[1] : "";
+        String[] rest = Arrays.copyOfRange(words, Math.min(2, words.length), words.length);
+        if (Session.ON_A_THREAD.contains(command) && rest.length > 0) {
+            String[] operands = Arrays.copyOfRange(rest, 1, rest.length);
+            worker(rest[0]).execute(() -> answer(id, () -> session.onThread(command, operands)));
+        } else {
+            unnamed.execute(() -> answer(id, () -> session.anywhere(command, rest)));
+        }
+    }
+
+    private void answer(String id, Callable<Object> work) {
+        String reply;
+        try {
+            Object value = work.call();
+            reply = value == null ? "ok" : "ok " + value;
+        } catch (Throwable t) { // an Error too: each command has a reply
+            reply = "err " + t.getClass().getSimpleName() + " " + String.valueOf(t.getMessage());
+        }
+        synchronized (replies) {
+            replies.print(id + " " + reply.replaceAll("\\R", " ") + "\n");
+            replies.flush();
+        }
+    }
+
+    private ExecutorService worker(String name) {
+        return threads.computeIfAbsent(name, n -> Executors.newSingleThreadExecutor(task -> {
+            Thread thread = daemon(task);
+            thread.setName(n);
+            return thread;
+        }));
+    }
+
+    private static Thread daemon(Runnable task) {
+        Thread thread = new Thread(task);
+        thread.setDaemon(true);
+        return thread;
+    }
+}
