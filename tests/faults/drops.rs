@@ -307,7 +307,7 @@ fn shutdown_of_a_client_whose_server_is_silent_ends_at_its_deadline() {
         let proxy = Proxy::start(server.address());
         let client = brisk(&proxy.url()).connect().await.expect("connects");
         let guard = hold(&client, "n").await;
-        proxy.half_open(true);
+        proxy.half_open();
         let started = Instant::now();
         let outcome = client.shutdown(ms(700)).await;
         let took = started.elapsed();

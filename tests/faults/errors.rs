@@ -69,7 +69,9 @@ fn loading_is_unavailable() {
             }
         })
         .await;
-        assert_unavailable("connect", refused_connect(&server.url()).await, "LOADING");
+        // A loading server takes connections; each call says what is the matter.
+        let second = refused_connect(&server.url()).await.expect("connects");
+        assert_unavailable("a call", ask(&second, "n").await, "LOADING");
         // Who is patient waits for the end of it.
         let mut lock = client.lock("patient");
         let guard = within("loaded", LIMIT, lock.lock()).await.expect("it passes");
@@ -275,7 +277,7 @@ fn nobody_there_is_unavailable() {
         assert_unavailable("silent", refused_connect(&url).await, "cannot connect");
         let server = Server::start();
         let proxy = Proxy::start(server.address());
-        proxy.refuse(true);
+        proxy.refuse();
         assert_unavailable("cut", refused_connect(&proxy.url()).await, "cannot connect");
     });
 }
