@@ -32,6 +32,7 @@ pub use mutant::Mutant;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub mod test_util {
+    pub use crate::session::gate::Gate;
     pub use crate::transport::embedded::testing::{
         Delay, Dumped, ErrorReply, Faults, LinkControl, Reply, Restart, scripts,
     };

@@ -7,6 +7,8 @@
 pub(crate) mod acquire;
 mod attempt;
 pub(crate) mod background;
+#[cfg(feature = "test-util")]
+pub(crate) mod gate;
 pub(crate) mod hold;
 pub(crate) mod place;
 mod poll;

@@ -60,6 +60,8 @@ pub struct ClientBuilder {
     key_prefix: String,
     handover: LocalHandover,
     mutants: Mutants,
+    #[cfg(feature = "test-util")]
+    gate: crate::session::gate::Gate,
 }
 
 /// Where the locks live.
@@ -85,6 +87,8 @@ impl ClientBuilder {
             key_prefix: String::new(),
             handover: LocalHandover::default(),
             mutants: Mutants::default(),
+            #[cfg(feature = "test-util")]
+            gate: crate::session::gate::Gate::default(),
         }
     }
 
@@ -142,6 +146,14 @@ impl ClientBuilder {
         self
     }
 
+    /// Puts the background task of a client on the embedded engine behind a gate.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    pub fn gate(mut self, gate: crate::session::gate::Gate) -> Self {
+        self.gate = gate;
+        self
+    }
+
     /// Checks the settings and connects.
     ///
     /// # Redis cost
@@ -162,7 +174,7 @@ impl ClientBuilder {
         let endpoint = match self.target {
             Target::Url(endpoint) => endpoint?,
             #[cfg(feature = "embedded")]
-            Target::Engine(engine) => return Ok(embed(&engine, settings, self.mutants)),
+            Target::Engine(ref engine) => return Ok(self.embed(engine, settings)),
         };
         let mutants = self.mutants;
         let counters = Arc::<Counters>::default();
@@ -231,7 +243,7 @@ impl EmbeddedRedis {
     /// A client of this engine with the default settings.
     pub fn client(&self) -> Client {
         let settings = self.builder().settings().expect("BUG: the defaults are in range");
-        embed(self, settings, Mutants::default())
+        self.builder().embed(self, settings)
     }
 
     /// Starts a client of this engine with settings of its own. Connection settings do nothing.
@@ -240,34 +252,44 @@ impl EmbeddedRedis {
     }
 }
 
-/// A client on an engine in this process. Its background task runs where the caller runs, so that
-/// paused time is one for both; without a runtime it gets a thread.
 #[cfg(feature = "embedded")]
-fn embed(engine: &EmbeddedRedis, settings: Settings, mutants: Mutants) -> Client {
-    let counters = Arc::<Counters>::default();
-    let wakes = Wakes::new(counters.clone(), mutants);
-    let client_id = uuid::Uuid::new_v4().to_string();
-    let session = |runtime: &tokio::runtime::Handle| {
-        let link = engine.link(wakes.clone(), runtime);
+impl ClientBuilder {
+    /// A client on an engine in this process. Its background task runs where the caller runs, so
+    /// that paused time is one for both; without a runtime it gets a thread.
+    fn embed(&self, engine: &EmbeddedRedis, settings: Settings) -> Client {
+        let thread = match tokio::runtime::Handle::try_current() {
+            Ok(_) => None,
+            Err(_) => Some(Thread::spawn().expect("a thread for the embedded engine")),
+        };
+        let runtime = thread
+            .as_ref()
+            .map_or_else(tokio::runtime::Handle::current, |thread| thread.runtime.clone());
+        let counters = Arc::<Counters>::default();
+        let mutants = self.mutants;
+        let wakes = Wakes::new(counters.clone(), mutants);
+        let link = engine.link(wakes.clone(), &runtime);
+        link.set_command_timeout(settings.command_timeout);
         let transport = Transport::Embedded(link);
-        Session::new(Parts {
-            transport,
-            wakes: wakes.clone(),
-            counters: counters.clone(),
-            settings: settings.clone(),
-            mutants,
-            client_id: client_id.clone(),
-        })
-    };
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        let session = session(&runtime);
-        runtime.spawn(crate::session::background::serve(session.clone()));
-        return Client::new(session);
+        let client_id = uuid::Uuid::new_v4().to_string();
+        let parts = Parts { transport, wakes, counters, settings, mutants, client_id };
+        let session = Session::new(parts);
+        match thread {
+            Some(thread) => thread.serve(session.clone()),
+            None => self.serve_here(&runtime, session.clone()),
+        }
+        Client::new(session)
     }
-    let thread = Thread::spawn().expect("a thread and a runtime for the embedded engine");
-    let session = session(&thread.runtime);
-    thread.serve(session.clone());
-    Client::new(session)
+
+    #[cfg(feature = "test-util")]
+    fn serve_here(&self, runtime: &tokio::runtime::Handle, session: Arc<Session>) {
+        runtime.spawn(self.gate.clone().run(crate::session::background::serve(session)));
+    }
+
+    #[cfg(not(feature = "test-util"))]
+    #[expect(clippy::unused_self, reason = "the same call with and without the feature")]
+    fn serve_here(&self, runtime: &tokio::runtime::Handle, session: Arc<Session>) {
+        runtime.spawn(crate::session::background::serve(session));
+    }
 }
 
 #[cfg(test)]

@@ -321,6 +321,7 @@ impl<'a> Seat<'a> {
         let listener = session.wakes.listen(&session.transport, &place.channel, &self.waiter);
         let ready = async {
             tokio::select! {
+                biased;
                 // CANCEL: the listener's drop unsubscribes.
                 ready = listener.ready() => Some(ready),
                 () = sleep_until_some(self.request.deadline()) => None,
@@ -423,6 +424,7 @@ impl Outage {
         let pause = jittered(self.pause);
         self.pause = (self.pause * 2).min(OUTAGE_PAUSE_MAX);
         tokio::select! {
+            biased;
             () = session.wakes.restored_within(pause) => Ok(()),
             () = sleep_until_some(request.deadline()) => Err(request.failed(error)),
         }

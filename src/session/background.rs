@@ -18,6 +18,7 @@ pub(crate) async fn serve(session: Arc<Session>) {
         tokio::time::sleep(DRAIN_MAX).await;
     };
     tokio::select! {
+        biased;
         () = releases::run(&session) => {}
         () = watchdog::run(&session) => {}
         () = poll::run(&session) => {}

@@ -218,6 +218,7 @@ impl Hold {
             match end {
                 Some(end) => {
                     tokio::select! {
+                        biased;
                         () = changed => {}
                         () = tokio::time::sleep_until(end) => {}
                     }

@@ -81,6 +81,7 @@ pub(crate) async fn run(session: &Session) {
     let mut stopping = false;
     loop {
         tokio::select! {
+            biased;
             chore = queue.recv(), if working.len() < AT_ONCE => {
                 if let Some(chore) = chore {
                     working.push(settle(session, chore));

@@ -316,7 +316,10 @@ impl Rooms {
             Tenant::Holder { .. } => room.holder().is_some() && !room.queue.is_empty(),
             Tenant::Nobody { .. } => false,
         };
-        self.map.iter().filter(|room| waits(room)).map(|room| room.place.key.clone()).collect()
+        let waited = self.map.iter().filter(|room| waits(room));
+        let mut keys: Vec<_> = waited.map(|room| room.place.key.clone()).collect();
+        keys.sort();
+        keys
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -94,13 +94,22 @@ impl Wakes {
     /// Ends subscriptions that nobody has used for a while.
     pub(crate) fn sweep(&self, transport: &Transport) {
         let now = Instant::now();
-        self.channels.retain(|channel, entry| {
-            let idle = entry.idle_since.is_some_and(|since| now.duration_since(since) >= WARM);
-            if idle {
-                transport.unsubscribe(channel);
-            }
-            !idle
-        });
+        let is_idle = |entry: &Channel| {
+            entry.idle_since.is_some_and(|since| now.duration_since(since) >= WARM)
+        };
+        let idle = self.channels.iter().filter(|entry| is_idle(entry));
+        let mut idle: Vec<_> = idle.map(|entry| entry.key().clone()).collect();
+        // What is sent must not depend on hashing: simulations are replayed.
+        idle.sort();
+        for channel in idle {
+            self.channels.remove_if(&channel, |channel, entry| {
+                let idle = is_idle(entry);
+                if idle {
+                    transport.unsubscribe(channel);
+                }
+                idle
+            });
+        }
     }
 
     pub(crate) fn live(&self) -> usize {
@@ -173,9 +182,11 @@ impl Sink for Wakes {
         if self.mutants.has(Mutant::LagIgnored) {
             return;
         }
-        for entry in &self.channels {
-            entry.listeners.iter().for_each(|(_, waiter)| waiter.wake());
-        }
+        let mut all: Vec<_> =
+            self.channels.iter().flat_map(|entry| entry.listeners.clone()).collect();
+        // In the order in which they came, not that of a hash.
+        all.sort_by_key(|(id, _)| *id);
+        all.iter().for_each(|(_, waiter)| waiter.wake());
     }
 
     fn restored(&self, _lane: Lane) {

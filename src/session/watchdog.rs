@@ -168,6 +168,7 @@ pub(crate) async fn run(session: &Session) {
         }
         let next = session.watchdog.next();
         tokio::select! {
+            biased;
             () = super::sleep_until_some(next) => {}
             () = session.watchdog.poke.notified() => {}
             Some(()) = renewals.next() => {}

@@ -1,0 +1,56 @@
+//! Stops the world of one client, for simulations: nothing behind a closed gate is polled.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use parking_lot::Mutex;
+
+/// A process that can be frozen and thawed, as by a debugger or a paused virtual machine.
+#[derive(Clone, Debug, Default)]
+pub struct Gate(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    frozen: bool,
+    waiting: Vec<Waker>,
+}
+
+impl Gate {
+    /// Polls nothing behind the gate until [`thaw`](Gate::thaw).
+    pub fn freeze(&self) {
+        self.0.lock().frozen = true;
+    }
+
+    /// Goes on, as if no time had passed.
+    pub fn thaw(&self) {
+        let waiting = {
+            let mut state = self.0.lock();
+            state.frozen = false;
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether it is frozen.
+    pub fn is_frozen(&self) -> bool {
+        self.0.lock().frozen
+    }
+
+    /// Puts a future behind the gate.
+    pub async fn run<F: Future>(self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        std::future::poll_fn(move |context| {
+            {
+                let mut state = self.0.lock();
+                if state.frozen {
+                    state.waiting.push(context.waker().clone());
+                    return Poll::Pending;
+                }
+            }
+            future.as_mut().poll(context)
+        })
+        .await
+    }
+}
