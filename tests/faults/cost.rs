@@ -95,7 +95,11 @@ fn a_contended_acquisition_is_two_calls_a_subscription_and_one_for_each_wake() {
             assert_eq!(outside.calls("subscribe"), 1);
             // Messages that mean nothing: each costs one call.
             for wakes in 1..=3 {
-                outside.command(&["PUBLISH", &format!("redisson_lock__channel:{{{channel}}}"), "0"]);
+                outside.command(&[
+                    "PUBLISH",
+                    &format!("redisson_lock__channel:{{{channel}}}"),
+                    "0",
+                ]);
                 until("it asked again", LIMIT, || outside.calls("evalsha") == 2 + wakes).await;
             }
             guard.unlock().await.expect("held");
@@ -173,10 +177,8 @@ fn renewals_of_many_holds_share_calls() {
         }
         let before = client.stats();
         outside.reset_stats();
-        until("all were renewed twice", LIMIT, || {
-            client.stats().renewed >= before.renewed + 2_000
-        })
-        .await;
+        until("all were renewed twice", LIMIT, || client.stats().renewed >= before.renewed + 2_000)
+            .await;
         let calls = outside.calls("evalsha");
         // 1,000 holds taken within a fraction of a second: batches of up to 500 on a grid.
         assert!(calls <= 80, "{calls} calls for 2,000 renewals");

@@ -267,7 +267,8 @@ fn shutdown_frees_all_and_tells_all_waiters() {
         }
         // Half of the waiters stand behind their own client, half behind another.
         for number in 0..100 {
-            let name = if number < 50 { format!("foreign{number}") } else { format!("held{number}") };
+            let name =
+                if number < 50 { format!("foreign{number}") } else { format!("held{number}") };
             let mut lock = client.lock(name);
             waiters.push(tokio::spawn(async move { lock.lock().await.map(drop) }));
         }

@@ -157,7 +157,10 @@ fn logins_that_are_missing_or_wrong_are_protocol() {
             loop {
                 match ask(&client, "n").await {
                     Err(Error::Unavailable { source, .. })
-                        if source.to_string().contains("WRONGPASS") => return,
+                        if source.to_string().contains("WRONGPASS") =>
+                    {
+                        return;
+                    }
                     Ok(()) | Err(Error::Unavailable { .. } | Error::Unknown { .. }) => {
                         tokio::time::sleep(ms(2)).await;
                     }
