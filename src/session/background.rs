@@ -22,6 +22,7 @@ pub(crate) async fn serve(session: Arc<Session>) {
         () = releases::run(&session) => {}
         () = watchdog::run(&session) => {}
         () = poll::run(&session) => {}
+        () = poll::sweep(&session) => {}
         () = drained => {}
     }
     session.transport.close().await;

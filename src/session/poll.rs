@@ -5,6 +5,7 @@
 //! thousand waited-for names cost twenty calls a second.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::sleep;
 
@@ -20,12 +21,22 @@ const BATCH: usize = 500;
 /// So few keys are not searched further: their waiters ask for themselves.
 const FEW: usize = 4;
 
-/// Polls until it is dropped; also ends subscriptions and pauses that nobody uses any more.
+/// How often subscriptions and rooms that nobody uses any more are ended.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// Ends what nobody uses any more, until it is dropped.
+pub(crate) async fn sweep(session: &Session) {
+    loop {
+        sleep(SWEEP).await;
+        session.wakes.sweep(&session.transport);
+        session.rooms.sweep();
+    }
+}
+
+/// Polls until it is dropped.
 pub(crate) async fn run(session: &Session) {
     loop {
         sleep(jittered(session.settings.poll)).await;
-        session.wakes.sweep(&session.transport);
-        session.rooms.sweep();
         if session.mutants.has(Mutant::NoTimer) {
             continue;
         }

@@ -24,7 +24,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -148,10 +148,6 @@ impl Waiter {
     /// True once for each wake.
     pub(crate) fn take_wake(&self) -> bool {
         self.woken.swap(false, AcqRel)
-    }
-
-    pub(crate) fn has_wake(&self) -> bool {
-        self.woken.load(Acquire)
     }
 
     /// What it was told since it last asked.

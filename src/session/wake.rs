@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use dashmap::DashMap;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::room::Waiter;
@@ -39,8 +40,8 @@ const WARM: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct Wakes {
     channels: DashMap<Arc<str>, Channel>,
-    /// Rises when a lane is usable again; waiters in an outage watch it.
-    restored: tokio::sync::watch::Sender<u64>,
+    /// A lane is usable again: for waiters in an outage.
+    restored: Notify,
     counters: Arc<Counters>,
     mutants: Mutants,
     next: AtomicU64,
@@ -66,7 +67,7 @@ impl Wakes {
     pub(crate) fn new(counters: Arc<Counters>, mutants: Mutants) -> Arc<Self> {
         Arc::new(Wakes {
             channels: DashMap::new(),
-            restored: tokio::sync::watch::Sender::new(0),
+            restored: Notify::new(),
             counters,
             mutants,
             next: AtomicU64::new(0),
@@ -122,14 +123,13 @@ impl Wakes {
 
     /// Returns when a connection is usable again, after `limit` at the latest.
     pub(crate) async fn restored_within(&self, limit: Duration) {
-        let mut restored = self.restored.subscribe();
         // Both outcomes mean the same: try again.
-        drop(tokio::time::timeout(limit, restored.changed()).await);
+        drop(tokio::time::timeout(limit, self.restored.notified()).await);
     }
 
     /// Lets everybody who waits for the end of an outage try at once.
     pub(crate) fn end_outage(&self) {
-        self.restored.send_modify(|times| *times += 1);
+        self.restored.notify_waiters();
     }
 }
 

@@ -116,6 +116,7 @@ async fn drive(link: EndOnDrop) {
             Next::Sleep(None) => port.woken().await,
             Next::Sleep(Some(until)) => {
                 tokio::select! {
+                    biased;
                     () = tokio::time::sleep_until(until) => {}
                     () = port.woken() => {}
                 }

@@ -1,0 +1,210 @@
+//! One seed: a world under paused time in one thread, from the first call to an empty engine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use leasehold::test_util::{Faults, Gate, LinkControl};
+use leasehold::{Client, EmbeddedRedis, LocalHandover, Mutant};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::actor::User;
+use crate::history::{Actor, History};
+use crate::monitor;
+use crate::plan::{Plan, ms, us};
+use crate::weather;
+
+/// What a run came to.
+pub(crate) struct Outcome {
+    pub(crate) violation: Option<String>,
+    pub(crate) trace: Vec<String>,
+    pub(crate) acquired: u64,
+}
+
+/// One client with everything that belongs to it.
+pub(crate) struct Process {
+    pub(crate) client: Option<Client>,
+    pub(crate) gate: Gate,
+    pub(crate) link: LinkControl,
+    pub(crate) users: Vec<JoinHandle<()>>,
+    pub(crate) alive: bool,
+}
+
+pub(crate) struct Sim {
+    pub(crate) plan: Plan,
+    pub(crate) engine: EmbeddedRedis,
+    pub(crate) history: History,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) over: Arc<AtomicBool>,
+    pub(crate) stalled: Arc<AtomicBool>,
+}
+
+/// Runs one seed, with a fault of our own if `mutant` names one.
+pub(crate) fn run(seed: u64, mutant: Option<Mutant>) -> Outcome {
+    // The library's own jitter comes from this thread's generator.
+    fastrand::seed(seed);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let sim = Sim::start(Plan::new(seed), mutant).await;
+        sim.play().await
+    })
+}
+
+impl Sim {
+    async fn start(plan: Plan, mutant: Option<Mutant>) -> Self {
+        let engine = EmbeddedRedis::new();
+        let history = History::new(plan.lease + ms(50));
+        let mut rng = fastrand::Rng::with_seed(plan.seed ^ 0x5EED);
+        let over = Arc::new(AtomicBool::new(false));
+        let stalled = Arc::new(AtomicBool::new(false));
+        history.note(&format!("{plan:?}"));
+        let mut processes = Vec::new();
+        for number in 0..plan.clients {
+            let gate = Gate::default();
+            let handover = match rng.u8(0..4) {
+                0 => LocalHandover::Off,
+                1 => LocalHandover::Streak { count: rng.u32(1..6), time: ms(50) },
+                _ => LocalHandover::default(),
+            };
+            let builder = engine
+                .builder()
+                .lease(plan.lease)
+                .safety_poll(plan.poll)
+                .command_timeout(plan.command_timeout)
+                .local_handover(handover)
+                .mutant(mutant)
+                .gate(gate.clone());
+            let client = builder.connect().await.expect("a client");
+            let link = engine.links().pop().expect("its link");
+            link.set_faults(plan.faults.clone(), rng.u64(..));
+            let users = (0..plan.actors).map(|actor| {
+                let user = User {
+                    who: Actor { client: number, number: actor },
+                    plan: plan.clone(),
+                    history: history.clone(),
+                    client: client.clone(),
+                    rng: rng.fork(),
+                    over: over.clone(),
+                    stalled: stalled.clone(),
+                };
+                tokio::spawn(gate.clone().run(user.run()))
+            });
+            let users = users.collect();
+            processes.push(Process { client: Some(client), gate, link, users, alive: true });
+        }
+        Sim { plan, engine, history, processes, over, stalled }
+    }
+
+    async fn play(mut self) -> Outcome {
+        let start = Instant::now();
+        let mut weather = weather::Weather::new(&self.plan);
+        let mut watch = monitor::Monitor::default();
+        while start.elapsed() < self.plan.duration && self.history.verdict().is_none() {
+            sleep(us(weather.step())).await;
+            weather.change(&mut self).await;
+            watch.look(&self);
+        }
+        if self.history.verdict().is_none() {
+            self.settle().await;
+        }
+        Outcome {
+            violation: self.history.verdict(),
+            trace: self.history.trace(),
+            acquired: self.history.acquired(),
+        }
+    }
+
+    /// The weather clears: everybody must come to an end, and nothing may be left.
+    async fn settle(&mut self) {
+        self.history.note("the weather clears");
+        self.over.store(true, SeqCst);
+        self.engine.resume();
+        for process in &self.processes {
+            process.gate.thaw();
+            process.link.deafen(false);
+            process.link.mute_replies(false);
+            let mut faults = Faults::default();
+            faults.request = self.plan.faults.request;
+            process.link.set_faults(faults, 1);
+            process.link.heal();
+        }
+        for number in 0..self.processes.len() {
+            let users = std::mem::take(&mut self.processes[number].users);
+            for user in users {
+                if timeout(self.plan.served_within() + self.plan.lease, user).await.is_err() {
+                    let waiters = self.history.waiters();
+                    return self.history.violation(format!("somebody waits for ever: {waiters:?}"));
+                }
+            }
+        }
+        self.rest().await;
+        if self.history.verdict().is_none() {
+            self.shut_down().await;
+        }
+    }
+
+    /// An undo may be repeated for a lease; then every table, queue and key must be gone.
+    async fn rest(&self) {
+        let limit = Instant::now() + 2 * self.plan.lease + ms(20_000);
+        loop {
+            let left = self.left();
+            if left.is_empty() {
+                return;
+            }
+            if Instant::now() > limit {
+                return self.history.violation(format!("left behind: {}", left.join("; ")));
+            }
+            sleep(ms(50)).await;
+        }
+    }
+
+    fn left(&self) -> Vec<String> {
+        let mut left = Vec::new();
+        for (number, process) in self.processes.iter().enumerate() {
+            let Some(client) = process.client.as_ref().filter(|_| process.alive) else { continue };
+            let stats = client.stats();
+            let kept = stats.rooms + stats.waiting + stats.holds + stats.listeners;
+            if kept + stats.subscriptions + stats.releases_pending > 0 {
+                left.push(format!("client {number} keeps {stats:?}"));
+            }
+        }
+        for key in self.engine.dump().keys() {
+            left.push(format!("key {}", String::from_utf8_lossy(key)));
+        }
+        left
+    }
+
+    async fn shut_down(&mut self) {
+        for (number, process) in self.processes.iter_mut().enumerate() {
+            let Some(client) = process.client.take().filter(|_| process.alive) else { continue };
+            if let Err(error) = client.shutdown(ms(5000)).await {
+                self.history.violation(format!("client {number} does not shut down: {error}"));
+            }
+        }
+        let listeners = self.engine.listeners();
+        if self.processes.iter().all(|process| process.alive) && !listeners.is_empty() {
+            self.history.violation(format!("subscribed for ever: {listeners:?}"));
+        }
+    }
+
+    /// The client dies without a farewell: its tasks are gone, and nothing of it is executed.
+    pub(crate) fn crash(&mut self, number: usize) {
+        let process = &mut self.processes[number];
+        process.alive = false;
+        process.link.crash();
+        process.gate.freeze();
+        self.history.crashed(number);
+        // Dropped behind a closed gate, its handles would queue releases that nobody sends.
+        process.users.drain(..).for_each(|user| user.abort());
+    }
+}
+
+/// Long enough for a frozen process to miss its leases.
+pub(crate) fn beyond(lease: Duration, rng: &mut fastrand::Rng) -> Duration {
+    lease.mul_f64(0.2 + 1.5 * rng.f64())
+}

@@ -1,0 +1,131 @@
+//! What goes wrong when, drawn from the seed.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use leasehold::test_util::Restart;
+use tokio::time::Instant;
+
+use crate::plan::{Kind, Plan, ms};
+use crate::run::{Sim, beyond};
+
+pub(crate) struct Weather {
+    rng: fastrand::Rng,
+    /// Faults that end by themselves: when, and whose.
+    pending: Vec<(Instant, Fault)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Cut(usize),
+    CutMessages(usize),
+    Deaf(usize),
+    Mute(usize),
+    Frozen(usize),
+    Paused,
+}
+
+impl Weather {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Weather { rng: fastrand::Rng::with_seed(plan.seed ^ 0x3EA7), pending: Vec::new() }
+    }
+
+    /// Microseconds to the next look.
+    pub(crate) fn step(&mut self) -> u64 {
+        self.rng.u64(5_000..30_000)
+    }
+
+    pub(crate) async fn change(&mut self, sim: &mut Sim) {
+        self.end_what_is_due(sim);
+        match sim.plan.kind {
+            Kind::Storm if self.rng.u8(0..12) == 0 => self.blow(sim).await,
+            Kind::Crash if self.rng.u16(0..150) == 0 => {
+                let victim = self.rng.usize(0..sim.processes.len());
+                let alive = sim.processes.iter().filter(|process| process.alive).count();
+                if sim.processes[victim].alive && alive > 1 {
+                    sim.history.note(&format!("client {victim} crashes"));
+                    sim.crash(victim);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    async fn blow(&mut self, sim: &mut Sim) {
+        let victim = self.rng.usize(0..sim.processes.len());
+        let name = format!("lock:{}", self.rng.usize(0..sim.plan.names));
+        let span = beyond(sim.plan.lease, &mut self.rng);
+        let link = sim.processes[victim].link.clone();
+        let fault = match self.rng.u8(0..11) {
+            0 => Fault::Cut(victim),
+            1 => Fault::CutMessages(victim),
+            2 => Fault::Deaf(victim),
+            3 => Fault::Mute(victim),
+            4 => Fault::Frozen(victim),
+            5 => Fault::Paused,
+            other => return self.strike(sim, other, &name),
+        };
+        if self.pending.iter().any(|(_, pending)| *pending == fault) {
+            return;
+        }
+        sim.history.note(&format!("{fault:?} for {span:?}"));
+        match fault {
+            Fault::Cut(_) => link.cut(),
+            Fault::CutMessages(_) => link.cut_pubsub(),
+            Fault::Deaf(_) => link.deafen(true),
+            Fault::Mute(_) => link.mute_replies(true),
+            Fault::Frozen(_) => {
+                sim.stalled.store(true, SeqCst);
+                sim.processes[victim].gate.freeze();
+            }
+            Fault::Paused => sim.engine.pause(),
+        }
+        self.pending.push((Instant::now() + span, fault));
+    }
+
+    /// Faults of a moment. Those by which the server forgets a lock void the holds of that name.
+    fn strike(&mut self, sim: &mut Sim, which: u8, name: &str) {
+        match which {
+            6 => {
+                sim.history.note(&format!("{name} is evicted"));
+                sim.history.void(Some(name));
+                sim.engine.lose(name);
+            }
+            7 => {
+                sim.history.note("restart with data");
+                sim.engine.restart(Restart::WithData);
+            }
+            8 => {
+                sim.history.note("restart without data");
+                sim.history.void(None);
+                sim.engine.restart(Restart::Empty);
+            }
+            9 => {
+                sim.history.note("the server's clock jumps");
+                sim.history.void(None);
+                sim.engine.jump_clock(ms(self.rng.u64(1..4000)));
+            }
+            _ => {
+                sim.history.note("the scripts are forgotten");
+                drop(sim.engine.command(&["SCRIPT", "FLUSH"]));
+            }
+        }
+    }
+
+    fn end_what_is_due(&mut self, sim: &mut Sim) {
+        let now = Instant::now();
+        let (due, later) = self.pending.drain(..).partition(|(at, _)| *at <= now);
+        self.pending = later;
+        for (_, fault) in Vec::<(Instant, Fault)>::from(due) {
+            sim.history.note(&format!("{fault:?} ends"));
+            match fault {
+                Fault::Cut(victim) | Fault::CutMessages(victim) => {
+                    sim.processes[victim].link.heal();
+                }
+                Fault::Deaf(victim) => sim.processes[victim].link.deafen(false),
+                Fault::Mute(victim) => sim.processes[victim].link.mute_replies(false),
+                Fault::Frozen(victim) => sim.processes[victim].gate.thaw(),
+                Fault::Paused => sim.engine.resume(),
+            }
+        }
+    }
+}
