@@ -164,7 +164,8 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
         until("it is back", LIMIT, || direct.stats().releases_pending == 0).await;
         let mut lock = direct.lock("held");
         let started = Instant::now();
-        let waiting = tokio::spawn(async move { lock.try_lock(ms(400), ms(5_000)).await.map(drop) });
+        let waiting =
+            tokio::spawn(async move { lock.try_lock(ms(400), ms(5_000)).await.map(drop) });
         until("it listens", LIMIT, || direct.stats().listeners == 1).await;
         server.pause();
         let outcome = within("the waiter", ms(500), waiting).await.expect("no panic");

@@ -230,7 +230,10 @@ fn work_stops_when_the_lock_is_lost() {
         });
         let delete = async { outside.command(&["DEL", "n"]) };
         let (outcome, _) = tokio::join!(within("stopped", TICK, run), delete);
-        assert!(matches!(outcome, Err(Error::Lost { reason: LossReason::Gone, .. })), "{outcome:?}");
+        assert!(
+            matches!(outcome, Err(Error::Lost { reason: LossReason::Gone, .. })),
+            "{outcome:?}"
+        );
         assert!(dropped.load(Relaxed));
     });
 }
