@@ -59,10 +59,8 @@ pub(crate) async fn until(what: &str, limit: Duration, mut holds: impl FnMut() -
 
 /// The outcome of a call that must end within `limit`.
 pub(crate) async fn within<T>(what: &str, limit: Duration, call: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(limit, Box::pin(call)).await {
-        Ok(done) => done,
-        Err(_) => panic!("not done within {limit:?}: {what}"),
-    }
+    let done = tokio::time::timeout(limit, Box::pin(call)).await;
+    done.unwrap_or_else(|_| panic!("not done within {limit:?}: {what}"))
 }
 
 /// A size that the environment may set.
@@ -77,7 +75,7 @@ pub(crate) fn size(variable: &str, default: usize) -> usize {
 #[expect(clippy::print_stderr, reason = "a failed test must show how to replay it")]
 pub(crate) fn seed(test: &str) -> u64 {
     let seed = match std::env::var("LEASEHOLD_SEED") {
-        Ok(text) => text.parse().expect("LEASEHOLD_SEED is a number"),
+        Ok(given) => given.parse().expect("LEASEHOLD_SEED is a number"),
         Err(_) => fastrand::u64(..),
     };
     eprintln!("seed {seed}; replay: LEASEHOLD_SEED={seed} cargo test --test faults {test}");

@@ -26,7 +26,8 @@ enum Cut {
 }
 
 impl Cut {
-    async fn apply<F: Future>(self, future: F) -> Option<F::Output> {
+    async fn apply<T>(self, future: impl Future<Output = T>) -> Option<T> {
+        let future = Box::pin(future);
         match self {
             Cut::Polls(polls) => cut_after_polls(polls, future).await,
             Cut::Delay(delay) => cut_after(delay, future).await,
@@ -176,14 +177,14 @@ fn released(what: &str, outcome: Option<Result<(), Error>>) -> bool {
 
 #[test]
 fn a_call_dropped_after_any_number_of_polls_leaves_nothing() {
-    alone(Duration::from_secs(60), async {
+    alone(Duration::from_mins(1), async {
         let server = Server::start();
         let mut stage = Stage::new(&server, &server.url()).await;
         for scene in SCENES {
             let mut most = 0;
             for repetition in 0..10 {
                 for polls in 0.. {
-                    let done = stage.play(scene, Cut::Polls(polls)).await;
+                    let done = Box::pin(stage.play(scene, Cut::Polls(polls))).await;
                     // `lock` of a held lock is never done: past all its steps is enough.
                     if done || matches!(scene, Scene::LockHeld) && polls == 12 {
                         most = most.max(polls);
@@ -202,22 +203,22 @@ fn a_call_dropped_after_any_number_of_polls_leaves_nothing() {
 #[test]
 fn a_call_dropped_after_any_delay_leaves_nothing() {
     let step = Duration::from_micros(size("LEASEHOLD_STEP_US", 10) as u64);
-    alone(Duration::from_secs(120), async move {
+    alone(Duration::from_mins(2), async move {
         let server = Server::start();
         let mut stage = Stage::new(&server, &server.url()).await;
-        sweep(&mut stage, "direct", step).await;
+        Box::pin(sweep(&mut stage, "direct", step)).await;
     });
 }
 
 #[test]
 fn a_call_dropped_after_any_delay_on_a_slow_line_leaves_nothing() {
     let step = Duration::from_micros(10 * size("LEASEHOLD_STEP_US", 10) as u64);
-    alone(Duration::from_secs(600), async move {
+    alone(Duration::from_mins(10), async move {
         let server = Server::start();
         let proxy = Proxy::start(server.address());
         let mut stage = Stage::new(&server, &proxy.url()).await;
         proxy.delay_replies(ms(2));
-        sweep(&mut stage, "2 ms", step).await;
+        Box::pin(sweep(&mut stage, "2 ms", step)).await;
     });
 }
 
@@ -227,7 +228,7 @@ async fn sweep(stage: &mut Stage, line: &str, step: Duration) {
         let (mut delay, mut cuts, mut done) = (Duration::ZERO, 0, 0);
         let started = Instant::now();
         while delay <= trip * 3 {
-            done += u32::from(stage.play(scene, Cut::Delay(delay)).await);
+            done += u32::from(Box::pin(stage.play(scene, Cut::Delay(delay))).await);
             (delay, cuts) = (delay + step, cuts + 1);
         }
         let took = started.elapsed();
@@ -266,8 +267,8 @@ fn a_dropped_waiter_lets_the_next_one_in() {
             let gone = cut_after_polls(polls, first.lock()).await;
             assert!(gone.is_none(), "it is held");
             guard.unlock().await.expect("held");
-            let served = crate::bed::within("the next waiter", SETTLED, next).await;
-            served.expect("no panic").expect("its turn");
+            let outcome = crate::bed::within("the next waiter", SETTLED, next).await;
+            outcome.expect("no panic").expect("its turn");
             stage.settled(&format!("{polls} polls"), "cut", &[]).await;
         }
         at_rest(&stage.client, Duration::from_secs(5)).await;

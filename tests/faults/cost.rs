@@ -11,7 +11,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// A client that sends nothing of itself for a while: no safety poll, no renewal within the test.
 fn quiet(server: &Server) -> ClientBuilder {
-    Client::builder(&server.url()).safety_poll(Duration::from_secs(60))
+    Client::builder(&server.url()).safety_poll(Duration::from_mins(1))
 }
 
 /// The server knows all scripts that the client will use.
@@ -141,7 +141,7 @@ fn a_hot_name_keeps_its_subscription() {
 fn local_waiters_of_a_held_lock_cost_nothing_and_are_served_without_calls() {
     alone(LIMIT, async {
         let server = Server::start();
-        let handover = LocalHandover::Streak { count: 1_000, time: Duration::from_secs(60) };
+        let handover = LocalHandover::Streak { count: 1_000, time: Duration::from_mins(1) };
         let client = quiet(&server).local_handover(handover).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
         warm(&client).await;

@@ -25,7 +25,7 @@ fn processes_and_tasks_exclude_each_other_and_all_progress() {
         let started = std::time::Instant::now();
         let children: Vec<_> = (0..PROCESSES).map(|_| child(CHILD, &variables)).collect();
         let reports = tokio::task::spawn_blocking(move || {
-            children.into_iter().map(|child| child.finish()).collect::<Vec<_>>()
+            children.into_iter().map(super::bed::Running::finish).collect::<Vec<_>>()
         });
         let reports = reports.await.expect("no child fails");
         let shares: Vec<usize> = reports.iter().map(|text| share(text)).collect();
@@ -51,7 +51,7 @@ fn share(text: &str) -> usize {
 fn contending_process() {
     let Ok(address) = std::env::var("LEASEHOLD_CHILD_ADDRESS") else { return };
     let target = i64::try_from(size("LEASEHOLD_CHILD_TARGET", 0)).expect("a small number");
-    crate::bed::beside(Duration::from_secs(600), async move {
+    beside(Duration::from_mins(10), async move {
         let client = connect(&format!("redis://{address}")).await;
         let mut judge = Connection::open(address.parse().expect("an address")).expect("the server");
         // All start together: a process that comes late has no share.

@@ -22,7 +22,8 @@ const LEASE: Duration = ms(1_500);
 const HEALED: Duration = ms(1_500);
 
 struct Bed {
-    server: Server,
+    /// Ends with the test.
+    _server: Server,
     proxy: Proxy,
     /// Through the proxy.
     client: Client,
@@ -45,7 +46,7 @@ impl Bed {
             lock.lock().await.expect("its own").unlock().await.expect("held");
             outer.unlock().await.expect("held");
         }
-        Bed { server, proxy, client, rival, outside }
+        Bed { _server: server, proxy, client, rival, outside }
     }
 
     /// The rival gets the lock within `limit`, keeps it while the other client settles, and is not
@@ -469,7 +470,9 @@ fn no_two_guards_believe_at_once_whatever_the_lines_do() {
         for task in tasks {
             task.await.expect("no panic");
         }
-        lines.iter().for_each(|line| line.pass());
+        for line in &lines {
+            line.pass();
+        }
         let mut outside = Outside::of(&server);
         until("free at the end", ms(5_000), || outside.keys() == 0).await;
         for client in &clients {

@@ -12,6 +12,7 @@
     clippy::disallowed_methods,
     reason = "the tests spawn tasks, block workers and stop real time on purpose"
 )]
+#![expect(clippy::panic, reason = "a test fails by it, also in its helpers")]
 
 mod bed;
 mod cancel;

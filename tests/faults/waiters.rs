@@ -10,7 +10,7 @@ use crate::bed::{
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// Between two safety polls; `brisk` has it.
 const POLL: Duration = ms(300);
 /// A lost message delays a waiter no longer: a poll with its jitter, and some round trips.
@@ -300,8 +300,8 @@ fn waiters_of_many_names_share_one_connection() {
         let idle = idle_commands(&mut outside, waiters).await;
         let started = Instant::now();
         let releases = guards.into_iter().map(|guard| async { guard.unlock().await });
-        let released = within("released", LIMIT, futures::future::join_all(releases)).await;
-        assert!(released.iter().all(Result::is_ok));
+        let outcomes = within("released", LIMIT, futures::future::join_all(releases)).await;
+        assert!(outcomes.iter().all(Result::is_ok));
         for taking in takings {
             within("a turn", LIMIT, taking).await.expect("no panic").expect("held");
         }

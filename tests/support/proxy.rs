@@ -191,12 +191,12 @@ fn copy(
         }
         match way {
             Way::Requests => {
-                let subscribes = buffer[..length].windows(9).any(|word| word == b"SUBSCRIBE");
-                subscribed.fetch_or(subscribes, Ordering::SeqCst);
+                let orders = buffer[..length].windows(9).any(|word| word == b"SUBSCRIBE");
+                subscribed.fetch_or(orders, Ordering::SeqCst);
             }
             Way::Replies => {
-                let muted = shared.swallow_messages.load(Ordering::SeqCst);
-                if muted && subscribed.load(Ordering::SeqCst) {
+                let deaf = shared.swallow_messages.load(Ordering::SeqCst);
+                if deaf && subscribed.load(Ordering::SeqCst) {
                     continue;
                 }
             }
