@@ -11,7 +11,7 @@ use super::attempt::{Answer, Attempt};
 use super::hold::{Hold, Names, Terms};
 use super::place::Place;
 use super::releases::Chore;
-use super::room::{Rested, Turn, Waiter};
+use super::room::{REST, Rest, Rested, Turn, Waiter};
 use super::tenancy::{OpenCall, Tenancy};
 use super::wake::Listener;
 use super::{Handle, Session, jittered, sleep_until_some};
@@ -240,7 +240,7 @@ impl<'a> Seat<'a> {
     /// The front: asks Redis until it has the lock or the wait is over.
     async fn contend(
         &mut self,
-        rest: Option<Instant>,
+        rest: Option<Rest>,
         from: Option<Arc<Hold>>,
     ) -> Result<Seated, Error> {
         let (session, request) = (&*self.handle.session, self.request);
@@ -251,9 +251,10 @@ impl<'a> Seat<'a> {
         let mut woken = false;
         let mut at_once = true;
         let rests = rest.is_some();
+        let mut polite = rest.map_or(0, |rest| rest.others - 1);
         if let Some(rest) = rest {
             listener = self.listen(&mut outage).await?;
-            sleep_until(request.deadline().map_or(rest, |deadline| rest.min(deadline))).await;
+            self.rest_until(rest.until).await;
         }
         loop {
             if session.is_closed() {
@@ -295,10 +296,21 @@ impl<'a> Seat<'a> {
                 }
             }
             match self.pause(asked, left).await? {
-                Pause::Ask { by_message } => woken = by_message,
+                Pause::Ask { by_message } => {
+                    woken = by_message;
+                    if by_message && polite > 0 {
+                        polite -= 1;
+                        self.rest_until(Instant::now() + jittered(REST)).await;
+                    }
+                }
                 Pause::Reenter => return Ok(Seated::Reenter),
             }
         }
+    }
+
+    /// Lets other clients go first, within the wait.
+    async fn rest_until(&self, rest: Instant) {
+        sleep_until(self.request.deadline().map_or(rest, |deadline| rest.min(deadline))).await;
     }
 
     fn granted(&mut self, hold: Hold, rested: Rested) -> Tenancy {

@@ -38,7 +38,7 @@ use super::tenancy::Tenancy;
 use crate::mutant::{Mutant, Mutants};
 
 /// How long a client lets others go first: a few round trips.
-const REST: Duration = Duration::from_millis(1);
+pub(crate) const REST: Duration = Duration::from_millis(1);
 /// How long subscribers that did not take their turn are taken for idle ones: a client keeps the
 /// subscription of a hot name for a while after its last waiter.
 const IDLE: Duration = Duration::from_millis(100);
@@ -55,8 +55,8 @@ pub(crate) struct Streak {
 pub(crate) enum Turn {
     /// Others are ahead.
     Wait,
-    /// It is the front: ask Redis, but not before the given time.
-    Front(Option<Instant>),
+    /// It is the front: ask Redis, after letting other clients go first.
+    Front(Option<Rest>),
     /// The front may turn the field of the hold before into its own, in one call.
     TakeOver(Arc<Hold>),
     /// The lock is its own, handed over without a call.
@@ -100,7 +100,22 @@ enum Tenant {
     /// This hold is ours; its id, and whether it is being released.
     Holder { id: u64, leaving: bool },
     /// Between two tenants; whoever comes first shall let other clients go first until `rest`.
-    Nobody { rest: Option<Instant> },
+    Nobody { rest: Option<Rest> },
+}
+
+/// Politeness after a turn of this client, so that the turn goes round among all that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rest {
+    /// Do not ask before that.
+    pub(crate) until: Instant,
+    /// Clients that were told of the release; each of them shall have a turn before ours.
+    pub(crate) others: i64,
+}
+
+impl Rest {
+    fn for_others(others: i64) -> Option<Self> {
+        (others > 0).then(|| Rest { until: Instant::now() + super::jittered(REST), others })
+    }
 }
 
 /// Did the front let others go first, and did they?
@@ -181,7 +196,7 @@ impl Rooms {
         });
         room.queue.push_back(waiter.clone());
         if let Tenant::Nobody { rest } = room.tenant {
-            room.promote(rest.filter(|rest| *rest > Instant::now()));
+            room.promote(rest.filter(|rest| rest.until > Instant::now()));
         }
     }
 
@@ -272,7 +287,7 @@ impl Rooms {
                 let now = Instant::now();
                 let idle = room.idle.filter(|(_, until)| now < *until).map_or(0, |(idle, _)| idle);
                 room.told = told;
-                room.promote((told > idle).then(|| now + super::jittered(REST)))
+                room.promote(Rest::for_others(if told > idle { told } else { 0 }))
             }
             _ => Next::Same,
         });
@@ -359,7 +374,7 @@ enum Next {
 
 impl Room {
     /// Makes the next waiter the front.
-    fn promote(&mut self, rest: Option<Instant>) -> Next {
+    fn promote(&mut self, rest: Option<Rest>) -> Next {
         if let Some(next) = self.queue.pop_front() {
             next.tell(Turn::Front(rest));
             self.tenant = Tenant::Front(next);
@@ -372,7 +387,7 @@ impl Room {
 
     /// Nobody is in it, and nothing is worth remembering.
     fn is_over(&self, now: Instant) -> bool {
-        let rests = |rest: Option<Instant>| rest.is_some_and(|rest| now < rest);
+        let rests = |rest: Option<Rest>| rest.is_some_and(|rest| now < rest.until);
         let remembers = self.idle.is_some_and(|(_, until)| now < until);
         let empty = matches!(self.tenant, Tenant::Nobody { rest } if !rests(rest));
         empty && !remembers && self.queue.is_empty()
