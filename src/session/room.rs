@@ -253,8 +253,12 @@ impl Rooms {
         let bounded = !self.mutants.has(Mutant::HandOverUnbounded)
             && (room.streak >= self.streak.count
                 || room.streak_since.elapsed() >= self.streak.time);
+        // Waiters elsewhere were told how long the lock is held; a shorter lease would end behind
+        // their backs.
         let next = match room.queue.front() {
-            Some(_) if !bounded && hold.is_clear() => room.queue.pop_front(),
+            Some(next) if !bounded && hold.is_clear() && next.terms.lease >= hold.lease() => {
+                room.queue.pop_front()
+            }
             _ => None,
         };
         let Some(next) = next else {

@@ -48,6 +48,7 @@ behaviours! {
         local_waiters_are_served_in_order,
         a_hand_over_keeps_the_lock_held,
         a_fixed_lease_is_taken_over_in_one_call,
+        a_shorter_lease_is_not_handed_over,
         without_hand_over_every_release_goes_to_redis,
         other_clients_get_their_turn_between_streaks,
         many_clients_all_get_it,

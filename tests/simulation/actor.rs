@@ -66,6 +66,7 @@ impl User {
         let cancel_at =
             (self.rng.u8(0..4) == 0 && !busy).then(|| us(patience * patience / 1_500_000));
         let waiting = (depth == 0).then(|| self.history.waits(self.who, &name));
+        self.history.note(&format!("{:?} wants {name}: {wait:?}, {lease:?}", self.who));
         let started = Instant::now();
         let acquire = async {
             match wait {
