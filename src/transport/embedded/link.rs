@@ -61,12 +61,10 @@ impl Link {
         }
     }
 
-    #[cfg(all(test, feature = "test-util"))]
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    #[cfg(all(test, feature = "test-util"))]
     pub(crate) fn port(&self) -> &Arc<Port> {
         &self.port
     }

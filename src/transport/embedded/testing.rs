@@ -136,7 +136,6 @@ pub struct LinkControl {
 }
 
 impl LinkControl {
-    #[cfg(test)]
     pub(crate) fn of(link: &super::Link) -> Self {
         LinkControl { engine: link.engine().clone(), port: link.port().clone() }
     }
