@@ -97,6 +97,6 @@ pub use mutant::Mutant;
 pub mod test_util {
     pub use crate::session::gate::Gate;
     pub use crate::transport::embedded::testing::{
-        Delay, Dumped, ErrorReply, Faults, LinkControl, Reply, Restart, scripts,
+        Delay, Dumped, ErrorReply, Faults, Flow, LinkControl, Reply, Restart, scripts,
     };
 }

@@ -42,6 +42,16 @@ pub(crate) enum CallError {
     Closed,
 }
 
+impl CallError {
+    /// The same error after an earlier call of the same request whose outcome is not known.
+    pub(crate) fn in_doubt(self) -> Self {
+        match self {
+            CallError::NotApplied(fault) => CallError::Unknown(fault),
+            other => other,
+        }
+    }
+}
+
 /// What went wrong, in words; never a password or a URL with one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault(pub(crate) String);
@@ -131,6 +141,7 @@ impl Transport {
     }
 
     /// PUBLISH, or SPUBLISH where Redisson would use it.
+    #[expect(clippy::unused_self, reason = "it is for the server to say, not for this crate")]
     pub(crate) fn publish_command(&self) -> &'static str {
         "PUBLISH"
     }

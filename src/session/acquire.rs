@@ -275,6 +275,7 @@ impl<'a> Seat<'a> {
                 }
                 Ok(Answer::HeldFor(left)) => left,
                 Err(error) => {
+                    let error = if attempt.is_in_doubt() { error.in_doubt() } else { error };
                     outage.ride_out(session, request, error).await?;
                     continue;
                 }

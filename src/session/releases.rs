@@ -21,7 +21,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 use super::Session;
 use super::hold::{Doubt, Hold};
@@ -117,19 +117,31 @@ async fn settle(session: &Session, chore: Chore) {
     }
 }
 
-/// The count is a nicety for other clients; the last release does not depend on it.
+/// Lowers the count until Redis confirms it. It is a nicety for other clients: the last release
+/// does not depend on it.
 async fn lower(session: &Session, hold: &Arc<Hold>) {
-    let guards = hold.guards();
-    if guards == 0 || !hold.is_live() {
-        return;
-    }
     let place = &hold.place;
     let publish = session.transport.publish_command();
     let fields = std::slice::from_ref(&hold.field);
-    let call = lock::release(&place.key, &place.channel, publish, guards, fields);
-    // The caller's lane: behind re-entries that were sent before.
-    if session.call(Lane::Caller, call).await.is_err() {
-        count(&session.counters.releases_failed);
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let guards = hold.guards();
+        if guards == 0 || !hold.is_live() {
+            return;
+        }
+        let call = lock::release(&place.key, &place.channel, publish, guards, fields);
+        // The caller's lane: behind re-entries that were sent before.
+        match session.call(Lane::Caller, call).await {
+            Ok(_) => return,
+            Err(CallError::Refused(_) | CallError::Closed) => {
+                count(&session.counters.releases_failed);
+                return;
+            }
+            Err(CallError::NotApplied(_) | CallError::Unknown(_)) => {
+                session.wakes.restored_within(super::jittered(pause)).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
     }
 }
 
@@ -162,6 +174,10 @@ async fn end(
                 if settled {
                     return told;
                 }
+                // The last repetition comes when a late attempt's lease is surely over.
+                let over = doubt.zip(answered_since).map(|(doubt, since)| since + doubt.lease);
+                let next = now + super::jittered(pause);
+                sleep_until(over.map_or(next, |over| next.min(over))).await;
             }
             Err(CallError::Closed) => return 0,
             Err(error) => {
@@ -170,9 +186,9 @@ async fn end(
                     count(&session.counters.releases_failed);
                     return 0;
                 }
+                session.wakes.restored_within(super::jittered(pause)).await;
             }
         }
-        sleep(super::jittered(pause)).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }

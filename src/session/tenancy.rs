@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -169,6 +170,9 @@ impl Drop for OpenCall<'_> {
     }
 }
 
+/// The pause before a release whose outcome is not known is repeated.
+const REPEAT_PAUSE: Duration = Duration::from_millis(10);
+
 /// A release on the wire; dropped before it is settled, the background settles it.
 struct Leaving<'a> {
     session: &'a Session,
@@ -191,11 +195,13 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// Ends the hold in Redis: one call, and one more if its outcome is not known.
+/// Ends the hold in Redis: one call, repeated within a command's time-out if its outcome is not
+/// known or if it was not applied.
 async fn release_hold(session: &Session, hold: &Arc<Hold>) -> Result<(), Error> {
     let place = &hold.place;
     let mut leaving = Leaving { session, hold, settled: false };
-    let (mut in_doubt, mut waited) = (false, false);
+    let mut in_doubt = false;
+    let mut repeat_until = None;
     loop {
         let sent = Instant::now();
         // CANCEL: `leaving` posts the release; repeating it changes nothing.
@@ -216,10 +222,19 @@ async fn release_hold(session: &Session, hold: &Arc<Hold>) -> Result<(), Error> 
                 let reason = LossReason::Gone;
                 return Err(Error::Lost { name: place.name.clone(), reason });
             }
-            Err(CallError::Unknown(_)) if !in_doubt => in_doubt = true,
-            Err(CallError::NotApplied(_)) if !waited => {
-                waited = true;
-                session.wakes.restored_within(session.settings.command_timeout).await;
+            Err(error @ (CallError::Unknown(_) | CallError::NotApplied(_))) => {
+                let now = Instant::now();
+                let limit = session.settings.command_timeout;
+                let repeat_until = *repeat_until.get_or_insert(now + limit);
+                in_doubt |= matches!(error, CallError::Unknown(_));
+                if now >= repeat_until {
+                    let error = if in_doubt { error.in_doubt() } else { error };
+                    return Err(Error::from_call(&place.name, hold.lease(), error));
+                }
+                // A lost connection is in use for a moment longer.
+                let left = repeat_until - now;
+                let pause = if in_doubt { left.min(REPEAT_PAUSE) } else { left };
+                session.wakes.restored_within(pause).await;
             }
             Err(error) => return Err(Error::from_call(&place.name, hold.lease(), error)),
         }

@@ -89,6 +89,10 @@ impl Plan {
         }
     }
 
+    pub(crate) fn all_names(&self) -> Vec<String> {
+        (0..self.names).map(|name| format!("lock:{name}")).collect()
+    }
+
     /// How long a lock may be free while somebody waits for it.
     pub(crate) fn prompt_within(&self) -> Option<Duration> {
         match self.kind {

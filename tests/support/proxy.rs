@@ -21,6 +21,7 @@ pub struct Proxy {
 struct Shared {
     swallow_requests: AtomicBool,
     swallow_replies: AtomicBool,
+    swallow_messages: AtomicBool,
     refuse: AtomicBool,
     stopped: AtomicBool,
     /// Pause before each piece of a reply is passed on.
@@ -71,9 +72,12 @@ impl Proxy {
 
     /// Everything passes again, for open connections, too. What was swallowed stays lost.
     pub fn flow(&self) {
-        for switch in
-            [&self.shared.swallow_requests, &self.shared.swallow_replies, &self.shared.refuse]
-        {
+        for switch in [
+            &self.shared.swallow_requests,
+            &self.shared.swallow_replies,
+            &self.shared.swallow_messages,
+            &self.shared.refuse,
+        ] {
             switch.store(false, Ordering::SeqCst);
         }
         self.delay_replies(Duration::ZERO);
@@ -81,13 +85,19 @@ impl Proxy {
 
     /// Everything passes again, on new connections: the open ones are cut.
     pub fn pass(&self) {
-        self.flow();
+        // In this order: a reply that is just arriving must not slip through.
         self.cut();
+        self.flow();
     }
 
     /// Requests reach the server, its replies do not come back.
     pub fn swallow_replies(&self) {
         self.shared.swallow_replies.store(true, Ordering::SeqCst);
+    }
+
+    /// Nothing comes back on connections that have subscribed; all others are as they were.
+    pub fn swallow_messages(&self) {
+        self.shared.swallow_messages.store(true, Ordering::SeqCst);
     }
 
     /// Requests do not reach the server.
@@ -151,14 +161,21 @@ fn join(shared: &Arc<Shared>, client: TcpStream, upstream: TcpStream) -> io::Res
     open.push(upstream.try_clone()?);
     drop(open);
     let requests = (client.try_clone()?, upstream.try_clone()?);
+    let subscribed = Arc::new(AtomicBool::new(false));
     for (way, (from, to)) in [(Way::Requests, requests), (Way::Replies, (upstream, client))] {
-        let shared = shared.clone();
-        thread::spawn(move || copy(&shared, way, from, to));
+        let (shared, subscribed) = (shared.clone(), subscribed.clone());
+        thread::spawn(move || copy(&shared, &subscribed, way, from, to));
     }
     Ok(())
 }
 
-fn copy(shared: &Shared, way: Way, mut from: TcpStream, mut to: TcpStream) {
+fn copy(
+    shared: &Shared,
+    subscribed: &AtomicBool,
+    way: Way,
+    mut from: TcpStream,
+    mut to: TcpStream,
+) {
     let (swallow, bytes) = match way {
         Way::Requests => (&shared.swallow_requests, &shared.request_bytes),
         Way::Replies => (&shared.swallow_replies, &shared.reply_bytes),
@@ -172,6 +189,18 @@ fn copy(shared: &Shared, way: Way, mut from: TcpStream, mut to: TcpStream) {
         }
         if swallow.load(Ordering::SeqCst) {
             continue;
+        }
+        match way {
+            Way::Requests => {
+                let orders = buffer[..length].windows(9).any(|word| word == b"SUBSCRIBE");
+                subscribed.fetch_or(orders, Ordering::SeqCst);
+            }
+            Way::Replies => {
+                let deaf = shared.swallow_messages.load(Ordering::SeqCst);
+                if deaf && subscribed.load(Ordering::SeqCst) {
+                    continue;
+                }
+            }
         }
         if to.write_all(&buffer[..length]).is_err() {
             break;

@@ -1,0 +1,286 @@
+//! What all tests here share: turns, limits, a look at Redis from outside, children, seeds.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::pin;
+use std::process::{Child, Command, Stdio};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use leasehold::{Client, ClientBuilder, Error, LockGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::support::resp::{Connection, Reply};
+use crate::support::server::Server;
+
+/// Tests that measure time or look at the whole process run alone, all others beside each other.
+static TURNS: RwLock<()> = RwLock::new(());
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Runs a test beside others; one that takes longer than `limit` hangs.
+pub(crate) fn beside(limit: Duration, test: impl Future<Output = ()>) {
+    let _turn: RwLockReadGuard<'_, ()> = TURNS.read();
+    block_on(limit, test);
+}
+
+/// Runs a test with the machine to itself.
+pub(crate) fn alone(limit: Duration, test: impl Future<Output = ()>) {
+    let _turn: RwLockWriteGuard<'_, ()> = TURNS.write();
+    block_on(limit, test);
+}
+
+fn block_on(limit: Duration, test: impl Future<Output = ()>) {
+    let runtime = runtime(2);
+    let test = Box::pin(test);
+    let done = runtime.block_on(async { tokio::time::timeout(limit, test).await });
+    runtime.shutdown_timeout(ms(200));
+    assert!(done.is_ok(), "the test hangs: not done within {limit:?}");
+}
+
+pub(crate) fn runtime(workers: usize) -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+/// Waits for a condition without blocking a worker.
+pub(crate) async fn until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !holds() {
+        assert!(Instant::now() < deadline, "still not after {limit:?}: {what}");
+        tokio::time::sleep(ms(1)).await;
+    }
+}
+
+/// The outcome of a call that must end within `limit`.
+pub(crate) async fn within<T>(what: &str, limit: Duration, call: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(limit, Box::pin(call)).await;
+    done.unwrap_or_else(|_| panic!("not done within {limit:?}: {what}"))
+}
+
+/// A size that the environment may set.
+pub(crate) fn size(variable: &str, default: usize) -> usize {
+    match std::env::var(variable) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}: not a number: {text}")),
+        Err(_) => default,
+    }
+}
+
+/// A seed, printed so that a failure can be replayed.
+#[expect(clippy::print_stderr, reason = "a failed test must show how to replay it")]
+pub(crate) fn seed(test: &str) -> u64 {
+    let seed = match std::env::var("LEASEHOLD_SEED") {
+        Ok(given) => given.parse().expect("LEASEHOLD_SEED is a number"),
+        Err(_) => fastrand::u64(..),
+    };
+    eprintln!("seed {seed}; replay: LEASEHOLD_SEED={seed} cargo test --test faults {test}");
+    seed
+}
+
+#[expect(clippy::print_stderr, reason = "numbers for the report, shown with --nocapture")]
+pub(crate) fn note(text: &str) {
+    eprintln!("note: {text}");
+}
+
+/// Short limits, so that faults are noticed within a test's patience.
+pub(crate) fn brisk(url: &str) -> ClientBuilder {
+    Client::builder(url).command_timeout(ms(300)).connect_timeout(ms(500)).safety_poll(ms(300))
+}
+
+pub(crate) async fn connect(url: &str) -> Client {
+    Client::connect(url).await.expect("the server answers")
+}
+
+/// Redis from outside.
+#[derive(Debug)]
+pub(crate) struct Outside(Connection);
+
+impl Outside {
+    pub(crate) fn of(server: &Server) -> Self {
+        Outside(server.connection())
+    }
+
+    pub(crate) fn command(&mut self, words: &[&str]) -> Reply {
+        self.0.command(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    pub(crate) fn send(&mut self, words: &[&str]) {
+        self.0.send(words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+    }
+
+    pub(crate) fn read(&mut self) -> Reply {
+        self.0.read().expect("a reply")
+    }
+
+    pub(crate) fn exists(&mut self, key: &str) -> bool {
+        self.command(&["EXISTS", key]).int() == 1
+    }
+
+    pub(crate) fn keys(&mut self) -> i64 {
+        self.command(&["DBSIZE"]).int()
+    }
+
+    pub(crate) fn pttl(&mut self, key: &str) -> i64 {
+        self.command(&["PTTL", key]).int()
+    }
+
+    /// Who holds a lock, and how often.
+    pub(crate) fn holds(&mut self, key: &str) -> Vec<(String, i64)> {
+        let flat = self.command(&["HGETALL", key]);
+        let pairs = flat.array().chunks(2);
+        pairs.map(|pair| (pair[0].text(), pair[1].int())).collect()
+    }
+
+    pub(crate) fn info(&mut self, section: &str, line: &str) -> Option<String> {
+        let info = self.command(&["INFO", section]).text();
+        let found = info.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
+        found.map(str::to_owned)
+    }
+
+    /// Calls of a command since the last reset, refused ones included.
+    pub(crate) fn calls(&mut self, command: &str) -> u64 {
+        let Some(line) = self.info("commandstats", &format!("cmdstat_{command}")) else { return 0 };
+        let calls = line.split(',').find_map(|part| part.strip_prefix("calls="));
+        calls.expect("calls=").parse().expect("a number")
+    }
+
+    pub(crate) fn reset_stats(&mut self) {
+        self.command(&["CONFIG", "RESETSTAT"]);
+    }
+
+    /// All commands so far, this one included.
+    pub(crate) fn commands(&mut self) -> u64 {
+        let count = self.info("stats", "total_commands_processed").expect("a counter");
+        count.parse().expect("a number")
+    }
+}
+
+/// Nothing of a client's work is left, in its own books.
+pub(crate) async fn at_rest(client: &Client, limit: Duration) {
+    let deadline = Instant::now() + limit;
+    loop {
+        let stats = client.stats();
+        let left = [stats.waiting, stats.listeners, stats.holds, stats.releases_pending];
+        if left == [0; 4] && stats.rooms == 0 {
+            return;
+        }
+        assert!(Instant::now() < deadline, "not at rest after {limit:?}: {stats:?}");
+        tokio::time::sleep(ms(1)).await;
+    }
+}
+
+/// As [`at_rest`], without rooms: they may keep a pause for others until the next poll.
+pub(crate) async fn idle(client: &Client, limit: Duration) {
+    let deadline = Instant::now() + limit;
+    loop {
+        let stats = client.stats();
+        let left = [stats.waiting, stats.listeners, stats.holds, stats.releases_pending];
+        if left == [0; 4] {
+            return;
+        }
+        assert!(Instant::now() < deadline, "not idle after {limit:?}: {stats:?}");
+        tokio::time::sleep(Duration::from_micros(200)).await;
+    }
+}
+
+pub(crate) fn assert_unknown<T: Debug>(outcome: Result<T, Error>) {
+    match outcome {
+        Err(Error::Unknown { .. }) => {}
+        other => panic!("expected Unknown: {other:?}"),
+    }
+}
+
+pub(crate) fn assert_unavailable<T: Debug>(what: &str, outcome: Result<T, Error>, part: &str) {
+    match outcome {
+        Err(Error::Unavailable { source, .. }) if source.to_string().contains(part) => {}
+        other => panic!("{what}: expected Unavailable with `{part}`: {other:?}"),
+    }
+}
+
+pub(crate) fn assert_protocol<T: Debug>(what: &str, outcome: Result<T, Error>, part: &str) {
+    match outcome {
+        Err(Error::Protocol { detail, .. }) if detail.contains(part) => {}
+        other => panic!("{what}: expected Protocol with `{part}`: {other:?}"),
+    }
+}
+
+/// Polls a future `polls` times and drops it, at the latest when nothing has woken it for a while;
+/// its outcome if it was done before.
+pub(crate) async fn cut_after_polls<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    let polled = std::future::poll_fn(move |cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        let polled = future.as_mut().poll(cx);
+        match polled {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    });
+    tokio::time::timeout(ms(30), polled).await.ok().flatten()
+}
+
+/// Runs a future for a time too short for timers, and drops it.
+pub(crate) async fn cut_after<F: Future>(delay: Duration, future: F) -> Option<F::Output> {
+    let end = Instant::now() + delay;
+    tokio::select! {
+        biased;
+        done = Box::pin(future) => Some(done),
+        () = async { while Instant::now() < end { tokio::task::yield_now().await } } => None,
+    }
+}
+
+/// This binary again, as another process that runs one ignored test.
+pub(crate) fn child(role: &str, variables: &[(&str, String)]) -> Running {
+    let process = Command::new(std::env::current_exe().expect("our own path"))
+        .args([role, "--exact", "--ignored", "--nocapture"])
+        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("our own binary runs");
+    Running(process)
+}
+
+/// A child; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Running(Child);
+
+impl Running {
+    /// What it printed; panics if it failed.
+    pub(crate) fn finish(mut self) -> String {
+        let mut text = String::new();
+        let mut errors = String::new();
+        if let Some(mut pipe) = self.0.stdout.take() {
+            std::io::Read::read_to_string(&mut pipe, &mut text).expect("utf-8");
+        }
+        if let Some(mut pipe) = self.0.stderr.take() {
+            std::io::Read::read_to_string(&mut pipe, &mut errors).expect("utf-8");
+        }
+        let status = self.0.wait().expect("it was started");
+        assert!(status.success(), "a child failed:\n{text}\n{errors}");
+        text
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Takes a lock that must be free, by a client of its own.
+pub(crate) async fn hold(client: &Client, name: &str) -> LockGuard {
+    client.lock(name).lock().await.expect("it is free")
+}

@@ -1,0 +1,189 @@
+//! What calls cost Redis, counted by Redis itself.
+
+use std::time::Duration;
+
+use leasehold::{Client, ClientBuilder, LocalHandover};
+
+use crate::bed::{Outside, alone, ms, until, within};
+use crate::support::server::Server;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A client that sends nothing of itself for a while: no safety poll, no renewal within the test.
+fn quiet(server: &Server) -> ClientBuilder {
+    Client::builder(&server.url()).safety_poll(Duration::from_mins(1))
+}
+
+/// The server knows all scripts that the client will use.
+async fn warm(client: &Client) {
+    let mut lock = client.lock("warm");
+    let outer = lock.lock().await.expect("free");
+    lock.lock().await.expect("its own").unlock().await.expect("held");
+    outer.unlock().await.expect("held");
+}
+
+#[test]
+fn lock_and_unlock_are_one_call_each() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let client = quiet(&server).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        warm(&client).await;
+        outside.reset_stats();
+        for round in 1..=100 {
+            client.lock("n").lock().await.expect("free").unlock().await.expect("held");
+            assert_eq!(outside.calls("evalsha"), 2 * round);
+        }
+        // The scripts' own commands, and no other of the client.
+        for (command, count) in [("eval", 0), ("script", 0), ("subscribe", 0), ("get", 0)] {
+            assert_eq!(outside.calls(command), count, "{command}");
+        }
+        assert_eq!(outside.calls("publish"), 100);
+        assert_eq!(client.stats().calls, 4 + 200);
+    });
+}
+
+#[test]
+fn a_dropped_guard_costs_one_call() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let client = quiet(&server).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        warm(&client).await;
+        outside.reset_stats();
+        drop(client.lock("n").lock().await.expect("free"));
+        until("released", LIMIT, || !outside.exists("n")).await;
+        assert_eq!(outside.calls("evalsha"), 2);
+    });
+}
+
+#[test]
+fn re_entrance_is_one_call_each_way() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let client = quiet(&server).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        warm(&client).await;
+        let mut lock = client.lock("n");
+        let outer = lock.lock().await.expect("free");
+        outside.reset_stats();
+        let inner = lock.lock().await.expect("its own");
+        assert_eq!(outside.calls("evalsha"), 1);
+        assert_eq!(outside.holds("n"), [(outer.owner().to_owned(), 2)]);
+        inner.unlock().await.expect("held");
+        assert_eq!(outside.calls("evalsha"), 2);
+        assert_eq!(outside.holds("n"), [(outer.owner().to_owned(), 1)]);
+        outer.unlock().await.expect("held");
+        assert_eq!(outside.calls("evalsha"), 3);
+    });
+}
+
+#[test]
+fn a_contended_acquisition_is_two_calls_a_subscription_and_one_for_each_wake() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let holder = quiet(&server).connect().await.expect("connects");
+        let waiter = quiet(&server).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        warm(&holder).await;
+        for channel in ["first", "second"] {
+            let guard = holder.lock(channel).lock().await.expect("free");
+            outside.reset_stats();
+            let mut lock = waiter.lock(channel);
+            let next = tokio::spawn(async move { lock.lock().await });
+            until("it asked twice", LIMIT, || outside.calls("evalsha") == 2).await;
+            assert_eq!(outside.calls("subscribe"), 1);
+            // Messages that mean nothing: each costs one call.
+            for wakes in 1..=3 {
+                outside.command(&[
+                    "PUBLISH",
+                    &format!("redisson_lock__channel:{{{channel}}}"),
+                    "0",
+                ]);
+                until("it asked again", LIMIT, || outside.calls("evalsha") == 2 + wakes).await;
+            }
+            guard.unlock().await.expect("held");
+            let guard = within("its turn", LIMIT, next).await.expect("no panic").expect("free");
+            // 2 and 3 in vain, the release, and the one wake that counts.
+            assert_eq!(outside.calls("evalsha"), 2 + 3 + 1 + 1);
+            assert_eq!(outside.calls("subscribe"), 1);
+            guard.unlock().await.expect("held");
+        }
+    });
+}
+
+#[test]
+fn a_hot_name_keeps_its_subscription() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let builder = || quiet(&server).local_handover(LocalHandover::Off);
+        let holder = builder().connect().await.expect("connects");
+        let waiter = builder().connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        warm(&holder).await;
+        outside.reset_stats();
+        for _ in 0..20 {
+            let guard = holder.lock("hot").lock().await.expect("free");
+            let mut lock = waiter.lock("hot");
+            let next = tokio::spawn(async move { lock.lock().await });
+            until("it waits", LIMIT, || waiter.stats().listeners == 1).await;
+            guard.unlock().await.expect("held");
+            let guard = within("its turn", LIMIT, next).await.expect("no panic").expect("free");
+            guard.unlock().await.expect("held");
+        }
+        // One for each client: the holder listens, too, when it lets the waiter's client go first.
+        assert!(outside.calls("subscribe") <= 2, "{}", outside.calls("subscribe"));
+        assert_eq!(outside.calls("unsubscribe"), 0);
+    });
+}
+
+#[test]
+fn local_waiters_of_a_held_lock_cost_nothing_and_are_served_without_calls() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let handover = LocalHandover::Streak { count: 1_000, time: Duration::from_mins(1) };
+        let client = quiet(&server).local_handover(handover).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        warm(&client).await;
+        outside.reset_stats();
+        let guard = client.lock("n").lock().await.expect("free");
+        let waiters: Vec<_> = (0..200)
+            .map(|_| {
+                let mut lock = client.lock("n");
+                tokio::spawn(async move { lock.lock().await?.unlock().await })
+            })
+            .collect();
+        until("all wait", LIMIT, || client.stats().waiting == 200).await;
+        assert_eq!(outside.calls("evalsha"), 1);
+        guard.unlock().await.expect("held");
+        for waiter in waiters {
+            within("its turn", LIMIT, waiter).await.expect("no panic").expect("held");
+        }
+        // The first acquisition and the last release; renewals were not due.
+        assert_eq!(outside.calls("evalsha"), 2);
+        assert_eq!(client.stats().handed_over, 200);
+    });
+}
+
+#[test]
+fn renewals_of_many_holds_share_calls() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let client = quiet(&server).lease(ms(3_000)).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        let mut guards = Vec::new();
+        for number in 0..1_000 {
+            guards.push(client.lock(format!("n{number}")).lock().await.expect("free"));
+        }
+        let before = client.stats();
+        outside.reset_stats();
+        until("all were renewed twice", LIMIT, || client.stats().renewed >= before.renewed + 2_000)
+            .await;
+        let calls = outside.calls("evalsha");
+        // 1,000 holds taken within a fraction of a second: batches of up to 500 on a grid.
+        assert!(calls <= 80, "{calls} calls for 2,000 renewals");
+        crate::bed::note(&format!("2,000 renewals in {calls} calls"));
+        drop(guards);
+        until("all are free", LIMIT, || outside.keys() == 0).await;
+    });
+}

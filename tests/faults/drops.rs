@@ -1,0 +1,334 @@
+//! Dropping a guard or a client: never a panic, never a block, and nothing stays behind.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use leasehold::{Client, Error, HoldState, LockGuard, LossReason};
+
+use crate::bed::{Outside, alone, at_rest, brisk, connect, hold, ms, note, runtime, until, within};
+use crate::support::proxy::Proxy;
+use crate::support::server::Server;
+
+const LIMIT: Duration = Duration::from_secs(20);
+/// A drop takes no longer, whatever the state of the world.
+const AT_ONCE: Duration = ms(50);
+/// The key is free within this after a drop.
+const FREED: Duration = ms(300);
+
+fn timed(what: &str, drops: impl FnOnce()) {
+    let started = Instant::now();
+    drops();
+    let took = started.elapsed();
+    assert!(took < AT_ONCE, "{what} took {took:?}");
+}
+
+async fn freed(outside: &mut Outside, key: &str) {
+    until(&format!("`{key}` is free"), FREED, || !outside.exists(key)).await;
+}
+
+#[test]
+fn a_guard_dropped_in_a_task_frees_the_key_at_once() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let client = connect(&server.url()).await;
+        let mut outside = Outside::of(&server);
+        let guard = hold(&client, "n").await;
+        tokio::spawn(async move { timed("the drop", || drop(guard)) }).await.expect("no panic");
+        freed(&mut outside, "n").await;
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn a_guard_dropped_with_an_aborted_task_frees_the_key_at_once() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let client = connect(&server.url()).await;
+        let mut outside = Outside::of(&server);
+        let guard = hold(&client, "n").await;
+        let task = tokio::spawn(async move {
+            let _guard = guard;
+            std::future::pending::<()>().await;
+        });
+        tokio::task::yield_now().await;
+        task.abort();
+        assert!(task.await.is_err_and(|error| error.is_cancelled()));
+        freed(&mut outside, "n").await;
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn a_guard_dropped_on_a_plain_thread_frees_the_key_at_once() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let client = connect(&server.url()).await;
+        let mut outside = Outside::of(&server);
+        let guard = hold(&client, "n").await;
+        let thread = std::thread::spawn(move || timed("the drop", || drop(guard)));
+        assert!(thread.join().is_ok(), "no panic");
+        freed(&mut outside, "n").await;
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn a_guard_dropped_while_unwinding_frees_the_key_at_once() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let client = connect(&server.url()).await;
+        let mut outside = Outside::of(&server);
+        let guard = hold(&client, "n").await;
+        let caught = catch_unwind(AssertUnwindSafe(move || {
+            let _guard: LockGuard = guard;
+            // Without the message of a panic in the test's output.
+            std::panic::resume_unwind(Box::new("on purpose"));
+        }));
+        assert!(caught.is_err());
+        freed(&mut outside, "n").await;
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn a_guard_dropped_by_the_end_of_its_runtime_frees_the_key() {
+    let server = Server::start();
+    let mut outside = Outside::of(&server);
+    alone(LIMIT, async {});
+    let own = runtime(1);
+    let client = own.block_on(async {
+        let client = connect(&server.url()).await;
+        let guard = hold(&client, "n").await;
+        own.spawn(async move {
+            let _guard = guard;
+            std::future::pending::<()>().await;
+        });
+        client
+    });
+    assert!(outside.exists("n"));
+    let started = Instant::now();
+    own.shutdown_timeout(LIMIT);
+    note(&format!("the runtime's end took {:?}", started.elapsed()));
+    assert!(started.elapsed() < ms(500), "{:?}", started.elapsed());
+    alone(LIMIT, async {
+        freed(&mut outside, "n").await;
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn a_guard_dropped_after_its_runtime_is_gone_frees_the_key() {
+    let server = Server::start();
+    let mut outside = Outside::of(&server);
+    let own = runtime(1);
+    let (client, guard) = own.block_on(async {
+        let client = connect(&server.url()).await;
+        let guard = hold(&client, "n").await;
+        (client, guard)
+    });
+    drop(own);
+    assert_eq!(guard.state(), HoldState::Held, "renewal needs no runtime of the caller");
+    assert!(outside.exists("n"));
+    timed("the drop", || drop(guard));
+    alone(LIMIT, async {
+        freed(&mut outside, "n").await;
+        at_rest(&client, LIMIT).await;
+        // The caller's connections have moved: the client works on.
+        within("another round", LIMIT, async {
+            loop {
+                if let Ok(guard) = client.lock("n").try_lock(ms(100), ms(1_000)).await {
+                    return guard.unlock().await;
+                }
+            }
+        })
+        .await
+        .expect("held");
+    });
+}
+
+#[test]
+fn a_hold_outlives_the_runtime_that_took_it() {
+    let server = Server::start();
+    let mut outside = Outside::of(&server);
+    let own = runtime(1);
+    let (client, guard) = own.block_on(async {
+        let client = brisk(&server.url()).lease(ms(600)).connect().await.expect("connects");
+        let guard = hold(&client, "n").await;
+        (client, guard)
+    });
+    drop(own);
+    alone(LIMIT, async {
+        let end = Instant::now() + ms(2_000);
+        until("several leases", LIMIT, || {
+            assert!(outside.pttl("n") > 100, "it is renewed");
+            assert_eq!(guard.state(), HoldState::Held);
+            Instant::now() > end
+        })
+        .await;
+        drop(guard);
+        freed(&mut outside, "n").await;
+        drop(client);
+    });
+}
+
+#[test]
+fn a_drop_does_not_wait_for_a_dead_server() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let client = brisk(&server.url()).lease(ms(1_000)).connect().await.expect("connects");
+        let guards = [hold(&client, "a").await, hold(&client, "b").await];
+        server.pause();
+        let [a, b] = guards;
+        timed("a drop while redis is stopped", || drop(a));
+        std::thread::spawn(move || timed("a drop on a thread", || drop(b)))
+            .join()
+            .expect("no panic");
+        timed("the client's drop", || drop(client));
+        server.resume();
+        let mut outside = Outside::of(&server);
+        until("both end with their leases", ms(1_500), || outside.keys() == 0).await;
+    });
+}
+
+#[test]
+fn a_client_that_is_dropped_leaves_no_connection_and_no_thread() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        until("other tests' threads have ended", LIMIT, || threads() == 0).await;
+        let clients = [connect(&server.url()).await, connect(&server.url()).await];
+        assert_eq!(threads(), 2, "one thread for each client");
+        assert_eq!(server.clients("name=leasehold:").len(), 6, "three connections for each");
+        let [first, second] = clients;
+        let guard = hold(&first, "n").await;
+        drop(first);
+        drop(second);
+        until("the unused one is gone", LIMIT, || threads() == 1).await;
+        guard.check().expect("a guard keeps its client alive");
+        let started = Instant::now();
+        timed("the last drop", || drop(guard));
+        let mut outside = Outside::of(&server);
+        freed(&mut outside, "n").await;
+        until("no thread", LIMIT, || threads() == 0).await;
+        until("no connection", LIMIT, || server.clients("name=leasehold:").is_empty()).await;
+        note(&format!("gone {:?} after the last drop", started.elapsed()));
+    });
+}
+
+#[test]
+fn a_client_whose_runtime_ended_leaves_no_connection_and_no_thread() {
+    let server = Server::start();
+    alone(LIMIT, async {
+        until("other tests' threads have ended", LIMIT, || threads() == 0).await;
+        let thread = std::thread::spawn({
+            let url = server.url();
+            move || {
+                let own = runtime(1);
+                let (client, guard) = own.block_on(async {
+                    let client = connect(&url).await;
+                    let guard = hold(&client, "n").await;
+                    (client, guard)
+                });
+                drop(own);
+                timed("the guard's drop", || drop(guard));
+                timed("the client's drop", || drop(client));
+            }
+        });
+        thread.join().expect("no panic");
+        let mut outside = Outside::of(&server);
+        freed(&mut outside, "n").await;
+        until("no thread", LIMIT, || threads() == 0).await;
+        until("no connection", LIMIT, || server.clients("name=leasehold:").is_empty()).await;
+    });
+}
+
+/// Threads of this process that are the library's.
+fn threads() -> usize {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
+    tasks
+        .flatten()
+        .filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok())
+        .filter(|name| name.trim() == "leasehold")
+        .count()
+}
+
+#[test]
+fn shutdown_frees_all_and_tells_all_waiters() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let other = connect(&server.url()).await;
+        let client = connect(&server.url()).await;
+        let mut outside = Outside::of(&server);
+        let (mut guards, mut foreign, mut waiters) = (Vec::new(), Vec::new(), Vec::new());
+        for number in 0..100 {
+            guards.push(hold(&client, &format!("held{number}")).await);
+        }
+        for number in 0..50 {
+            foreign.push(hold(&other, &format!("foreign{number}")).await);
+        }
+        // Half of the waiters stand behind their own client, half behind another.
+        for number in 0..100 {
+            let name =
+                if number < 50 { format!("foreign{number}") } else { format!("held{number}") };
+            let mut lock = client.lock(name);
+            waiters.push(tokio::spawn(async move { lock.lock().await.map(drop) }));
+        }
+        until("all wait", LIMIT, || client.stats().waiting == 100).await;
+        let started = Instant::now();
+        client.shutdown(Duration::from_secs(5)).await.expect("redis confirms all");
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        assert_eq!(outside.keys(), 50, "only the other client's are left");
+        for waiter in waiters {
+            let outcome = within("a waiter", ms(500), waiter).await.expect("no panic");
+            assert!(matches!(outcome, Err(Error::Closed)), "{outcome:?}");
+        }
+        for guard in &guards {
+            assert_eq!(within("lost", ms(100), guard.lost()).await, LossReason::Closed);
+            assert!(matches!(guard.check(), Err(Error::Lost { .. })));
+        }
+        let refused = client.lock("n").lock().await;
+        assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+        let refused = client.lock("n").is_locked().await;
+        assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+        timed("the guards' drop", || drop(guards));
+        at_rest(&client, ms(500)).await;
+        let name = "name=leasehold:";
+        until("only the other's connections", LIMIT, || server.clients(name).len() == 3).await;
+        for guard in foreign {
+            guard.unlock().await.expect("the other client is not touched");
+        }
+        note(&format!("shutdown with 100 held and 100 waiting: {took:?}"));
+    });
+}
+
+#[test]
+fn shutdown_of_a_client_whose_server_is_silent_ends_at_its_deadline() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let proxy = Proxy::start(server.address());
+        let client = brisk(&proxy.url()).connect().await.expect("connects");
+        let guard = hold(&client, "n").await;
+        proxy.half_open();
+        let started = Instant::now();
+        let outcome = client.shutdown(ms(700)).await;
+        let took = started.elapsed();
+        assert!(matches!(outcome, Err(Error::Unknown { .. })), "{outcome:?}");
+        assert!(took < ms(900), "{took:?}");
+        drop(guard);
+        timed("the drop", || drop(client));
+    });
+}
+
+#[test]
+fn shutdown_twice_and_from_several_tasks_is_one_shutdown() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let client: Client = connect(&server.url()).await;
+        let _guard = hold(&client, "n").await;
+        let deadline = Duration::from_secs(5);
+        let outcomes = futures::future::join_all((0..8).map(|_| client.shutdown(deadline))).await;
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        client.shutdown(deadline).await.expect("again");
+        assert!(!Outside::of(&server).exists("n"));
+    });
+}

@@ -1,0 +1,477 @@
+//! Every fault of a server has its documented error; nothing hangs; bad input is never sent.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{Client, ConfigError, Error, HoldHandle};
+
+use crate::bed::{
+    Outside, assert_protocol, assert_unavailable, at_rest, beside, brisk, connect, hold, ms, until,
+    within,
+};
+use crate::support::proxy::Proxy;
+use crate::support::server::Server;
+
+const LIMIT: Duration = Duration::from_secs(30);
+/// One call, with the time-outs of `brisk` and a repetition.
+const CALL: Duration = Duration::from_secs(1);
+
+/// One question, one answer.
+async fn ask(client: &Client, name: &str) -> Result<(), Error> {
+    let mut lock = client.lock(name);
+    let asked = lock.try_lock(Duration::ZERO, ms(5_000));
+    let guard = within("a call", CALL, asked).await?;
+    within("a release", CALL, guard.unlock()).await
+}
+
+async fn refused_connect(url: &str) -> Result<Client, Error> {
+    within("a connect", CALL, brisk(url).connect()).await
+}
+
+/// The client works again, once the fault has ended.
+async fn recovers(client: &Client) {
+    within("it works again", Duration::from_secs(5), async {
+        while ask(client, "again").await.is_err() {
+            tokio::time::sleep(ms(5)).await;
+        }
+    })
+    .await;
+    at_rest(client, LIMIT).await;
+}
+
+#[test]
+fn loading_is_unavailable() {
+    beside(LIMIT, async {
+        let server = Server::start_with(&[
+            "--enable-debug-command",
+            "yes",
+            "--loading-process-events-interval-bytes",
+            "1024",
+        ]);
+        let client = brisk(&server.url()).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        for number in 0..200 {
+            // Not to be compressed: the server answers after each kilobyte that it has loaded.
+            let value: String = std::iter::repeat_with(fastrand::alphanumeric).take(200).collect();
+            outside.command(&["SET", &format!("k{number}"), &value]);
+        }
+        outside.command(&["CONFIG", "SET", "key-load-delay", "10000"]);
+        outside.send(&["DEBUG", "RELOAD"]);
+        within("it loads", LIMIT, async {
+            loop {
+                match ask(&client, "n").await {
+                    Err(Error::Unavailable { source, .. }) => {
+                        assert!(source.to_string().contains("LOADING"), "{source}");
+                        return;
+                    }
+                    Ok(()) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        })
+        .await;
+        // A loading server takes connections; each call says what is the matter.
+        let second = refused_connect(&server.url()).await.expect("connects");
+        assert_unavailable("a call", ask(&second, "n").await, "LOADING");
+        // Who is patient waits for the end of it.
+        let mut lock = client.lock("patient");
+        let guard = within("loaded", LIMIT, lock.lock()).await.expect("it passes");
+        guard.unlock().await.expect("held");
+        assert_eq!(outside.read().text(), "OK");
+        recovers(&client).await;
+    });
+}
+
+#[test]
+fn read_only_and_master_down_are_unavailable() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = brisk(&server.url()).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        // Nobody listens on port 1: a replica without its master.
+        outside.command(&["REPLICAOF", "127.0.0.1", "1"]);
+        assert_unavailable("replica", ask(&client, "n").await, "READONLY");
+        outside.command(&["CONFIG", "SET", "replica-serve-stale-data", "no"]);
+        assert_unavailable("stale replica", ask(&client, "n").await, "MASTERDOWN");
+        outside.command(&["REPLICAOF", "NO", "ONE"]);
+        recovers(&client).await;
+        assert_eq!(outside.keys(), 0);
+    });
+}
+
+#[test]
+fn busy_is_unavailable() {
+    beside(LIMIT, async {
+        let server = Server::start_with(&["--lua-time-limit", "50"]);
+        let client = brisk(&server.url()).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        let mut looping = Outside::of(&server);
+        looping.send(&["EVAL", "while true do end", "0"]);
+        until("it is busy", LIMIT, || {
+            outside.command(&["GET", "x"]) != crate::support::resp::Reply::Nil
+        })
+        .await;
+        assert_unavailable("busy", ask(&client, "n").await, "BUSY");
+        outside.command(&["SCRIPT", "KILL"]);
+        recovers(&client).await;
+    });
+}
+
+#[test]
+fn out_of_memory_is_unavailable_and_the_holder_can_still_unlock() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = brisk(&server.url()).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        let guard = hold(&client, "held").await;
+        outside.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        assert_unavailable("full", ask(&client, "n").await, "OOM");
+        guard.unlock().await.expect("a release needs no memory");
+        outside.command(&["CONFIG", "SET", "maxmemory", "0"]);
+        recovers(&client).await;
+        assert_eq!(outside.keys(), 0);
+    });
+}
+
+#[test]
+fn logins_that_are_missing_or_wrong_are_protocol() {
+    beside(LIMIT, async {
+        let server = Server::start_with(&["--requirepass", "right"]);
+        let port = server.port();
+        for (url, part) in [
+            (format!("redis://127.0.0.1:{port}"), "NOAUTH"),
+            (format!("redis://:hunter2@127.0.0.1:{port}"), "WRONGPASS"),
+            (format!("redis://ann:hunter2@127.0.0.1:{port}"), "WRONGPASS"),
+        ] {
+            let outcome = refused_connect(&url).await;
+            let text = format!("{outcome:?}");
+            assert!(!text.contains("hunter2"), "{text}");
+            assert_protocol(part, outcome, part);
+        }
+        let client = brisk(&server.url()).connect().await.expect("the right password");
+        ask(&client, "n").await.expect("works");
+        // The password changes under a living client: its next connections are refused.
+        let mut outside = Outside::of(&server);
+        outside.command(&["CONFIG", "SET", "requirepass", "changed"]);
+        outside.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        within("it is noticed", LIMIT, async {
+            loop {
+                match ask(&client, "n").await {
+                    Err(Error::Unavailable { source, .. })
+                        if source.to_string().contains("WRONGPASS") =>
+                    {
+                        return;
+                    }
+                    Ok(()) | Err(Error::Unavailable { .. } | Error::Unknown { .. }) => {
+                        tokio::time::sleep(ms(2)).await;
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        })
+        .await;
+        outside.command(&["CONFIG", "SET", "requirepass", "right"]);
+        recovers(&client).await;
+    });
+}
+
+#[test]
+fn missing_rights_are_protocol() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let mut outside = Outside::of(&server);
+        let user = |name: &str| format!("redis://{name}:pw@127.0.0.1:{}", server.port());
+        let mut allow = |name: &str, rights: &[&str]| {
+            let words = [&["ACL", "SETUSER", name, "on", ">pw"], rights].concat();
+            assert_eq!(outside.command(&words).text(), "OK", "{words:?}");
+        };
+        allow("nothing", &["~*", "&*", "+@connection"]);
+        allow("elsewhere", &["~app:*", "&redisson_lock__channel:{app:*", "+@all"]);
+        allow("deaf", &["~*", "resetchannels", "+@all"]);
+        let client = brisk(&user("nothing")).connect().await.expect("connects");
+        assert_protocol("no scripts", ask(&client, "n").await, "NOPERM");
+        let mut lock = client.lock("n");
+        let outcome = within("lock", CALL, lock.lock()).await;
+        assert_protocol("no scripts, patient", outcome, "NOPERM");
+        at_rest(&client, LIMIT).await;
+
+        let client = brisk(&user("elsewhere")).connect().await.expect("connects");
+        assert_protocol("another key", ask(&client, "n").await, "NOPERM");
+        ask(&client, "app:n").await.expect("within its rights");
+        at_rest(&client, LIMIT).await;
+
+        // Without channels: the lock works, a release tells nobody, a waiter cannot listen.
+        let client = brisk(&user("deaf")).connect().await.expect("connects");
+        ask(&client, "n").await.expect("a free lock");
+        let other = connect(&server.url()).await;
+        let guard = hold(&other, "n").await;
+        let mut lock = client.lock("n");
+        let outcome = within("it cannot wait", CALL, lock.try_lock(ms(500), ms(1_000))).await;
+        assert_protocol("no channel", outcome, "NOPERM");
+        guard.unlock().await.expect("held");
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn a_key_of_another_type_is_protocol() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = brisk(&server.url()).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        outside.command(&["SET", "n", "a string"]);
+        let started = Instant::now();
+        assert_protocol("asked once", ask(&client, "n").await, "WRONGTYPE");
+        let mut lock = client.lock("n");
+        let outcome = within("lock", CALL, lock.lock()).await;
+        assert_protocol("patient", outcome, "WRONGTYPE");
+        assert!(started.elapsed() < ms(500), "{:?}", started.elapsed());
+        assert_eq!(outside.command(&["GET", "n"]).text(), "a string", "it is not touched");
+        outside.command(&["DEL", "n"]);
+        recovers(&client).await;
+    });
+}
+
+#[test]
+fn scripts_that_the_server_forgot_are_sent_again() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = brisk(&server.url()).lease(ms(600)).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        let mut lock = client.lock("n");
+        let outer = lock.lock().await.expect("free");
+        outside.command(&["SCRIPT", "FLUSH"]);
+        let inner = lock.lock().await.expect("re-entered");
+        outside.command(&["SCRIPT", "FLUSH"]);
+        inner.unlock().await.expect("held");
+        outside.command(&["SCRIPT", "FLUSH"]);
+        let renewed = client.stats().renewed;
+        until("renewed", LIMIT, || client.stats().renewed > renewed).await;
+        outside.command(&["SCRIPT", "FLUSH"]);
+        outer.unlock().await.expect("held");
+        assert_eq!(outside.keys(), 0);
+        recovers(&client).await;
+    });
+}
+
+#[test]
+fn a_full_server_is_unavailable() {
+    beside(LIMIT, async {
+        let server = Server::start_with(&["--maxclients", "4"]);
+        let client = brisk(&server.url()).connect().await.expect("three connections");
+        let outcome = refused_connect(&server.url()).await;
+        assert_unavailable("full", outcome, "max number of clients");
+        ask(&client, "n").await.expect("the first is not touched");
+    });
+}
+
+#[test]
+fn nobody_there_is_unavailable() {
+    beside(LIMIT, async {
+        let port = {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+            listener.local_addr().expect("its address").port()
+        };
+        let refused = refused_connect(&format!("redis://127.0.0.1:{port}")).await;
+        assert_unavailable("refused", refused, "refused");
+        let nowhere = refused_connect("redis://leasehold.invalid:6379").await;
+        assert_unavailable("unknown host", nowhere, "leasehold.invalid");
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let url = format!("redis://{}", silent.local_addr().expect("its address"));
+        assert_unavailable("silent", refused_connect(&url).await, "cannot connect");
+        let server = Server::start();
+        let proxy = Proxy::start(server.address());
+        proxy.refuse();
+        assert_unavailable("cut", refused_connect(&proxy.url()).await, "cannot connect");
+    });
+}
+
+#[test]
+#[cfg(feature = "tls")]
+fn tls_with_a_plain_server_is_unavailable() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let url = server.url().replace("redis://", "rediss://");
+        assert_unavailable("no TLS", refused_connect(&url).await, "cannot connect");
+    });
+}
+
+#[test]
+fn bad_names_are_refused_unsent_with_value_and_limit() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = connect(&server.url()).await;
+        let before = client.stats().calls;
+        let huge = "n".repeat(1_025);
+        for (name, parts) in [
+            ("", &["empty"][..]),
+            (&*huge, &["1025", "1024"]),
+            ("a{b", &["brace"]),
+            ("a}b", &["brace"]),
+            ("{}x", &["{}x", "empty pair"]),
+        ] {
+            let mut lock = client.lock(name);
+            let outcomes = [
+                lock.lock().await.map(drop),
+                lock.try_lock(Duration::ZERO, ms(1_000)).await.map(drop),
+                lock.acquire().wait(ms(10)).await.map(drop),
+                lock.run(ms(10), ms(1_000), async || ()).await,
+                lock.is_locked().await.map(drop),
+                lock.is_held().await.map(drop),
+                lock.hold_count().await.map(drop),
+                lock.remaining_lease().await.map(drop),
+                lock.holder().await.map(drop),
+                lock.force_unlock().await.map(drop),
+            ];
+            for outcome in outcomes {
+                let Err(Error::Config(error @ ConfigError::Name { .. })) = outcome else {
+                    panic!("`{name}`: {outcome:?}");
+                };
+                let text = error.to_string();
+                assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+                assert!(text.len() < 300, "a huge name is cut: {text}");
+            }
+        }
+        assert_eq!(client.stats().calls, before);
+        // At the limit, and with everything odd that is allowed.
+        for name in [&*"n".repeat(1_024), "a{b}c", "with space\n\"quotes\"\0", "ключ", "%s$1"] {
+            client.lock(name).lock().await.expect(name).unlock().await.expect(name);
+        }
+    });
+}
+
+#[test]
+fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = connect(&server.url()).await;
+        let guard = hold(&client, "held").await;
+        let before = client.stats().calls;
+        for lease in [Duration::ZERO, ms(9), Duration::from_hours(8784), Duration::MAX] {
+            let mut lock = client.lock("n");
+            let outcomes = [
+                lock.try_lock(Duration::ZERO, lease).await.map(drop),
+                lock.acquire().lease(lease).await.map(drop),
+                lock.acquire().max_hold(lease).await.map(drop),
+                lock.run(Duration::ZERO, lease, async || ()).await,
+                guard.extend(lease).await,
+            ];
+            for outcome in outcomes {
+                let Err(Error::Config(ConfigError::OutOfRange { given, allowed, .. })) = outcome
+                else {
+                    panic!("{lease:?}: {outcome:?}");
+                };
+                assert_eq!(given, format!("{lease:?}"));
+                assert!(allowed.contains("10ms") && allowed.contains("31536000s"), "{allowed}");
+            }
+        }
+        assert_eq!(client.stats().calls, before);
+        // Without end is a wait like any other; a fraction of a millisecond is cut off.
+        for wait in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_nanos(1)] {
+            let mut lock = client.lock("n");
+            let guard = within("free", CALL, lock.try_lock(wait, Duration::from_micros(10_999)));
+            let left = guard.await.map(|guard| guard.deadline());
+            assert!(left.is_ok() || matches!(left, Err(Error::Timeout { .. })), "{left:?}");
+            let longest = Duration::from_hours(8760);
+            let guard = within("free", CALL, client.lock("long").try_lock(wait, longest)).await;
+            if let Ok(guard) = guard {
+                guard.unlock().await.expect("held");
+            }
+        }
+        guard.unlock().await.expect("held");
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn bad_settings_and_urls_are_refused_without_a_connection() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let proxy = Proxy::start(server.address());
+        let builder = || Client::builder(&proxy.url());
+        let refused = [
+            (builder().lease(Duration::ZERO), "0ns", "100ms"),
+            (builder().lease(Duration::MAX), "18446744073709551615", "31536000s"),
+            (builder().command_timeout(Duration::ZERO), "0ns", "10ms"),
+            (builder().command_timeout(Duration::MAX), "18446744073709551615", "60s"),
+            (builder().connect_timeout(ms(9)), "9ms", "10ms"),
+            (builder().safety_poll(Duration::from_secs(61)), "61s", "60s"),
+            (builder().key_prefix("p".repeat(257)), "257", "256"),
+        ];
+        for (builder, given, limit) in refused {
+            match builder.connect().await {
+                Err(Error::Config(error)) => {
+                    let text = error.to_string();
+                    assert!(text.contains(given) && text.contains(limit), "{text}");
+                }
+                other => panic!("{given}: {other:?}"),
+            }
+        }
+        for url in [
+            "",
+            "redis",
+            "127.0.0.1:6379",
+            "http://127.0.0.1",
+            "redis://",
+            "redis://127.0.0.1:0",
+            "redis://127.0.0.1:65536",
+            "redis://127.0.0.1/x",
+            "redis://127.0.0.1/256",
+            "redis://127.0.0.1/?db=1",
+            "redis://:hunter2#x@127.0.0.1",
+            "redis://:hunter%2@127.0.0.1",
+            "redis-cluster://127.0.0.1",
+        ] {
+            match Client::connect(url).await {
+                Err(Error::Config(error @ ConfigError::Url { .. })) => {
+                    assert!(!error.to_string().contains("hunter"), "{error}");
+                }
+                other => panic!("{url}: {other:?}"),
+            }
+        }
+        assert_eq!(proxy.accepted(), 0);
+    });
+}
+
+#[test]
+fn a_prefix_with_a_brace_is_refused_at_the_first_call() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = Client::builder(&server.url()).key_prefix("a{").connect().await;
+        let client = client.expect("connects");
+        let before = client.stats().calls;
+        let outcome = client.lock("n").lock().await;
+        assert!(matches!(outcome, Err(Error::Config(ConfigError::Name { .. }))), "{outcome:?}");
+        assert_eq!(client.stats().calls, before);
+    });
+}
+
+#[test]
+fn corrupt_handles_are_refused_unsent() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = connect(&server.url()).await;
+        let text = hold(&client, "n").await.into_handle().expect("held").to_string();
+        let before = client.stats().calls;
+        for cut in 0..text.len() {
+            assert!(text[..cut].parse::<HoldHandle>().is_err(), "{}", &text[..cut]);
+        }
+        let seed = crate::bed::seed("corrupt_handles");
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..1_000 {
+            let mut bytes = text.clone().into_bytes();
+            let at = random.usize(..bytes.len());
+            bytes[at] = random.u8(1..128);
+            let changed = String::from_utf8(bytes).expect("ascii");
+            let parsed = changed.parse::<HoldHandle>();
+            assert!(changed == text || parsed.is_err(), "{changed}");
+        }
+        assert_eq!(client.stats().calls, before);
+        let handle = text.parse().expect("whole");
+        client.adopt(&handle).await.expect("still there").unlock().await.expect("held");
+        // Its hold has ended: adopting it again takes nothing.
+        let again = client.adopt(&handle).await;
+        assert!(matches!(again, Err(Error::Lost { .. })), "{again:?}");
+        assert_eq!(Outside::of(&server).keys(), 0);
+        at_rest(&client, LIMIT).await;
+    });
+}

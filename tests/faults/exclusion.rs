@@ -1,0 +1,97 @@
+//! At most one holder at any time, across processes; nobody starves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::bed::{Outside, at_rest, beside, child, connect, ms, note, size, until};
+use crate::support::resp::Connection;
+use crate::support::server::Server;
+
+const PROCESSES: usize = 4;
+const TASKS: usize = 16;
+const CHILD: &str = "exclusion::contending_process";
+
+#[test]
+fn processes_and_tasks_exclude_each_other_and_all_progress() {
+    let acquisitions = size("LEASEHOLD_ACQUISITIONS", 4_000);
+    beside(Duration::from_secs(20 + acquisitions as u64 / 50), async move {
+        let server = Server::start();
+        let variables = [
+            ("LEASEHOLD_CHILD_ADDRESS", server.address().to_string()),
+            ("LEASEHOLD_CHILD_TARGET", acquisitions.to_string()),
+        ];
+        let started = std::time::Instant::now();
+        let children: Vec<_> = (0..PROCESSES).map(|_| child(CHILD, &variables)).collect();
+        let reports = tokio::task::spawn_blocking(move || {
+            children.into_iter().map(super::bed::Running::finish).collect::<Vec<_>>()
+        });
+        let reports = reports.await.expect("no child fails");
+        let shares: Vec<usize> = reports.iter().map(|text| share(text)).collect();
+        note(&format!("{acquisitions} acquisitions, {:?}: {shares:?}", started.elapsed()));
+        assert!(shares.iter().sum::<usize>() >= acquisitions, "{shares:?}");
+        let fair = acquisitions / PROCESSES;
+        assert!(shares.iter().all(|share| *share >= fair / 10), "a process starves: {shares:?}");
+        let mut outside = Outside::of(&server);
+        assert!(!outside.exists("section"), "free at the end");
+        assert_eq!(outside.command(&["GET", "inside"]).int(), 0);
+    });
+}
+
+fn share(text: &str) -> usize {
+    let line = text.lines().find_map(|line| line.split_once("@share ")).expect("a report");
+    line.1.trim().parse().expect("a number")
+}
+
+/// One process of the test above.
+#[test]
+#[ignore = "a child of another test"]
+#[expect(clippy::print_stdout, reason = "its report to the parent")]
+fn contending_process() {
+    let Ok(address) = std::env::var("LEASEHOLD_CHILD_ADDRESS") else { return };
+    let target = i64::try_from(size("LEASEHOLD_CHILD_TARGET", 0)).expect("a small number");
+    beside(Duration::from_mins(10), async move {
+        let client = connect(&format!("redis://{address}")).await;
+        let mut judge = Connection::open(address.parse().expect("an address")).expect("the server");
+        // All start together: a process that comes late has no share.
+        judge.command(&["INCR", "ready"]).expect("redis is there");
+        let processes = i64::try_from(PROCESSES).expect("few");
+        until("all are ready", ms(20_000), || {
+            judge.command(&["GET", "ready"]).is_ok_and(|ready| ready.int() == processes)
+        })
+        .await;
+        let judge = Arc::new(Mutex::new(judge));
+        let tasks: Vec<_> = (0..TASKS)
+            .map(|_| {
+                let (mut lock, judge) = (client.lock("section"), judge.clone());
+                tokio::spawn(async move {
+                    let mut done = 0;
+                    loop {
+                        let guard = lock.lock().await.expect("redis is there");
+                        let ask = |words: &[&str]| judge.lock().command(words).expect("it").int();
+                        assert_eq!(ask(&["INCR", "inside"]), 1, "two in the section");
+                        guard.check().expect("held while inside");
+                        let count = ask(&["INCR", "count"]);
+                        // Others of this process may run while we are inside.
+                        tokio::task::yield_now().await;
+                        assert_eq!(ask(&["DECR", "inside"]), 0, "two in the section");
+                        guard.unlock().await.expect("held until now");
+                        if count > target {
+                            return done;
+                        }
+                        done += 1;
+                    }
+                })
+            })
+            .collect();
+        let mut share = 0;
+        for task in tasks {
+            let done: usize = task.await.expect("no task fails");
+            assert!(done > 0 || target < 1_000, "a task never got its turn");
+            share += done;
+        }
+        at_rest(&client, Duration::from_secs(3)).await;
+        println!("\n@share {share}");
+    });
+}

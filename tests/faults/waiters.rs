@@ -1,0 +1,378 @@
+//! Nobody waits for ever and nobody asks too often, whatever becomes of messages and servers.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{Client, Error, LossReason};
+
+use crate::bed::{
+    Outside, alone, at_rest, beside, brisk, connect, hold, ms, note, size, until, within,
+};
+use crate::support::proxy::Proxy;
+use crate::support::server::Server;
+
+const LIMIT: Duration = Duration::from_mins(1);
+/// Between two safety polls; `brisk` has it.
+const POLL: Duration = ms(300);
+/// A lost message delays a waiter no longer: a poll with its jitter, and some round trips.
+const WOKEN: Duration = ms(600);
+
+type Taking = tokio::task::JoinHandle<Result<Duration, Error>>;
+
+/// Somebody who waits as long as it takes; how long it took.
+async fn waiter(client: &Client, name: &str) -> Taking {
+    let before = client.stats().listeners;
+    let mut lock = client.lock(name);
+    let taking = tokio::spawn(async move {
+        let started = Instant::now();
+        let guard = lock.lock().await?;
+        let took = started.elapsed();
+        guard.unlock().await?;
+        Ok(took)
+    });
+    until("it listens", LIMIT, || client.stats().listeners > before).await;
+    taking
+}
+
+async fn served(what: &str, limit: Duration, taking: Taking) {
+    within(what, limit, taking).await.expect("no panic").expect("its turn");
+}
+
+#[test]
+fn a_waiter_whose_subscription_is_killed_is_woken() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let holder = connect(&server.url()).await;
+        let client = brisk(&server.url()).safety_poll(LIMIT).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        // By the reconnect alone: there is no poll within the test.
+        let mut longest = Duration::ZERO;
+        for _ in 0..5 {
+            let guard = hold(&holder, "n").await;
+            let taking = waiter(&client, "n").await;
+            outside.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+            guard.unlock().await.expect("held");
+            let started = Instant::now();
+            served("woken by the reconnect", ms(1_500), taking).await;
+            longest = longest.max(started.elapsed());
+        }
+        note(&format!("subscription killed at the unlock: woken after at most {longest:?}"));
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn a_waiter_whose_messages_are_swallowed_is_woken_by_the_safety_poll() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let proxy = Proxy::start(server.address());
+        let holder = connect(&server.url()).await;
+        // A silent connection is given up after some seconds only: it must not be the reconnect.
+        let client = brisk(&proxy.url()).command_timeout(ms(5_000)).connect().await;
+        let client = client.expect("connects");
+        let mut longest = Duration::ZERO;
+        for _ in 0..3 {
+            let guard = hold(&holder, "n").await;
+            let taking = waiter(&client, "n").await;
+            proxy.swallow_messages();
+            let reconnects = client.stats().reconnects;
+            guard.unlock().await.expect("held");
+            let started = Instant::now();
+            served("woken by the poll", WOKEN, taking).await;
+            longest = longest.max(started.elapsed());
+            assert_eq!(client.stats().reconnects, reconnects, "it was the poll");
+            proxy.pass();
+            until("all is well again", LIMIT, || client.stats().reconnects >= reconnects + 3).await;
+        }
+        note(&format!("messages swallowed: woken after at most {longest:?}, poll {POLL:?}"));
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn a_waiter_is_woken_by_the_safety_poll_if_the_holder_may_not_publish() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let mut outside = Outside::of(&server);
+        outside.command(&["ACL", "SETUSER", "mute", "on", ">pw", "~*", "&*", "+@all", "-publish"]);
+        let url = format!("redis://mute:pw@127.0.0.1:{}", server.port());
+        let holder = connect(&url).await;
+        let client = brisk(&server.url()).connect().await.expect("connects");
+        for _ in 0..3 {
+            let guard = hold(&holder, "n").await;
+            let taking = waiter(&client, "n").await;
+            guard.unlock().await.expect("a release without a message is a release");
+            served("woken by the poll", WOKEN, taking).await;
+        }
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn a_waiter_is_woken_when_a_holder_dies() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = brisk(&server.url()).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        // As a dead process leaves it: nobody will release it.
+        outside.command(&["HSET", "n", "somebody:1", "1"]);
+        outside.command(&["PEXPIRE", "n", "700"]);
+        let taking = waiter(&client, "n").await;
+        let started = Instant::now();
+        served("after its lease", ms(1_000), taking).await;
+        assert!(started.elapsed() < ms(800), "{:?}", started.elapsed());
+        // A key without an expiry that is deleted by hand: the poll finds out.
+        outside.command(&["HSET", "n", "somebody:1", "1"]);
+        let taking = waiter(&client, "n").await;
+        outside.command(&["DEL", "n"]);
+        served("after the deletion", WOKEN, taking).await;
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
+    alone(LIMIT, async {
+        let mut server = Server::start();
+        let proxy = Proxy::start(server.address());
+        let (wait, limit) = (ms(200), ms(250));
+        let direct = connect(&server.url()).await;
+        let slow = connect(&proxy.url()).await;
+        let holder = connect(&server.url()).await;
+        let guard = hold(&holder, "held").await;
+        let mut longest = Duration::ZERO;
+        let mut check = async |what: &str, client: &Client, name: &str| {
+            let mut lock = client.lock(name);
+            let started = Instant::now();
+            let outcome = lock.try_lock(wait, ms(5_000)).await;
+            let took = started.elapsed();
+            assert!(took < limit, "{what} `{name}`: {took:?}");
+            longest = longest.max(took);
+            outcome.expect_err(what)
+        };
+        proxy.half_open();
+        for name in ["free", "held"] {
+            let error = check("half-open", &slow, name).await;
+            assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
+        }
+        server.pause();
+        for name in ["free", "held"] {
+            let error = check("stopped", &direct, name).await;
+            assert!(matches!(error, Error::Unknown { .. }), "{error:?}");
+        }
+        // A waiter that was listening when it happened.
+        server.resume();
+        until("it is back", LIMIT, || direct.stats().releases_pending == 0).await;
+        let mut lock = direct.lock("held");
+        let started = Instant::now();
+        let waiting =
+            tokio::spawn(async move { lock.try_lock(ms(400), ms(5_000)).await.map(drop) });
+        until("it listens", LIMIT, || direct.stats().listeners == 1).await;
+        server.pause();
+        let outcome = within("the waiter", ms(500), waiting).await.expect("no panic");
+        assert!(outcome.is_err() && started.elapsed() < ms(450), "{:?}", started.elapsed());
+        let first = Client::builder(&server.url()).connect_timeout(wait).connect();
+        let started = Instant::now();
+        let error = within("a first connect", ms(400), first).await.expect_err("it is stopped");
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+        assert!(started.elapsed() < limit, "{:?}", started.elapsed());
+        server.resume();
+        server.kill();
+        for name in ["free", "held"] {
+            let error = check("killed", &direct, name).await;
+            let told = matches!(error, Error::Unavailable { .. } | Error::Unknown { .. });
+            assert!(told, "{error:?}");
+        }
+        note(&format!("try_lock(200 ms) on a dead redis took at most {longest:?}"));
+        drop(guard);
+    });
+}
+
+#[test]
+fn all_waiters_of_a_restarted_server_get_their_turn_without_a_storm() {
+    let waiters = size("LEASEHOLD_RESTART_WAITERS", 200);
+    alone(LIMIT * 2, async move {
+        let mut server = Server::start();
+        let names = 10;
+        let holder = brisk(&server.url()).connect().await.expect("connects");
+        // What was in doubt when the server died stays on the books for a lease.
+        let client = || Client::builder(&server.url()).lease(ms(3_000)).connect();
+        let clients = [client().await.expect("connects"), client().await.expect("connects")];
+        let mut guards = Vec::new();
+        for number in 0..names {
+            guards.push(hold(&holder, &format!("n{number}")).await);
+        }
+        let takings: Vec<_> = (0..waiters)
+            .map(|number| {
+                let mut lock = clients[number % 2].lock(format!("n{}", number / 2 % names));
+                tokio::spawn(async move {
+                    let guard = lock.lock().await?;
+                    tokio::task::yield_now().await;
+                    drop(guard);
+                    Ok::<_, Error>(())
+                })
+            })
+            .collect();
+        let waiting = || clients.iter().map(|client| client.stats().waiting).sum::<u64>();
+        until("all wait", LIMIT, || waiting() == waiters as u64).await;
+        server.kill();
+        let down = Instant::now();
+        until("it stays down for a while", LIMIT, || down.elapsed() > ms(1_500)).await;
+        assert_eq!(waiting(), waiters as u64, "patient waiters stay");
+        server.restart();
+        let up = Instant::now();
+        for taking in takings {
+            within("a turn", Duration::from_secs(10), taking).await.expect("no panic").expect("it");
+        }
+        let took = up.elapsed();
+        let mut outside = Outside::of(&server);
+        let commands = outside.commands();
+        // Logins and subscriptions of three clients, two calls and their commands for each turn.
+        let bound = 400 + 12 * waiters as u64;
+        note(&format!("{waiters} waiters after a restart: {took:?}, {commands} commands"));
+        assert!(commands < bound, "{commands} commands for {waiters} waiters");
+        for guard in &guards {
+            let reason = within("lost", LIMIT, guard.lost()).await;
+            assert!(matches!(reason, LossReason::Gone | LossReason::Expired), "{reason:?}");
+        }
+        for client in &clients {
+            at_rest(client, Duration::from_secs(10)).await;
+        }
+        until("free", LIMIT, || outside.keys() == 0).await;
+    });
+}
+
+#[test]
+fn a_dead_server_is_not_hammered() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let proxy = Proxy::start(server.address());
+        let client = brisk(&proxy.url()).connect().await.expect("connects");
+        let holder = connect(&server.url()).await;
+        let _guard = hold(&holder, "n").await;
+        let takings: Vec<_> = (0..100)
+            .map(|_| {
+                let mut lock = client.lock("n");
+                tokio::spawn(async move { lock.lock().await.map(drop) })
+            })
+            .collect();
+        until("all wait", LIMIT, || client.stats().waiting == 100).await;
+        proxy.refuse();
+        proxy.cut();
+        let (before, calls) = (proxy.accepted(), client.stats().calls);
+        let started = Instant::now();
+        until("three seconds of it", LIMIT, || started.elapsed() > ms(3_000)).await;
+        let (tries, calls) = (proxy.accepted() - before, client.stats().calls - calls);
+        note(&format!("100 waiters, 3 s without a server: {tries} connections, {calls} calls"));
+        assert!(tries < 60, "{tries} connection attempts");
+        assert!(calls < 60, "{calls} calls");
+        takings.iter().for_each(tokio::task::JoinHandle::abort);
+        proxy.pass();
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn waiters_of_many_names_share_one_connection() {
+    let waiters = size("LEASEHOLD_WAITERS", 2_000);
+    alone(LIMIT * 3, async move {
+        let server = Server::start();
+        let holder = connect(&server.url()).await;
+        let client = connect(&server.url()).await;
+        let mut outside = Outside::of(&server);
+        let holds = (0..waiters).map(|number| {
+            let mut lock = holder.lock(format!("n{number}"));
+            async move { lock.lock().await.expect("free") }
+        });
+        let guards = within("all held", LIMIT, futures::future::join_all(holds)).await;
+        let started = Instant::now();
+        let takings: Vec<_> = (0..waiters)
+            .map(|number| {
+                let mut lock = client.lock(format!("n{number}"));
+                tokio::spawn(async move { lock.lock().await?.unlock().await })
+            })
+            .collect();
+        until("all listen", LIMIT, || client.stats().subscriptions == waiters as u64).await;
+        let listening = started.elapsed();
+        let list = outside.command(&["CLIENT", "LIST"]).text();
+        let subscribers: Vec<_> = list.lines().filter(|line| !line.contains(" sub=0 ")).collect();
+        assert_eq!(subscribers.len(), 1, "{subscribers:#?}");
+        assert!(subscribers[0].contains(&format!(" sub={waiters} ")), "{subscribers:#?}");
+        let idle = idle_commands(&mut outside, waiters).await;
+        let started = Instant::now();
+        let releases = guards.into_iter().map(|guard| async { guard.unlock().await });
+        let outcomes = within("released", LIMIT, futures::future::join_all(releases)).await;
+        assert!(outcomes.iter().all(Result::is_ok));
+        for taking in takings {
+            within("a turn", LIMIT, taking).await.expect("no panic").expect("held");
+        }
+        let took = started.elapsed();
+        note(&format!(
+            "{waiters} names: all listen after {listening:?}, all served {took:?} after the \
+             releases began; waiting costs {idle} commands a second"
+        ));
+        assert!(took < ms(1_000 + waiters as u64), "{took:?}");
+        at_rest(&client, Duration::from_secs(10)).await;
+        assert_eq!(outside.keys(), 0);
+    });
+}
+
+#[test]
+fn waiters_of_one_name_cost_redis_one_contender() {
+    let waiters = size("LEASEHOLD_WAITERS", 2_000);
+    alone(LIMIT * 3, async move {
+        let server = Server::start();
+        let holder = connect(&server.url()).await;
+        let client = connect(&server.url()).await;
+        let mut outside = Outside::of(&server);
+        let guard = hold(&holder, "n").await;
+        let single = waiter(&client, "n").await;
+        let alone = idle_commands(&mut outside, 1).await;
+        let calls = client.stats().calls;
+        let takings: Vec<_> = (1..waiters)
+            .map(|_| {
+                let mut lock = client.lock("n");
+                tokio::spawn(async move { lock.lock().await?.unlock().await })
+            })
+            .collect();
+        until("all wait", LIMIT, || client.stats().waiting == waiters as u64).await;
+        assert!(client.stats().calls - calls <= 4, "joining the queue sends nothing");
+        let together = idle_commands(&mut outside, waiters).await;
+        assert!(together <= alone + 5, "{alone} commands a second for one, {together} for all");
+        outside.reset_stats();
+        let started = Instant::now();
+        guard.unlock().await.expect("held");
+        served("the first", LIMIT, single).await;
+        for taking in takings {
+            within("a turn", LIMIT, taking).await.expect("no panic").expect("held");
+        }
+        let (took, calls) = (started.elapsed(), outside.calls("evalsha"));
+        note(&format!(
+            "{waiters} waiters of one name: {together} commands a second ({alone} for one); served \
+             in {took:?} with {calls} calls"
+        ));
+        // A release and an acquisition for each streak; nobody else is there.
+        assert!(calls < 20 + waiters as u64 / 5, "{calls} calls");
+        at_rest(&client, Duration::from_secs(10)).await;
+        assert_eq!(outside.keys(), 0);
+    });
+}
+
+/// Commands a second while everybody waits, bounded by what polls and PINGs may cost.
+async fn idle_commands(outside: &mut Outside, names: usize) -> u64 {
+    until("all questions are answered", LIMIT, || {
+        let before = outside.commands();
+        let started = Instant::now();
+        while started.elapsed() < ms(30) {
+            std::thread::yield_now();
+        }
+        outside.commands() - before < 5
+    })
+    .await;
+    let (before, started) = (outside.commands(), Instant::now());
+    until("two seconds", LIMIT, || started.elapsed() > ms(2_000)).await;
+    // This question is one of them. A poll is one EVALSHA and one EXISTS for each 500 names.
+    let rate = (outside.commands() - before - 1) / 2;
+    let bound = 12 + 4 * (names as u64).div_ceil(500);
+    assert!(rate <= bound, "{rate} commands a second while {names} wait");
+    rate
+}

@@ -1,0 +1,342 @@
+//! A hold lasts as long as it should, and not longer; who lost it is told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use leasehold::{Client, Error, Lease, LossReason};
+
+use crate::bed::{
+    Outside, alone, at_rest, beside, brisk, connect, cut_after, hold, ms, note, runtime, seed,
+    size, until, within,
+};
+use crate::support::proxy::Proxy;
+use crate::support::server::Server;
+
+const LIMIT: Duration = Duration::from_mins(1);
+const LEASE: Duration = ms(1_500);
+/// A renewal is due every third of the lease; the rest is for its way.
+const TICK: Duration = ms(500 + 150);
+
+/// The shortest remaining lease of many keys, and how many of them are gone.
+const SHORTEST: &str = "
+local least, gone = 1e9, 0
+for i = 0, ARGV[1] - 1 do
+  local left = redis.call('pttl', 'n' .. i)
+  if left < 0 then gone = gone + 1 elseif left < least then least = left end
+end
+return {least, gone}";
+
+#[test]
+fn blocked_workers_cost_nobody_a_lock() {
+    let holds = size("LEASEHOLD_HOLDS", 2_000);
+    let lease = ms(3_000);
+    let time = lease * u32::try_from(size("LEASEHOLD_LEASES", 3)).expect("not too many");
+    let server = Server::start();
+    let callers = runtime(2);
+    alone(LIMIT + time, async {
+        let mut outside = Outside::of(&server);
+        let url = server.url();
+        let taking = callers.spawn(async move {
+            let client = Client::builder(&url).lease(lease).connect().await.expect("connects");
+            let locks = (0..holds).map(|number| {
+                let mut lock = client.lock(format!("n{number}"));
+                async move { lock.lock().await.expect("free") }
+            });
+            let guards = futures::future::join_all(locks).await;
+            (client, guards)
+        });
+        let (client, guards) = within("all held", LIMIT, taking).await.expect("no panic");
+        // Both workers at the same time: 60 ms of every 100 ms nothing of the caller's runs.
+        let (start, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
+        for _ in 0..2 {
+            let stop = stop.clone();
+            callers.spawn(async move {
+                while !stop.load(Relaxed) {
+                    while start.elapsed().subsec_millis() % 100 < 60 {
+                        std::hint::spin_loop();
+                    }
+                    let rest = 100 - start.elapsed().subsec_millis() % 100;
+                    tokio::time::sleep(ms(rest.into())).await;
+                }
+            });
+        }
+        let (mut shortest, mut samples, count) = (i64::MAX, 0, holds.to_string());
+        until("several leases", time + lease, || {
+            let sample = outside.command(&["EVAL", SHORTEST, "0", &count]);
+            assert_eq!(sample.array()[1].int(), 0, "a key is gone: {sample:?}");
+            shortest = shortest.min(sample.array()[0].int());
+            samples += 1;
+            start.elapsed() > time
+        })
+        .await;
+        stop.store(true, Relaxed);
+        let stats = client.stats();
+        note(&format!("{holds} holds, {samples} samples: never below {shortest} ms; {stats:?}"));
+        assert!(shortest >= 750, "down to {shortest} ms of {lease:?}");
+        assert_eq!(stats.lost, 0);
+        assert!(guards.iter().all(|guard| guard.check().is_ok()));
+        drop(guards);
+        until("all are free", ms(5_000), || outside.keys() == 0).await;
+        at_rest(&client, ms(5_000)).await;
+    });
+    callers.shutdown_timeout(ms(500));
+}
+
+#[test]
+fn a_deleted_hold_is_lost_within_a_renewal_and_never_comes_back() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
+        let rival = connect(&server.url()).await;
+        let mut outside = Outside::of(&server);
+        let seed = seed("a_deleted_hold");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut longest = Duration::ZERO;
+        for round in 0..4 {
+            let guard = hold(&client, "n").await;
+            let kept = hold(&client, "kept").await;
+            let (started, pause) = (Instant::now(), ms(random.u64(0..1_000)));
+            until("some time", LIMIT, || started.elapsed() > pause).await;
+            let deleted = Instant::now();
+            assert_eq!(outside.command(&["DEL", "n"]).int(), 1);
+            // In every other round somebody else takes it at once.
+            let theirs = if round % 2 == 0 { None } else { Some(hold(&rival, "n").await) };
+            let expected: Vec<_> =
+                theirs.iter().map(|theirs| (theirs.owner().to_owned(), 1)).collect();
+            let lost = tokio::spawn(guard.lost());
+            until("several renewals", LIMIT, || {
+                assert_eq!(outside.holds("n"), expected, "resurrected");
+                lost.is_finished() && deleted.elapsed() > LEASE
+            })
+            .await;
+            let started = Instant::now();
+            assert_eq!(lost.await.expect("no panic"), LossReason::Gone);
+            assert!(started.elapsed() < ms(50));
+            kept.check().expect("the other hold is not touched");
+            longest = longest.max(lost_after(&client, &mut outside).await);
+            let outcome = guard.unlock().await;
+            assert!(matches!(outcome, Err(Error::Lost { .. })), "{outcome:?}");
+            if let Some(theirs) = theirs {
+                theirs.unlock().await.expect("not touched");
+            }
+            kept.unlock().await.expect("held");
+        }
+        note(&format!("a deleted hold was lost after at most {longest:?}"));
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+/// How long it takes from a deletion to the news.
+async fn lost_after(client: &Client, outside: &mut Outside) -> Duration {
+    let guard = hold(client, "measured").await;
+    outside.command(&["DEL", "measured"]);
+    let deleted = Instant::now();
+    within("lost", TICK, guard.lost()).await;
+    deleted.elapsed()
+}
+
+#[test]
+fn a_flushed_server_is_noticed_within_a_renewal() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        let mut guards = Vec::new();
+        for number in 0..200 {
+            guards.push(hold(&client, &format!("n{number}")).await);
+        }
+        outside.command(&["FLUSHALL"]);
+        let flushed = Instant::now();
+        let losses = guards.iter().map(leasehold::LockGuard::lost);
+        let reasons = within("all are lost", TICK, futures::future::join_all(losses)).await;
+        assert!(reasons.iter().all(|reason| *reason == LossReason::Gone), "{reasons:?}");
+        note(&format!("200 holds flushed: all told after {:?}", flushed.elapsed()));
+        assert_eq!(outside.keys(), 0);
+        drop(guards);
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn a_server_that_comes_back_empty_is_noticed() {
+    alone(LIMIT, async {
+        let mut server = Server::start();
+        let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
+        for _ in 0..3 {
+            let guard = hold(&client, "n").await;
+            let deadline = guard.deadline();
+            server.restart();
+            let up = Instant::now();
+            let reason = within("lost", LEASE + ms(100), guard.lost()).await;
+            let gone = reason == LossReason::Gone;
+            assert!(gone || tokio::time::Instant::now() >= deadline, "{reason:?}");
+            note(&format!("restarted empty: {reason:?} {:?} after", up.elapsed()));
+            let mut outside = Outside::of(&server);
+            let end = Instant::now() + ms(700);
+            until("renewals pass by", LIMIT, || {
+                assert!(!outside.exists("n"), "resurrected");
+                Instant::now() > end
+            })
+            .await;
+            drop(guard);
+        }
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn a_dead_server_ends_holds_at_their_deadline() {
+    alone(LIMIT, async {
+        let mut server = Server::start();
+        let proxy = Proxy::start(server.address());
+        for cut in [false, true] {
+            let url = if cut { proxy.url() } else { server.url() };
+            let client = brisk(&url).lease(LEASE).connect().await.expect("connects");
+            let guard = hold(&client, "n").await;
+            let fault = Instant::now();
+            if cut {
+                proxy.half_open();
+            } else {
+                server.kill();
+            }
+            let reason = within("lost", LEASE + ms(50), guard.lost()).await;
+            assert_eq!(reason, LossReason::Expired);
+            let (late, after) = (guard.deadline().elapsed(), fault.elapsed());
+            note(&format!("cut {cut}: lost {after:?} after, {late:?} past the deadline"));
+            assert!(late < ms(20), "{late:?}");
+            if !cut {
+                server.restart();
+            }
+            drop(guard);
+        }
+    });
+}
+
+#[test]
+fn work_stops_when_the_lock_is_lost() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
+        let guard = hold(&client, "n").await;
+        let mut outside = Outside::of(&server);
+        let dropped = Arc::new(AtomicBool::new(false));
+        let mark = dropped.clone();
+        let run = guard.run(async move {
+            let _mark = Mark(mark);
+            std::future::pending::<()>().await;
+        });
+        let delete = async { outside.command(&["DEL", "n"]) };
+        let (outcome, _) = tokio::join!(within("stopped", TICK, run), delete);
+        assert!(
+            matches!(outcome, Err(Error::Lost { reason: LossReason::Gone, .. })),
+            "{outcome:?}"
+        );
+        assert!(dropped.load(Relaxed));
+    });
+}
+
+struct Mark(Arc<AtomicBool>);
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[test]
+fn a_leaked_guard_is_ended_by_its_longest_hold() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        let mut lock = client.lock("n");
+        let started = Instant::now();
+        let guard = lock.acquire().max_hold(ms(2_000)).await.expect("free");
+        let lost = guard.lost();
+        std::mem::forget(guard);
+        let reason = within("lost", ms(2_100), lost).await;
+        assert_eq!(reason, LossReason::MaxHold);
+        assert!(started.elapsed() >= ms(1_990), "{:?}", started.elapsed());
+        until("free", ms(300), || !outside.exists("n")).await;
+    });
+}
+
+#[test]
+fn fixed_leases_end_by_themselves_and_are_never_renewed() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        let mut lock = client.lock("n");
+        let guard = lock.try_lock(Duration::ZERO, ms(400)).await.expect("free");
+        let started = Instant::now();
+        assert_eq!(within("lost", ms(450), guard.lost()).await, LossReason::Expired);
+        assert!(started.elapsed() >= ms(300), "{:?}", started.elapsed());
+        until("free", ms(100), || !outside.exists("n")).await;
+        assert_eq!(client.stats().renewed, 0);
+        // The same name with a renewed lease has all of it at once.
+        let guard = lock.try_lock(Duration::ZERO, Lease::Renewed).await.expect("free");
+        assert!(outside.pttl("n") > 1_400, "{}", outside.pttl("n"));
+        guard.unlock().await.expect("held");
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn quick_rounds_leave_no_key_and_no_entry() {
+    let rounds = size("LEASEHOLD_ROUNDS", 10_000);
+    let seed = seed("quick_rounds");
+    alone(LIMIT + ms(rounds as u64), async move {
+        let server = Server::start();
+        let client = Client::builder(&server.url()).lease(ms(1_000)).connect().await;
+        let client = client.expect("connects");
+        let mut outside = Outside::of(&server);
+        let tasks: Vec<_> = (0..16)
+            .map(|task| {
+                let random = fastrand::Rng::with_seed(seed ^ task);
+                tokio::spawn(quick(client.clone(), random, rounds / 16))
+            })
+            .collect();
+        let started = Instant::now();
+        for task in tasks {
+            task.await.expect("no panic");
+        }
+        let took = started.elapsed();
+        at_rest(&client, ms(5_000)).await;
+        until("no key is left", ms(1_500), || outside.keys() == 0).await;
+        // A renewal that comes too late would show now.
+        let end = Instant::now() + ms(2_000);
+        until("two leases", LIMIT, || {
+            assert_eq!(outside.keys(), 0, "a key came back");
+            Instant::now() > end
+        })
+        .await;
+        let stats = client.stats();
+        note(&format!("{rounds} rounds in {took:?}: {stats:?}"));
+        assert_eq!((stats.holds, stats.releases_pending, stats.releases_failed), (0, 0, 0));
+        until("no subscription is kept", ms(10_000), || client.stats().subscriptions == 0).await;
+    });
+}
+
+async fn quick(client: Client, mut random: fastrand::Rng, rounds: usize) {
+    for _ in 0..rounds {
+        let mut lock = client.lock(format!("n{}", random.u8(0..32)));
+        let moment = Duration::from_micros(random.u64(0..600));
+        match random.u8(0..6) {
+            0 => drop(cut_after(moment, lock.lock()).await),
+            1 => drop(cut_after(moment, lock.try_lock(ms(5), ms(900))).await),
+            2 => drop(lock.lock().await.expect("redis is there")),
+            3 => {
+                let guard = lock.lock().await.expect("redis is there");
+                drop(cut_after(moment, guard.unlock()).await);
+            }
+            4 => {
+                let outer = lock.lock().await.expect("redis is there");
+                drop(cut_after(moment, lock.lock()).await);
+                outer.unlock().await.expect("held");
+            }
+            _ => lock.lock().await.expect("redis is there").unlock().await.expect("held"),
+        }
+    }
+}
