@@ -21,7 +21,7 @@ impl Lease {
     /// The shortest lease: below it the margin for clocks would eat most of it.
     pub const MIN: Duration = Duration::from_millis(10);
     /// The longest lease: a year.
-    pub const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+    pub const MAX: Duration = Duration::from_hours(365 * 24);
 
     /// Checks a lease that a caller gave.
     pub(crate) fn checked(what: &'static str, lease: Duration) -> Result<Duration, ConfigError> {

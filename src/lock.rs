@@ -360,6 +360,9 @@ fn patience(wait: Duration) -> Wait {
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").field("name", &self.name()).field("owner", &self.owner).finish()
+        f.debug_struct("Lock")
+            .field("name", &self.name())
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
     }
 }

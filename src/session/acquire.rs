@@ -140,7 +140,7 @@ async fn ask_aside(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, E
     let mut attempt = Attempt::new(session, request, None);
     match attempt.ask(request.limit(session)).await {
         Ok(Answer::Granted(hold)) => {
-            let tenancy = settle(handle, request, Arc::new(hold));
+            let tenancy = settle(handle, request, &Arc::new(hold));
             session.rooms.granted_aside(&request.place, request.owner.id());
             count(&session.counters.acquired_at_once);
             Ok(tenancy)
@@ -151,10 +151,10 @@ async fn ask_aside(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, E
 }
 
 /// A granted hold becomes known to its owner and to the watchdog.
-fn settle(handle: &Arc<Handle>, request: &Request, hold: Arc<Hold>) -> Tenancy {
+fn settle(handle: &Arc<Handle>, request: &Request, hold: &Arc<Hold>) -> Tenancy {
     let tenancy = Tenancy::new(handle.clone(), hold.clone(), request.terms);
-    request.owner.add(&hold);
-    handle.session.watchdog.arm(&hold, None);
+    request.owner.add(hold);
+    handle.session.watchdog.arm(hold, None);
     tenancy
 }
 
@@ -307,7 +307,7 @@ impl<'a> Seat<'a> {
     fn granted(&mut self, hold: Hold, rested: Rested) -> Tenancy {
         let session = &*self.handle.session;
         let hold = Arc::new(hold);
-        let tenancy = settle(self.handle, self.request, hold.clone());
+        let tenancy = settle(self.handle, self.request, &hold);
         session.rooms.granted(&self.request.place, &self.waiter, &hold, rested);
         self.left = true;
         count(if rested == Rested::Not && !self.queued {
@@ -453,7 +453,7 @@ pub(crate) async fn adopt(
         Names { place: place.clone(), field: field.clone(), owner, mutants: session.mutants };
     let hold = Arc::new(Hold::new(session.next_id(), names, terms, sent));
     // CANCEL: the hold was given to us; our drop releases it.
-    let tenancy = settle(handle, request, hold.clone());
+    let tenancy = settle(handle, request, &hold);
     let call = lock::reenter(&place.key, &field, terms.lease, 1);
     let reply = session.call(Lane::Caller, call).await;
     match reply.and_then(|value| lock::still_held(value).map_err(Into::into)) {

@@ -35,6 +35,7 @@ use tokio::time::Instant;
 use super::hold::{Hold, Terms};
 use super::place::Place;
 use super::tenancy::Tenancy;
+use crate::mutant::{Mutant, Mutants};
 
 /// How long a client lets others go first: a few round trips.
 const REST: Duration = Duration::from_millis(1);
@@ -78,6 +79,7 @@ pub(crate) struct Waiter {
 pub(crate) struct Rooms {
     map: DashMap<Arc<str>, Room>,
     streak: Streak,
+    mutants: Mutants,
 }
 
 struct Room {
@@ -162,8 +164,8 @@ impl Waiter {
 }
 
 impl Rooms {
-    pub(crate) fn new(streak: Streak) -> Self {
-        Rooms { map: DashMap::new(), streak }
+    pub(crate) fn new(streak: Streak, mutants: Mutants) -> Self {
+        Rooms { map: DashMap::new(), streak, mutants }
     }
 
     /// Joins the room of a place; the first becomes its front.
@@ -225,8 +227,7 @@ impl Rooms {
     pub(crate) fn depart(
         &self,
         hold: &Arc<Hold>,
-        renewed: bool,
-        unbounded: bool,
+        terms: Terms,
         pass: impl FnOnce(u64, Terms) -> Tenancy,
     ) -> Departure {
         let Some(mut room) = self.map.get_mut(&hold.place.key) else { return Departure::Release };
@@ -234,7 +235,7 @@ impl Rooms {
         if !matches!(room.tenant, Tenant::Holder { id, .. } if id == hold.id) {
             return Departure::Release;
         }
-        let bounded = !unbounded
+        let bounded = !self.mutants.has(Mutant::HandOverUnbounded)
             && (room.streak >= self.streak.count
                 || room.streak_since.elapsed() >= self.streak.time);
         let next = match room.queue.front() {
@@ -246,13 +247,15 @@ impl Rooms {
             return Departure::Release;
         };
         room.streak += 1;
-        if renewed && next.terms.renewed {
+        if terms.renewed && next.terms.renewed {
             let tenancy = pass(next.owner, next.terms);
             room.tenant = Tenant::Holder { id: tenancy.hold().id, leaving: false };
             let owner = next.owner;
             next.tell(Turn::Granted(tenancy));
             let Next::Tell(told) = room.call_in(owner) else { return Departure::HandedOver };
-            told.iter().for_each(|waiter| waiter.tell(Turn::Reenter));
+            for waiter in told {
+                waiter.tell(Turn::Reenter);
+            }
         } else {
             room.tenant = Tenant::Front(next.clone());
             next.tell(Turn::TakeOver(hold.clone()));

@@ -210,9 +210,15 @@ async fn renew(session: &Session, batch: Vec<(Arc<Hold>, Duration)>) {
             }
         }
         Err(CallError::Refused(fault)) if fault.0.starts_with("WRONGTYPE") => {
-            batch.iter().for_each(|(hold, _)| session.lose(hold, LossReason::Gone));
+            for (hold, _) in &batch {
+                session.lose(hold, LossReason::Gone);
+            }
         }
-        Err(_) => batch.iter().for_each(|(hold, lease)| postpone(session, hold, *lease)),
+        Err(_) => {
+            for (hold, lease) in &batch {
+                postpone(session, hold, *lease);
+            }
+        }
     }
 }
 

@@ -154,8 +154,10 @@ impl History {
             // The reply may have been on its way when the server forgot it.
             let broken = state.breaks.get(name).copied();
             entry.void_since = broken.filter(|at| !entry.is_younger_than(*at, self.lease_max));
+            let void = entry.void_since.is_some();
             state.entries.push(entry);
-            (id, rival)
+            // A hold that the server forgot may be handed on before anybody knows.
+            (id, rival.filter(|_| !void))
         };
         self.note(&format!("{actor:?} has {name}"));
         if let Some(rival) = rival.filter(|_| guard.check().is_ok()) {

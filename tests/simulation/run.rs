@@ -106,7 +106,7 @@ impl Sim {
         let mut watch = monitor::Monitor::default();
         while start.elapsed() < self.plan.duration && self.history.verdict().is_none() {
             sleep(us(weather.step())).await;
-            weather.change(&mut self).await;
+            weather.change(&mut self);
             watch.look(&self);
         }
         if self.history.verdict().is_none() {

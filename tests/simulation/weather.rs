@@ -34,10 +34,10 @@ impl Weather {
         self.rng.u64(5_000..30_000)
     }
 
-    pub(crate) async fn change(&mut self, sim: &mut Sim) {
+    pub(crate) fn change(&mut self, sim: &mut Sim) {
         self.end_what_is_due(sim);
         match sim.plan.kind {
-            Kind::Storm if self.rng.u8(0..12) == 0 => self.blow(sim).await,
+            Kind::Storm if self.rng.u8(0..12) == 0 => self.blow(sim),
             Kind::Crash if self.rng.u16(0..150) == 0 => {
                 let victim = self.rng.usize(0..sim.processes.len());
                 let alive = sim.processes.iter().filter(|process| process.alive).count();
@@ -50,7 +50,7 @@ impl Weather {
         }
     }
 
-    async fn blow(&mut self, sim: &mut Sim) {
+    fn blow(&mut self, sim: &mut Sim) {
         let victim = self.rng.usize(0..sim.processes.len());
         let name = format!("lock:{}", self.rng.usize(0..sim.plan.names));
         let span = beyond(sim.plan.lease, &mut self.rng);
@@ -113,9 +113,9 @@ impl Weather {
 
     fn end_what_is_due(&mut self, sim: &mut Sim) {
         let now = Instant::now();
-        let (due, later) = self.pending.drain(..).partition(|(at, _)| *at <= now);
+        let (due, later): (Vec<_>, Vec<_>) = self.pending.drain(..).partition(|(at, _)| *at <= now);
         self.pending = later;
-        for (_, fault) in Vec::<(Instant, Fault)>::from(due) {
+        for (_, fault) in due {
             sim.history.note(&format!("{fault:?} ends"));
             match fault {
                 Fault::Cut(victim) | Fault::CutMessages(victim) => {
