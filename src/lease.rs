@@ -69,7 +69,7 @@ pub enum LossReason {
     MaxHold,
     /// The client was shut down.
     Closed,
-    /// The hold was turned into a handle.
+    /// The guard was forgotten or turned into a handle: the hold is not this guard's any more.
     HandedOn,
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for LossReason {
             LossReason::Gone => "redis no longer has it",
             LossReason::MaxHold => "its longest holding time ended",
             LossReason::Closed => "the client was shut down",
-            LossReason::HandedOn => "it was turned into a handle",
+            LossReason::HandedOn => "its guard gave it away",
         })
     }
 }

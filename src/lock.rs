@@ -307,7 +307,8 @@ impl Lock {
 
     /// Frees the lock, whoever holds it; false if nobody did.
     ///
-    /// The holder learns of it at its next renewal, at the latest after a third of its lease.
+    /// A holder whose lease is renewed learns of it at its next renewal, at the latest after a third
+    /// of the lease; one with a fixed lease when it extends, re-enters or releases the lock.
     ///
     /// # Redis cost
     ///

@@ -250,7 +250,7 @@ impl EmbeddedRedis {
         self.builder().embed(self, settings)
     }
 
-    /// Starts a client of this engine with settings of its own. Connection settings do nothing.
+    /// Starts a client of this engine with settings of its own. The connect time-out does nothing.
     pub fn builder(&self) -> ClientBuilder {
         ClientBuilder::with_target(Target::Engine(self.clone()))
     }

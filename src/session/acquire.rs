@@ -196,6 +196,8 @@ struct Seat<'a> {
     handle: &'a Arc<Handle>,
     request: &'a Request,
     waiter: Arc<Waiter>,
+    /// Others were ahead of it in the room.
+    queued: bool,
     left: bool,
 }
 
@@ -203,7 +205,7 @@ impl<'a> Seat<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
         let waiter = Waiter::new(request.owner.id(), request.terms);
         handle.session.rooms.enter(&request.place, &waiter);
-        Seat { handle, request, waiter, left: false }
+        Seat { handle, request, waiter, queued: false, left: false }
     }
 
     async fn acquire(mut self) -> Result<Seated, Error> {
@@ -226,6 +228,7 @@ impl<'a> Seat<'a> {
                 Turn::Front(rest) => return self.contend(rest, None).await,
                 Turn::TakeOver(hold) => return self.contend(None, Some(hold)).await,
             }
+            self.queued = true;
             tokio::select! {
                 biased;
                 () = self.waiter.changed() => {}
@@ -319,7 +322,7 @@ impl<'a> Seat<'a> {
         let tenancy = settle(self.handle, self.request, &hold);
         session.rooms.granted(&self.request.place, &self.waiter, &hold, rested);
         self.left = true;
-        count(if rested == Rested::Not {
+        count(if rested == Rested::Not && !self.queued {
             &session.counters.acquired_at_once
         } else {
             &session.counters.acquired_after_waiting

@@ -102,6 +102,8 @@ pub(crate) async fn local_waiters_are_served_in_order(world: World) {
         soon("everybody is served", task).await.0.unwrap();
     }
     assert_eq!(*served.lock(), (0..20).collect::<Vec<_>>());
+    let stats = client.stats();
+    assert_eq!((stats.acquired_at_once, stats.acquired_after_waiting), (1, 20));
 }
 
 pub(crate) async fn a_hand_over_keeps_the_lock_held(world: World) {
@@ -132,7 +134,9 @@ pub(crate) async fn a_fixed_lease_is_taken_over_in_one_call(world: World) {
     let before = (client.stats().calls, guard.owner().to_owned());
     guard.unlock().await.unwrap();
     let next = soon("taken over", waiter).await.0.unwrap().unwrap();
-    assert_eq!((client.stats().calls - before.0, client.stats().handed_over), (1, 1));
+    let stats = client.stats();
+    assert_eq!((stats.calls - before.0, stats.handed_over), (1, 1));
+    assert_eq!((stats.acquired_at_once, stats.acquired_after_waiting), (1, 1));
     assert_ne!(next.owner(), before.1);
     assert_eq!(world.number(&["HLEN", "x"]), 1);
     let left = world.left("x");

@@ -21,6 +21,7 @@ mod drops;
 mod errors;
 mod exclusion;
 mod lost_replies;
+mod rights;
 #[path = "../support/mod.rs"]
 mod support;
 mod waiters;

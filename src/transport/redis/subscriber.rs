@@ -90,9 +90,12 @@ async fn carry_out(shared: &Shared, client: &Client, batch: Batch) -> Pong {
     if batch.subscribe.is_empty() {
         return Pong::InStep;
     }
-    match Box::pin(client.subscribe(names(&batch.subscribe))).await {
-        Ok(()) => ping(client, shared.token()).await,
-        Err(error) => lost(&error),
+    // Both are queued in one poll: `fred` drops an error that comes when nobody waits for an answer,
+    // so the PING must be waiting before the server can refuse the SUBSCRIBE.
+    let subscribed = Box::pin(client.subscribe(names(&batch.subscribe)));
+    match futures::future::join(subscribed, ping(client, shared.token())).await {
+        (Ok(()), pong) => pong,
+        (Err(error), _) => lost(&error),
     }
 }
 

@@ -158,6 +158,27 @@ async fn a_refused_channel_fails_alone() {
     }
 }
 
+/// The answer must find the PING that stands for the SUBSCRIBE: `fred` drops what nobody waits for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_refusal_is_missed() {
+    let server = Server::start();
+    server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "resetchannels", "+@all"]);
+    let bed = Bed::at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    let deadline = Instant::now() + SECOND * 30;
+    let mut refused = 0;
+    while refused < 20 {
+        assert!(Instant::now() < deadline, "only {refused}");
+        match bed.subscribe("bad").await {
+            Err(CallError::Refused(_)) => refused += 1,
+            // Each refusal costs a connection, and the next one takes its time.
+            Err(CallError::NotApplied(_) | CallError::Unknown(_)) => {
+                sleep(Duration::from_millis(2)).await;
+            }
+            other => panic!("{other:?} after {refused} refusals"),
+        }
+    }
+}
+
 #[tokio::test]
 async fn answers_that_are_out_of_step_are_seen_by_their_tokens() {
     let server = Server::start();
