@@ -87,13 +87,24 @@ pub(crate) fn note(text: &str) {
     eprintln!("note: {text}");
 }
 
+/// A client in the making; `LEASEHOLD_MUTANT` puts a fault into it, to see which tests find it.
+pub(crate) fn builder(url: &str) -> ClientBuilder {
+    let builder = Client::builder(url);
+    #[cfg(feature = "test-util")]
+    if let Ok(name) = std::env::var("LEASEHOLD_MUTANT") {
+        let mutant = leasehold::Mutant::ALL.iter().find(|mutant| format!("{mutant:?}") == name);
+        return builder.mutant(Some(*mutant.unwrap_or_else(|| panic!("no such mutant: {name}"))));
+    }
+    builder
+}
+
 /// Short limits, so that faults are noticed within a test's patience.
 pub(crate) fn brisk(url: &str) -> ClientBuilder {
-    Client::builder(url).command_timeout(ms(300)).connect_timeout(ms(500)).safety_poll(ms(300))
+    builder(url).command_timeout(ms(300)).connect_timeout(ms(500)).safety_poll(ms(300))
 }
 
 pub(crate) async fn connect(url: &str) -> Client {
-    Client::connect(url).await.expect("the server answers")
+    builder(url).connect().await.expect("the server answers")
 }
 
 /// Redis from outside.
@@ -278,6 +289,16 @@ impl Drop for Running {
         drop(self.0.kill());
         drop(self.0.wait());
     }
+}
+
+/// Threads of this process that are the library's.
+pub(crate) fn threads() -> usize {
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
+    tasks
+        .flatten()
+        .filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok())
+        .filter(|name| name.trim() == "leasehold")
+        .count()
 }
 
 /// Takes a lock that must be free, by a client of its own.

@@ -9,6 +9,7 @@ use leasehold::{Client, Error, LockGuard};
 
 use crate::bed::{
     Outside, alone, at_rest, connect, cut_after, cut_after_polls, hold, idle, ms, note, size,
+    threads, until,
 };
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
@@ -52,9 +53,13 @@ enum Scene {
     Unlock,
     /// `unlock` of an inner guard.
     UnlockInner,
+    /// `adopt` of a hold that another client handed on.
+    Adopt,
+    /// `extend` of a hold.
+    Extend,
 }
 
-const SCENES: [Scene; 7] = [
+const SCENES: [Scene; 9] = [
     Scene::TryFree,
     Scene::LockFree,
     Scene::TryHeld,
@@ -62,6 +67,8 @@ const SCENES: [Scene; 7] = [
     Scene::Reenter,
     Scene::Unlock,
     Scene::UnlockInner,
+    Scene::Adopt,
+    Scene::Extend,
 ];
 
 struct Stage {
@@ -130,6 +137,24 @@ impl Stage {
                 self.settled(&what, name, &[(owner, 1)]).await;
                 outer.check().expect("the outer hold is not touched");
                 outer.unlock().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
+                done
+            }
+            Scene::Adopt => {
+                let handle = hold(&self.other, name).await.into_handle().expect("held");
+                let done = kept(&what, cut.apply(self.client.adopt(&handle)).await);
+                if matches!(cut, Cut::Polls(0)) {
+                    // Nothing was begun, so the hold is still to be had.
+                    drop(self.client.adopt(&handle).await.expect("still there"));
+                }
+                done
+            }
+            Scene::Extend => {
+                let guard = lock.lock().await.expect("free");
+                let owner = guard.owner().to_owned();
+                let done = released(&what, cut.apply(guard.extend(ms(40_000))).await);
+                self.settled(&what, name, &[(owner, 1)]).await;
+                guard.check().expect("the hold is not touched");
+                guard.unlock().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
                 done
             }
         };
@@ -272,5 +297,30 @@ fn a_dropped_waiter_lets_the_next_one_in() {
             stage.settled(&format!("{polls} polls"), "cut", &[]).await;
         }
         at_rest(&stage.client, Duration::from_secs(5)).await;
+    });
+}
+
+#[test]
+fn a_connect_dropped_anywhere_leaves_no_connection_and_no_thread() {
+    alone(Duration::from_secs(60), async {
+        let server = Server::start();
+        let proxy = Proxy::start(server.address());
+        proxy.delay_replies(ms(1));
+        until("other tests' threads have ended", SETTLED * 10, || threads() == 0).await;
+        let (mut cuts, mut delay) = (0, Duration::ZERO);
+        loop {
+            let cut = Cut::Delay(delay);
+            let done = cut.apply(Client::connect(&proxy.url())).await.is_some();
+            if cuts % 10 == 0 || done {
+                until("no thread", SETTLED * 5, || threads() == 0).await;
+                let connections = || server.clients("id=").len() - 1;
+                until("no connection", SETTLED * 5, || connections() == 0).await;
+            }
+            if done {
+                break;
+            }
+            (cuts, delay) = (cuts + 1, delay + Duration::from_micros(100));
+        }
+        note(&format!("connect: {cuts} cuts"));
     });
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, LocalHandover};
 
-use crate::bed::{Outside, alone, ms, until, within};
+use crate::bed::{Outside, alone, builder, ms, until, within};
 use crate::support::server::Server;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A client that sends nothing of itself for a while: no safety poll, no renewal within the test.
 fn quiet(server: &Server) -> ClientBuilder {
-    Client::builder(&server.url()).safety_poll(Duration::from_mins(1))
+    builder(&server.url()).safety_poll(Duration::from_mins(1))
 }
 
 /// The server knows all scripts that the client will use.
@@ -116,9 +116,9 @@ fn a_contended_acquisition_is_two_calls_a_subscription_and_one_for_each_wake() {
 fn a_hot_name_keeps_its_subscription() {
     alone(LIMIT, async {
         let server = Server::start();
-        let builder = || quiet(&server).local_handover(LocalHandover::Off);
-        let holder = builder().connect().await.expect("connects");
-        let waiter = builder().connect().await.expect("connects");
+        let make = || quiet(&server).local_handover(LocalHandover::Off);
+        let holder = make().connect().await.expect("connects");
+        let waiter = make().connect().await.expect("connects");
         let mut outside = Outside::of(&server);
         warm(&holder).await;
         outside.reset_stats();

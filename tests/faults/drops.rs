@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, HoldState, LockGuard, LossReason};
 
-use crate::bed::{Outside, alone, at_rest, brisk, connect, hold, ms, note, runtime, until, within};
+use crate::bed::{
+    Outside, alone, at_rest, brisk, connect, hold, ms, note, runtime, threads, until, within,
+};
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
 
@@ -239,16 +241,6 @@ fn a_client_whose_runtime_ended_leaves_no_connection_and_no_thread() {
         until("no thread", LIMIT, || threads() == 0).await;
         until("no connection", LIMIT, || server.clients("name=leasehold:").is_empty()).await;
     });
-}
-
-/// Threads of this process that are the library's.
-fn threads() -> usize {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
-    tasks
-        .flatten()
-        .filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok())
-        .filter(|name| name.trim() == "leasehold")
-        .count()
 }
 
 #[test]

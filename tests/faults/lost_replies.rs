@@ -22,8 +22,7 @@ const LEASE: Duration = ms(1_500);
 const HEALED: Duration = ms(1_500);
 
 struct Bed {
-    /// Ends with the test.
-    _server: Server,
+    server: Server,
     proxy: Proxy,
     /// Through the proxy.
     client: Client,
@@ -46,7 +45,7 @@ impl Bed {
             lock.lock().await.expect("its own").unlock().await.expect("held");
             outer.unlock().await.expect("held");
         }
-        Bed { _server: server, proxy, client, rival, outside }
+        Bed { server, proxy, client, rival, outside }
     }
 
     /// The rival gets the lock within `limit`, keeps it while the other client settles, and is not
@@ -153,6 +152,22 @@ fn a_patient_acquisition_gets_its_lost_grant_back() {
         // An attempt of the lost connection might come late: the undo goes on for a lease.
         at_rest(&bed.client, LEASE + HEALED).await;
         assert_eq!(bed.outside.keys(), 0);
+    });
+}
+
+#[test]
+fn a_slow_grant_counts_from_when_it_was_asked_for() {
+    beside(LIMIT, async {
+        let bed = Bed::new().await;
+        bed.proxy.delay_replies(ms(200));
+        let mut lock = bed.client.lock("n");
+        let asked = tokio::time::Instant::now();
+        let guard = lock.try_lock(ms(1_000), LEASE).await.expect("free");
+        assert!(asked.elapsed() >= ms(200));
+        // Redis counts from when it ran the script, which is soon after it was asked.
+        assert!(guard.deadline() < asked + LEASE, "{:?}", guard.deadline() - asked);
+        bed.proxy.flow();
+        within("lost", LEASE, guard.lost()).await;
     });
 }
 
@@ -372,6 +387,64 @@ fn a_short_outage_of_renewals_costs_nothing() {
         }
         guard.unlock().await.expect("held all the time");
         at_rest(&bed.client, HEALED).await;
+    });
+}
+
+/// Replies that come after their callers have gone must not reach anybody else.
+#[test]
+fn a_late_reply_is_nobody_elses() {
+    let seed = seed("a_late_reply");
+    alone(LIMIT, async move {
+        let bed = Bed::new().await;
+        let end = Instant::now() + ms(5_000);
+        let tasks: Vec<_> = (0..8_u64)
+            .map(|task| {
+                let mut random = fastrand::Rng::with_seed(seed ^ task);
+                let name = format!("n{task}");
+                let (mut mine, mut theirs) = (bed.client.lock(&name), bed.rival.lock(&name));
+                let (mut outside, rival) = (Outside::of(&bed.server), bed.rival.clone());
+                tokio::spawn(async move {
+                    let mut granted = 0;
+                    while Instant::now() < end {
+                        // Half of the time somebody else holds it: then no reply may grant it.
+                        let other = random.bool().then(|| theirs.try_lock(ms(2_000), LEASE));
+                        let other = match other {
+                            Some(other) => other.await.ok(),
+                            None => None,
+                        };
+                        let taken = mine.try_lock(ms(random.u64(0..600)), LEASE).await;
+                        if let Ok(guard) = &taken {
+                            let late = guard.check().is_err();
+                            let holds = outside.holds(&name);
+                            let ours = holds == [(guard.owner().to_owned(), 1)];
+                            assert!(ours || late, "{name}: {guard:?}, {holds:?}");
+                            granted += 1;
+                        }
+                        if let Some(other) = &other {
+                            let late = other.check().is_err();
+                            assert!(taken.is_err() || late, "{name}: two at once, {taken:?}");
+                        }
+                        drop((taken, other));
+                    }
+                    drop(rival);
+                    granted
+                })
+            })
+            .collect();
+        let mut random = fastrand::Rng::with_seed(seed);
+        while Instant::now() < end {
+            bed.proxy.delay_replies(ms(random.u64(0..500)));
+            tokio::time::sleep(ms(random.u64(50..400))).await;
+            bed.proxy.delay_replies(Duration::ZERO);
+            tokio::time::sleep(ms(random.u64(50..400))).await;
+        }
+        let mut granted = 0;
+        for task in tasks {
+            granted += task.await.expect("no panic");
+        }
+        note(&format!("late replies: {granted} grants, all right; {:?}", bed.client.stats()));
+        assert!(granted > 0);
+        at_rest(&bed.client, LEASE * 2 + HEALED).await;
     });
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use leasehold::{Client, Error, LossReason};
 
 use crate::bed::{
-    Outside, alone, at_rest, beside, brisk, connect, hold, ms, note, size, until, within,
+    Outside, alone, at_rest, beside, brisk, builder, connect, hold, ms, note, size, until, within,
 };
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
@@ -170,7 +170,7 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
         server.pause();
         let outcome = within("the waiter", ms(500), waiting).await.expect("no panic");
         assert!(outcome.is_err() && started.elapsed() < ms(450), "{:?}", started.elapsed());
-        let first = Client::builder(&server.url()).connect_timeout(wait).connect();
+        let first = builder(&server.url()).connect_timeout(wait).connect();
         let started = Instant::now();
         let error = within("a first connect", ms(400), first).await.expect_err("it is stopped");
         assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
@@ -195,7 +195,7 @@ fn all_waiters_of_a_restarted_server_get_their_turn_without_a_storm() {
         let names = 10;
         let holder = brisk(&server.url()).connect().await.expect("connects");
         // What was in doubt when the server died stays on the books for a lease.
-        let client = || Client::builder(&server.url()).lease(ms(3_000)).connect();
+        let client = || builder(&server.url()).lease(ms(3_000)).connect();
         let clients = [client().await.expect("connects"), client().await.expect("connects")];
         let mut guards = Vec::new();
         for number in 0..names {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use leasehold::{Client, Error, Lease, LossReason};
 
 use crate::bed::{
-    Outside, alone, at_rest, beside, brisk, connect, cut_after, hold, ms, note, runtime, seed,
-    size, until, within,
+    Outside, alone, at_rest, beside, brisk, builder, connect, cut_after, hold, ms, note, runtime,
+    seed, size, until, within,
 };
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
@@ -38,7 +38,7 @@ fn blocked_workers_cost_nobody_a_lock() {
         let mut outside = Outside::of(&server);
         let url = server.url();
         let taking = callers.spawn(async move {
-            let client = Client::builder(&url).lease(lease).connect().await.expect("connects");
+            let client = builder(&url).lease(lease).connect().await.expect("connects");
             let locks = (0..holds).map(|number| {
                 let mut lock = client.lock(format!("n{number}"));
                 async move { lock.lock().await.expect("free") }
@@ -289,7 +289,7 @@ fn quick_rounds_leave_no_key_and_no_entry() {
     let seed = seed("quick_rounds");
     alone(LIMIT + ms(rounds as u64), async move {
         let server = Server::start();
-        let client = Client::builder(&server.url()).lease(ms(1_000)).connect().await;
+        let client = builder(&server.url()).lease(ms(1_000)).connect().await;
         let client = client.expect("connects");
         let mut outside = Outside::of(&server);
         let tasks: Vec<_> = (0..16)
