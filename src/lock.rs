@@ -16,9 +16,9 @@ use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::protocol::{Call, Unexpected, Value, lock};
 use crate::session::Handle;
-use crate::session::acquire::{Request, Wait};
 use crate::session::hold::Terms;
 use crate::session::place::Place;
+use crate::session::request::{Request, Wait};
 use crate::transport::Lane;
 
 pub use acquire::Acquire;

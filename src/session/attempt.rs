@@ -7,9 +7,9 @@ use std::sync::Arc;
 use tokio::time::{Instant, timeout_at};
 
 use super::Session;
-use super::acquire::Request;
 use super::hold::{Doubt, Hold, Names};
 use super::releases::Chore;
+use super::request::Request;
 use crate::mutant::Mutant;
 use crate::protocol::lock::{self, Acquired};
 use crate::protocol::{Call, Value};
