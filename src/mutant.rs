@@ -44,6 +44,8 @@ pub enum Mutant {
     ReentryForgotten,
     /// An inner release ends the whole hold.
     InnerReleaseEnds,
+    /// After its turn a client asks again as soon as the others do.
+    NoPoliteness,
 }
 
 impl Mutant {
@@ -66,6 +68,7 @@ impl Mutant {
         Mutant::NoTimer,
         Mutant::ReentryForgotten,
         Mutant::InnerReleaseEnds,
+        Mutant::NoPoliteness,
     ];
 }
 

@@ -270,9 +270,9 @@ impl Rooms {
         let bounded = !self.mutants.has(Mutant::HandOverUnbounded)
             && (room.streak >= self.streak.count
                 || room.streak_since.elapsed() >= self.streak.time);
-        // Waiters elsewhere were told how long the lock is held; a shorter lease would end behind
-        // their backs.
         let next = match room.queue.front() {
+            // Waiters elsewhere were told how long the lock is held: a shorter lease would end
+            // behind their backs.
             Some(next) if !bounded && hold.is_clear() && next.terms.lease >= hold.lease() => {
                 room.queue.pop_front()
             }
@@ -308,7 +308,8 @@ impl Rooms {
                 let now = Instant::now();
                 let idle = room.idle.filter(|idle| now < idle.until).map_or(0, |idle| idle.told);
                 room.told = told;
-                room.promote(Rest::for_others(if told > idle { told } else { 0 }))
+                let polite = told > idle && !self.mutants.has(Mutant::NoPoliteness);
+                room.promote(Rest::for_others(if polite { told } else { 0 }))
             }
             _ => Next::Same,
         });

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use futures::FutureExt;
-use leasehold::{Client, Error, Lease, Lock, LockGuard};
+use leasehold::{Client, Error, Lease, Lock, LockGuard, Owner};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::history::{Actor, History};
@@ -20,6 +20,7 @@ pub(crate) struct User {
     pub(crate) plan: Plan,
     pub(crate) history: History,
     pub(crate) client: Client,
+    pub(crate) owner: Owner,
     pub(crate) rng: fastrand::Rng,
     pub(crate) over: Arc<AtomicBool>,
     /// A process was frozen or the clock of all was moved on: times mean less.
@@ -28,8 +29,8 @@ pub(crate) struct User {
 
 impl User {
     pub(crate) async fn run(mut self) {
-        let mut locks: Vec<Lock> =
-            (0..self.plan.names).map(|name| self.client.lock(format!("lock:{name}"))).collect();
+        let lock = |name| self.client.lock(format!("lock:{name}")).owned_by(&self.owner);
+        let mut locks: Vec<Lock> = (0..self.plan.names).map(lock).collect();
         while !self.over.load(SeqCst) {
             if !self.is_relentless() {
                 sleep(us(self.rng.u64(0..40_000))).await;
@@ -55,11 +56,8 @@ impl User {
             2..6 => Some(ms(self.rng.u64(1..400))),
             _ => None,
         };
-        let lease = match self.rng.u8(0..3) {
-            0 if !busy => {
-                let most = u64::try_from(self.plan.lease.as_millis()).expect("small");
-                Lease::Fixed(ms(self.rng.u64(40..most)))
-            }
+        let lease = match self.rng.u8(0..if self.plan.overrun { 2 } else { 3 }) {
+            0 if !busy => Lease::Fixed(ms(self.rng.u64(40..self.plan.fixed_lease_max()))),
             _ => Lease::Renewed,
         };
         let patience = if busy { 10_000_000 } else { self.rng.u64(0..1_500_000) };
@@ -67,6 +65,7 @@ impl User {
             (self.rng.u8(0..4) == 0 && !busy).then(|| us(patience * patience / 1_500_000));
         let waiting = (depth == 0).then(|| self.history.waits(self.who, &name));
         self.history.note(&format!("{:?} wants {name}: {wait:?}, {lease:?}", self.who));
+        self.history.asks(self.who);
         let started = Instant::now();
         let acquire = async {
             match wait {
@@ -138,7 +137,7 @@ impl User {
             Kind::Busy => us(self.rng.u64(50..3000)),
             _ => us(self.rng.u64(0..1_000_000).pow(2) / 2_000_000),
         };
-        if self.rng.bool() {
+        if self.rng.bool() && !self.plan.overrun {
             // Stops by itself when the lock is lost.
             let _ended = guard.run(sleep(work)).await;
         } else {
@@ -150,6 +149,7 @@ impl User {
             sleep(work / 4).await;
         }
         if self.rng.u8(0..8) == 0 {
+            self.history.asks(self.who);
             let _extended = guard.extend(self.plan.lease).await;
         }
         self.let_go(id, guard).await;
@@ -162,6 +162,7 @@ impl User {
         let lease = if self.rng.bool() { Lease::Renewed } else { Lease::Fixed(ms(60)) };
         let wait = ms(self.rng.u64(200..600));
         let cancel_at = (self.rng.u8(0..3) == 0).then(|| us(self.rng.u64(0..20_000)));
+        self.history.asks(self.who);
         let outcome = self.cancelled_at(cancel_at, lock.try_lock(wait, lease)).await;
         match outcome {
             None => {}

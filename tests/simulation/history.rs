@@ -13,6 +13,14 @@ use tokio::time::Instant;
 pub(crate) struct Actor {
     pub(crate) client: usize,
     pub(crate) number: usize,
+    /// Actors of one client that share an owner may be in a section together.
+    pub(crate) owner: usize,
+}
+
+impl Actor {
+    fn excludes(self, other: Actor) -> bool {
+        (self.client, self.owner) != (other.client, other.owner)
+    }
 }
 
 /// A guard that is in use.
@@ -35,6 +43,8 @@ struct State {
     violation: Option<String>,
     trace: Vec<String>,
     acquired: u64,
+    /// What each client's actors asked for: acquisitions and extensions.
+    asked: BTreeMap<usize, u64>,
     /// When the server last forgot holds of a name.
     breaks: BTreeMap<String, Instant>,
 }
@@ -95,6 +105,15 @@ impl History {
         self.state.lock().acquired
     }
 
+    /// Something that must cost a few calls and no more.
+    pub(crate) fn asks(&self, actor: Actor) {
+        *self.state.lock().asked.entry(actor.client).or_default() += 1;
+    }
+
+    pub(crate) fn asked(&self, client: usize) -> u64 {
+        self.state.lock().asked.get(&client).copied().unwrap_or(0)
+    }
+
     pub(crate) fn waits(&self, actor: Actor, name: &str) -> Waiting {
         let mut state = self.state.lock();
         state.next += 1;
@@ -138,7 +157,7 @@ impl History {
             let id = state.next;
             let rival = state.entries.iter().find(|entry| {
                 let valid = entry.void_since.is_none() && entry.guard.check().is_ok();
-                entry.name == name && entry.actor != actor && valid
+                entry.name == name && entry.actor.excludes(actor) && valid
             });
             let rival = rival.map(|entry| {
                 format!("{:?} until {:?}", entry.actor, entry.guard.deadline() - Instant::now())
@@ -232,7 +251,7 @@ impl History {
     pub(crate) fn holds(&self, actor: Actor, name: &str) -> bool {
         let state = self.state.lock();
         let mut own =
-            state.entries.iter().filter(|entry| entry.actor == actor && entry.name == name);
+            state.entries.iter().filter(|entry| !entry.actor.excludes(actor) && entry.name == name);
         own.any(|entry| entry.guard.check().is_ok())
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) names: usize,
     /// Of renewed holds, and the longest of fixed ones.
     pub(crate) lease: Duration,
+    /// Fixed leases are short, and users forget to look at them.
+    pub(crate) overrun: bool,
     pub(crate) poll: Duration,
     pub(crate) command_timeout: Duration,
     pub(crate) duration: Duration,
@@ -80,10 +82,11 @@ impl Plan {
         Plan {
             seed,
             kind,
-            clients: rng.usize(2..=if kind == Kind::Busy { 3 } else { 6 }),
+            clients: rng.usize(2..=if kind == Kind::Busy { 3 } else { 8 }),
             actors: rng.usize(if kind == Kind::Busy { 2 } else { 1 }..=4),
             names: if kind == Kind::Busy { 1 } else { rng.usize(1..=3) },
             lease: if kind == Kind::Lossy { ms(20_000) } else { ms(rng.u64(400..2500)) },
+            overrun: rng.u8(0..3) == 0,
             // Where waiters must be prompt, the safety poll must not be what makes them so.
             poll: if prompt { ms(30_000) } else { ms(500) },
             command_timeout: ms(300),
@@ -94,6 +97,12 @@ impl Plan {
 
     pub(crate) fn all_names(&self) -> Vec<String> {
         (0..self.names).map(|name| format!("lock:{name}")).collect()
+    }
+
+    /// The longest fixed lease, ms.
+    pub(crate) fn fixed_lease_max(&self) -> u64 {
+        let lease = u64::try_from(self.lease.as_millis()).expect("small");
+        if self.overrun { lease / 3 } else { lease }
     }
 
     /// How long a lock may be free while somebody waits for it.

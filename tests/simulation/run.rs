@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use leasehold::test_util::{Faults, Flow, Gate, LinkControl};
-use leasehold::{Client, EmbeddedRedis, LocalHandover, Mutant};
+use leasehold::{Client, EmbeddedRedis, LocalHandover, Mutant, Owner};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::User;
 use crate::history::{Actor, History};
 use crate::monitor;
-use crate::plan::{Plan, ms, us};
+use crate::plan::{Kind, Plan, ms, us};
 use crate::weather;
 
 /// What a run came to.
@@ -69,6 +69,7 @@ impl Sim {
             let handover = match rng.u8(0..4) {
                 0 => LocalHandover::Off,
                 1 => LocalHandover::Streak { count: rng.u32(1..6), time: ms(50) },
+                2 => LocalHandover::Streak { count: rng.u32(1..6), time: ms(3000) },
                 _ => LocalHandover::default(),
             };
             let builder = engine
@@ -82,9 +83,14 @@ impl Sim {
             let client = builder.connect().await.expect("a client");
             let link = engine.links().pop().expect("its link");
             link.set_faults(plan.faults.clone(), rng.u64(..));
+            let owners: Vec<Owner> = (0..plan.actors).map(|_| Owner::new()).collect();
+            let shared = rng.u8(0..4) == 0;
             let users = (0..plan.actors).map(|actor| {
+                // Two futures of one owner share what they hold.
+                let owner = if shared && actor == 1 { 0 } else { actor };
                 let user = User {
-                    who: Actor { client: number, number: actor },
+                    who: Actor { client: number, number: actor, owner },
+                    owner: owners[owner].clone(),
                     plan: plan.clone(),
                     history: history.clone(),
                     client: client.clone(),
@@ -142,9 +148,30 @@ impl Sim {
                 }
             }
         }
+        self.check_budget();
         self.rest().await;
         if self.history.verdict().is_none() {
             self.shut_down().await;
+        }
+    }
+
+    /// Without faults an acquisition costs at most four calls and one for each wake or lease that
+    /// ended; what is renewed, undone or lost costs its own.
+    fn check_budget(&self) {
+        if !matches!(self.plan.kind, Kind::Calm | Kind::Busy) {
+            return;
+        }
+        let stats: Vec<_> =
+            self.processes.iter().filter_map(|process| process.client.as_ref()).collect();
+        let stats: Vec<_> = stats.iter().map(|client| client.stats()).collect();
+        let ended: u64 = stats.iter().map(|stats| stats.lost).sum();
+        for (number, stats) in stats.iter().enumerate() {
+            let events = stats.wakes + stats.renewed + stats.releases_queued + stats.polls + ended;
+            let budget = 4 * self.history.asked(number) + events + 10;
+            if stats.calls > budget {
+                let calls = stats.calls;
+                self.history.violation(format!("client {number} made {calls} calls, not {budget}"));
+            }
         }
     }
 
