@@ -8,9 +8,10 @@ use crate::config::ClientBuilder;
 use crate::error::Error;
 use crate::lock::{HoldHandle, Lock, LockGuard};
 use crate::owner::Owner;
-use crate::session::acquire::{Request, Wait, adopt};
 use crate::session::hold::Terms;
 use crate::session::place::Place;
+use crate::session::rejoin::adopt;
+use crate::session::request::{Request, Wait};
 use crate::session::{Handle, Session};
 use crate::stats::Stats;
 

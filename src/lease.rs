@@ -21,7 +21,7 @@ impl Lease {
     /// The shortest lease: below it the margin for clocks would eat most of it.
     pub const MIN: Duration = Duration::from_millis(10);
     /// The longest lease: a year.
-    pub const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+    pub const MAX: Duration = Duration::from_hours(365 * 24);
 
     /// Checks a lease that a caller gave.
     pub(crate) fn checked(what: &'static str, lease: Duration) -> Result<Duration, ConfigError> {
@@ -69,7 +69,7 @@ pub enum LossReason {
     MaxHold,
     /// The client was shut down.
     Closed,
-    /// The hold was turned into a handle.
+    /// The guard was forgotten or turned into a handle: the hold is not this guard's any more.
     HandedOn,
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for LossReason {
             LossReason::Gone => "redis no longer has it",
             LossReason::MaxHold => "its longest holding time ended",
             LossReason::Closed => "the client was shut down",
-            LossReason::HandedOn => "it was turned into a handle",
+            LossReason::HandedOn => "its guard gave it away",
         })
     }
 }

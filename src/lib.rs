@@ -1,8 +1,71 @@
 //! Distributed locks on Redis and Valkey, wire-compatible with Java's Redisson.
+//!
+//! A [`Client`] is one set of connections to a Redis server. It makes [`Lock`] values, a lock value
+//! gives a [`LockGuard`], and the guard releases the lock when it is dropped. While it lives its
+//! lease is renewed in the background, and it knows without asking whether the lock is still held.
+//!
+//! # First steps
+//!
+#![cfg_attr(feature = "embedded", doc = "```")]
+#![cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+//! use std::time::Duration;
+//!
+//! use leasehold::{Client, Error, Lease};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Error> {
+//! let client = Client::embedded(); // or Client::connect("redis://127.0.0.1:6379").await?
+//! let mut lock = client.lock("orders:42");
+//!
+//! // Waits at most two seconds; not getting the lock is an error.
+//! let guard = lock.try_lock(Duration::from_secs(2), Lease::Renewed).await?;
+//! guard.run(async { /* the work: dropped if the lock is lost */ }).await?;
+//! guard.check()?; // before a step that cannot be taken back
+//! guard.unlock().await?;
+//!
+//! client.shutdown(Duration::from_secs(5)).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`Lock::lock`] waits as long as it takes; [`Lock::try_lock`] takes *wait* and *lease*, in this
+//!   order; [`Lock::acquire`] is the fluent form with all settings.
+//! - The same lock value taken again re-enters. Code that knows only the name of a lock that its
+//!   caller may hold gets an [`Owner`].
+//! - [`Error`] says what to do; [`Error::may_be_held`] is true if Redis may have changed.
+//! - `EmbeddedRedis` (feature `embedded`) is an engine in memory, for tests of *your* service under
+//!   paused time.
+//!
+//! A lock with a lease cannot stop a holder that is paused beyond it: see
+//! [what a lock does not protect](Lock#what-it-does-not-protect).
+//!
+//! # Cancel safety
+//!
+//! Any future of this crate may be dropped at any time. Each says under *Cancel safety* what that
+//! leaves behind, with one of these verdicts:
+//!
+//! - **Cancel safe.** It leaves nothing in Redis and nothing in the process.
+//! - **Cancel safe, with clean-up.** A release is queued; until it is sent others may see the lock
+//!   held, at most for the lease. A place among waiters is lost.
+//! - **Not cancel safe.** It says what is lost and what settles it. No future of this version is.
+//!
+//! The clean-up is done by the client, not by the caller's runtime, and it is repeated until Redis
+//! confirms it or the lease is surely over.
+//!
+//! # Features
+//!
+//! | Feature    | Default | What it adds                                                           |
+//! |------------|---------|------------------------------------------------------------------------|
+//! | `tls`      | yes     | `rediss://` URLs, by rustls and the system's root certificates         |
+//! | `embedded` | no      | `Client::embedded` and `EmbeddedRedis`: the same scripts on an engine in memory; compiles Lua |
+//!
+//! `test-util` is for this crate's own tests: it promises nothing and may change at any time.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
 mod config;
+#[cfg(all(doctest, feature = "embedded"))]
+mod doctests;
 mod error;
 mod lease;
 mod lock;
@@ -34,6 +97,6 @@ pub use mutant::Mutant;
 pub mod test_util {
     pub use crate::session::gate::Gate;
     pub use crate::transport::embedded::testing::{
-        Delay, Dumped, ErrorReply, Faults, LinkControl, Reply, Restart, scripts,
+        Delay, Dumped, ErrorReply, Faults, Flow, LinkControl, Reply, Restart, scripts,
     };
 }

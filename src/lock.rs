@@ -16,9 +16,9 @@ use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::protocol::{Call, Unexpected, Value, lock};
 use crate::session::Handle;
-use crate::session::acquire::{Request, Wait};
 use crate::session::hold::Terms;
 use crate::session::place::Place;
+use crate::session::request::{Request, Wait};
 use crate::transport::Lane;
 
 pub use acquire::Acquire;
@@ -307,7 +307,8 @@ impl Lock {
 
     /// Frees the lock, whoever holds it; false if nobody did.
     ///
-    /// The holder learns of it at its next renewal, at the latest after a third of its lease.
+    /// A holder whose lease is renewed learns of it at its next renewal, at the latest after a third
+    /// of the lease; one with a fixed lease when it extends, re-enters or releases the lock.
     ///
     /// # Redis cost
     ///
@@ -360,6 +361,9 @@ fn patience(wait: Duration) -> Wait {
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").field("name", &self.name()).field("owner", &self.owner).finish()
+        f.debug_struct("Lock")
+            .field("name", &self.name())
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,10 @@
 //! Faults put into this library on purpose, to show that its tests find them.
 //!
 //! Without the feature `test-util` a client has none and every question is answered at compile time.
+#![cfg_attr(
+    not(feature = "test-util"),
+    expect(dead_code, unreachable_pub, reason = "only tests choose a mutant")
+)]
 
 /// One deliberate fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,9 @@ pub(crate) mod gate;
 pub(crate) mod hold;
 pub(crate) mod place;
 mod poll;
+pub(crate) mod rejoin;
 mod releases;
+pub(crate) mod request;
 mod room;
 mod tenancy;
 mod wake;
@@ -105,7 +107,7 @@ impl Session {
         Arc::new(Session {
             transport,
             wakes,
-            rooms: Rooms::new(settings.streak),
+            rooms: Rooms::new(settings.streak, mutants),
             watchdog: Watchdog::new(),
             releases: Releases::new(),
             counters,
@@ -135,8 +137,7 @@ impl Session {
     fn release_call(&self, hold: &Hold) -> Call {
         let place = &hold.place;
         let publish = self.transport.publish_command();
-        let fields = std::slice::from_ref(&hold.field);
-        lock::release_with(self.mutants, &place.key, &place.channel, publish, fields)
+        lock::release_with(self.mutants, &place.key, &place.channel, publish, &hold.field)
     }
 
     /// A hold is lost: its guards are told, its waiters go on, what may be left of it is released.
@@ -147,7 +148,7 @@ impl Session {
         self.watchdog.disarm(hold);
         self.count_loss();
         if reason != LossReason::Gone {
-            self.undo_late(hold, vec![hold.field.clone()]);
+            self.undo_late(hold);
         }
         self.rooms.vacate(hold, 0);
     }
@@ -162,19 +163,19 @@ impl Session {
         let own = i64::from(self.wakes.is_subscribed(&hold.place.channel));
         self.rooms.vacate(hold, told - own);
         if hold.doubt().is_some() {
-            self.undo_late(hold, vec![hold.field.clone()]);
+            self.undo_late(hold);
         }
     }
 
     /// An earlier call for the field may be executed after the hold ended.
-    fn undo_late(&self, hold: &Hold, fields: Vec<Arc<str>>) {
+    fn undo_late(&self, hold: &Hold) {
         let doubt = hold.doubt().unwrap_or_else(|| Doubt {
             epoch: self.transport.epoch(Lane::Caller),
             lease: hold.lease(),
             once: true,
         });
-        let place = hold.place.clone();
-        self.releases.post(Chore::Undo { place, fields, doubt });
+        let (place, field) = (hold.place.clone(), hold.field.clone());
+        self.releases.post(Chore::Undo { place, field, doubt });
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -212,16 +213,13 @@ impl Session {
             self.lose(&hold, LossReason::Closed);
         }
         self.stop();
-        match tokio::time::timeout(deadline, self.reached(Stage::Ended)).await {
-            Ok(()) => Ok(()),
-            Err(_) => {
-                let name = Arc::from("shutdown");
-                let open = self.releases.pending();
-                let text = format!("{open} releases were not confirmed within {deadline:?}");
-                let source = crate::error::Cause::new(text);
-                Err(Error::Unknown { name, lease: self.settings.lease, source })
-            }
+        if tokio::time::timeout(deadline, self.reached(Stage::Ended)).await.is_ok() {
+            return Ok(());
         }
+        let open = self.releases.pending();
+        let text = format!("{open} releases were not confirmed within {deadline:?}");
+        let source = crate::error::Cause::new(text);
+        Err(Error::Unknown { name: Arc::from("shutdown"), lease: self.settings.lease, source })
     }
 
     pub(crate) fn stats(&self) -> Stats {

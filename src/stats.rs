@@ -40,7 +40,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Acquisitions granted by the first call.
+    /// Acquisitions granted by the first call, with nobody of this client ahead.
     acquired_at_once,
     /// Acquisitions granted after waiting, hand-overs included.
     acquired_after_waiting,

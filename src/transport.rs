@@ -141,6 +141,7 @@ impl Transport {
     }
 
     /// PUBLISH, or SPUBLISH where Redisson would use it.
+    #[expect(clippy::unused_self, reason = "it is for the server to say, not for this crate")]
     pub(crate) fn publish_command(&self) -> &'static str {
         "PUBLISH"
     }

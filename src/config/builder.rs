@@ -195,7 +195,7 @@ impl ClientBuilder {
     }
 
     fn settings(&self) -> Result<Settings, ConfigError> {
-        let minute = Duration::from_secs(60);
+        let minute = Duration::from_mins(1);
         let short = Duration::from_millis(10)..=minute;
         in_range("lease", self.lease, &(Duration::from_millis(100)..=Lease::MAX))?;
         in_range("command_timeout", self.command_timeout, &short)?;
@@ -241,12 +241,16 @@ fn failed(text: String) -> Error {
 #[cfg(feature = "embedded")]
 impl EmbeddedRedis {
     /// A client of this engine with the default settings.
+    ///
+    /// # Panics
+    ///
+    /// Outside a runtime, if the system gives no thread.
     pub fn client(&self) -> Client {
         let settings = self.builder().settings().expect("BUG: the defaults are in range");
         self.builder().embed(self, settings)
     }
 
-    /// Starts a client of this engine with settings of its own. Connection settings do nothing.
+    /// Starts a client of this engine with settings of its own. The connect time-out does nothing.
     pub fn builder(&self) -> ClientBuilder {
         ClientBuilder::with_target(Target::Engine(self.clone()))
     }
@@ -296,23 +300,23 @@ impl ClientBuilder {
 mod tests {
     use super::*;
 
-    fn refused(builder: ClientBuilder) -> String {
+    fn refused(builder: &ClientBuilder) -> String {
         builder.settings().expect_err("out of range").to_string()
     }
 
     #[test]
     fn settings_out_of_range_are_refused_with_value_and_limits() {
         let builder = || ClientBuilder::new("redis://127.0.0.1");
-        let text = refused(builder().lease(Duration::from_millis(99)));
+        let text = refused(&builder().lease(Duration::from_millis(99)));
         assert!(
             text.contains("lease") && text.contains("99ms") && text.contains("100ms"),
             "{text}"
         );
-        let text = refused(builder().command_timeout(Duration::ZERO));
+        let text = refused(&builder().command_timeout(Duration::ZERO));
         assert!(text.contains("command_timeout") && text.contains("10ms"), "{text}");
-        let text = refused(builder().safety_poll(Duration::from_secs(61)));
+        let text = refused(&builder().safety_poll(Duration::from_secs(61)));
         assert!(text.contains("safety_poll") && text.contains("61s"), "{text}");
-        let text = refused(builder().key_prefix("p".repeat(257)));
+        let text = refused(&builder().key_prefix("p".repeat(257)));
         assert!(text.contains("257"), "{text}");
         assert!(builder().settings().is_ok());
     }

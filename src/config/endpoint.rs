@@ -63,8 +63,8 @@ impl Endpoint {
                 Self::networked(&url, Address::Tls { host, port })
             }
             "rediss" => Err(refused("rediss:// needs the feature `tls` of this crate")),
-            "redis+unix" | "unix" if cfg!(unix) => Self::unix(&url),
-            "redis+unix" | "unix" => Err(refused("this platform has no Unix sockets")),
+            "redis+unix" if cfg!(unix) => Self::unix(&url),
+            "redis+unix" => Err(refused("this platform has no Unix sockets")),
             scheme if scheme.contains("sentinel") || scheme.contains("cluster") => Err(refused(
                 "Sentinel and Cluster are not supported by this version; \
                  give one node as redis:// or rediss://",

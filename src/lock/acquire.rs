@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Lock, LockGuard, patience};
 use crate::error::Error;
 use crate::lease::Lease;
-use crate::session::acquire::Wait;
+use crate::session::request::Wait;
 
 /// An acquisition in the making; `.await` it.
 ///

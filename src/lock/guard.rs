@@ -11,7 +11,7 @@ use crate::config::ConfigError;
 use crate::error::Error;
 use crate::lease::{HoldState, Lease, LossReason};
 use crate::session::Tenancy;
-use crate::session::acquire::extend;
+use crate::session::rejoin::extend;
 
 /// Holds a lock until it is dropped or unlocked.
 ///

@@ -88,16 +88,16 @@ pub(crate) fn still_held(reply: Value) -> Result<bool, Unexpected> {
     }
 }
 
-/// Lowers to `holds`. More than one owner only where it is not known which of them holds.
+/// Lowers the count to `holds`; zero ends the hold.
 pub(crate) fn release(
     key: &Arc<str>,
     channel: &Arc<str>,
     publish: &'static str,
     holds: u32,
-    owners: &[Arc<str>],
+    owner: &Arc<str>,
 ) -> Call {
-    let mut args = vec![channel.clone().into(), Arg::from(publish), Arg::Int(holds.into())];
-    args.extend(owners.iter().cloned().map(Arg::Text));
+    let holds = Arg::Int(holds.into());
+    let args = vec![channel.clone().into(), Arg::from(publish), holds, owner.clone().into()];
     Call { script: &LOCK_RELEASE, keys: vec![key.clone()], args }
 }
 
@@ -116,12 +116,12 @@ pub(crate) fn release_with(
     key: &Arc<str>,
     channel: &Arc<str>,
     publish: &'static str,
-    owners: &[Arc<str>],
+    owner: &Arc<str>,
 ) -> Call {
     if mutants.has(Mutant::ReleaseWithoutOwnerTest) {
         return force_release(key, channel, publish);
     }
-    release(key, channel, publish, 0, owners)
+    release(key, channel, publish, 0, owner)
 }
 
 /// One call for many holds: key, owner and the lease to give.

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 /// The text of a script and its hash.
 #[derive(Debug)]
 pub(crate) struct Script {
+    #[cfg_attr(not(feature = "embedded"), expect(dead_code, reason = "the engine counts by name"))]
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
     sha1: OnceLock<String>,
@@ -27,6 +28,7 @@ macro_rules! scripts {
             Script::new($name, include_str!(concat!("lua/", $name, ".lua")));)*
 
         /// Every script, for the tests that compare engines.
+        #[cfg(feature = "test-util")]
         pub(crate) static ALL: &[&Script] = &[$(&$constant),*];
     };
 }

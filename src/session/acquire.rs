@@ -5,49 +5,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 use super::attempt::{Answer, Attempt};
-use super::hold::{Hold, Names, Terms};
-use super::place::Place;
+use super::hold::Hold;
+use super::rejoin::{reenter, settle};
 use super::releases::Chore;
-use super::room::{Rested, Turn, Waiter};
-use super::tenancy::{OpenCall, Tenancy};
+use super::request::{Outage, Request, Wait};
+use super::room::{REST, Rest, Rested, Turn, Waiter};
+use super::tenancy::Tenancy;
 use super::wake::Listener;
-use super::{Handle, Session, jittered, sleep_until_some};
+use super::{Handle, jittered, sleep_until_some};
 use crate::error::Error;
 use crate::lease::LossReason;
 use crate::mutant::Mutant;
-use crate::owner::Owner;
-use crate::protocol::lock;
 use crate::stats::count;
-use crate::transport::{CallError, Lane};
 
-/// What a reply may take beyond the wait before it counts as lost.
-const GRACE: Duration = Duration::from_millis(25);
 /// A wait does not end without an attempt as recent as this.
 const FRESH: Duration = Duration::from_millis(50);
-const OUTAGE_PAUSE: Duration = Duration::from_millis(50);
-const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// One acquisition, checked.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) place: Arc<Place>,
-    pub(crate) owner: Owner,
-    pub(crate) terms: Terms,
-    pub(crate) wait: Wait,
-    pub(crate) started: Instant,
-}
-
-/// How long a caller is patient.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// One question, one answer.
-    Once,
-    Until(Instant),
-    Forever,
-}
 
 /// How a place in the room ended.
 enum Seated {
@@ -91,56 +66,13 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error>
     }
 }
 
-/// Raises the count of a hold; `None` if it turned out to be lost.
-async fn reenter(
-    handle: &Arc<Handle>,
-    request: &Request,
-    hold: &Arc<Hold>,
-) -> Result<Option<Tenancy>, Error> {
-    let session = &*handle.session;
-    let mut outage = Outage::new();
-    loop {
-        let Some(guards) = hold.join(request.terms) else { return Ok(None) };
-        // CANCEL: the tenancy leaves again and, last, `open` queues the count that is right then.
-        let open = OpenCall::new(session, hold);
-        let tenancy = Tenancy::new(handle.clone(), hold.clone(), request.terms);
-        let lease = request.terms.lease;
-        let sent = Instant::now();
-        let call = lock::reenter(&request.place.key, &hold.field, lease, guards);
-        let limit = request.limit(session);
-        let reply = match timeout_at(limit, session.call(Lane::Caller, call)).await {
-            Ok(reply) => reply,
-            Err(_) => Err(CallError::Unknown(crate::transport::Fault("no reply in time".into()))),
-        };
-        match reply.and_then(|value| lock::still_held(value).map_err(Into::into)) {
-            Ok(true) => {
-                open.settled();
-                hold.confirmed(sent, lease);
-                session.watchdog.arm(hold, None);
-                count(&session.counters.reentered);
-                return Ok(Some(tenancy));
-            }
-            Ok(false) => {
-                open.settled();
-                session.lose(hold, LossReason::Gone);
-                return Ok(None);
-            }
-            Err(error) => {
-                drop(tenancy);
-                drop(open);
-                outage.ride_out(session, request, error).await?;
-            }
-        }
-    }
-}
-
 /// Asks once beside the room: a zero wait neither queues nor jumps over a queue in Redis.
 async fn ask_aside(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error> {
     let session = &*handle.session;
     let mut attempt = Attempt::new(session, request, None);
     match attempt.ask(request.limit(session)).await {
         Ok(Answer::Granted(hold)) => {
-            let tenancy = settle(handle, request, Arc::new(hold));
+            let tenancy = settle(handle, request, &Arc::new(hold));
             session.rooms.granted_aside(&request.place, request.owner.id());
             count(&session.counters.acquired_at_once);
             Ok(tenancy)
@@ -150,52 +82,13 @@ async fn ask_aside(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, E
     }
 }
 
-/// A granted hold becomes known to its owner and to the watchdog.
-fn settle(handle: &Arc<Handle>, request: &Request, hold: Arc<Hold>) -> Tenancy {
-    let tenancy = Tenancy::new(handle.clone(), hold.clone(), request.terms);
-    request.owner.add(&hold);
-    handle.session.watchdog.arm(&hold, None);
-    tenancy
-}
-
-impl Request {
-    fn deadline(&self) -> Option<Instant> {
-        if let Wait::Until(deadline) = self.wait { Some(deadline) } else { None }
-    }
-
-    fn is_over(&self) -> bool {
-        match self.wait {
-            Wait::Once => true,
-            Wait::Until(deadline) => Instant::now() >= deadline,
-            Wait::Forever => false,
-        }
-    }
-
-    /// When a call that is sent now counts as lost.
-    fn limit(&self, session: &Session) -> Instant {
-        let now = Instant::now();
-        let limit = now + session.settings.command_timeout;
-        match self.wait {
-            Wait::Until(deadline) => limit.min(deadline.max(now) + GRACE),
-            Wait::Once | Wait::Forever => limit,
-        }
-    }
-
-    fn timed_out(&self, session: &Session) -> Error {
-        count(&session.counters.timed_out);
-        Error::Timeout { name: self.place.name.clone(), waited: self.started.elapsed() }
-    }
-
-    fn failed(&self, error: CallError) -> Error {
-        Error::from_call(&self.place.name, self.terms.lease, error)
-    }
-}
-
 /// A place in the room; dropping it gives it to the next.
 struct Seat<'a> {
     handle: &'a Arc<Handle>,
     request: &'a Request,
     waiter: Arc<Waiter>,
+    /// Others were ahead of it in the room.
+    queued: bool,
     left: bool,
 }
 
@@ -203,7 +96,7 @@ impl<'a> Seat<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
         let waiter = Waiter::new(request.owner.id(), request.terms);
         handle.session.rooms.enter(&request.place, &waiter);
-        Seat { handle, request, waiter, left: false }
+        Seat { handle, request, waiter, queued: false, left: false }
     }
 
     async fn acquire(mut self) -> Result<Seated, Error> {
@@ -226,6 +119,7 @@ impl<'a> Seat<'a> {
                 Turn::Front(rest) => return self.contend(rest, None).await,
                 Turn::TakeOver(hold) => return self.contend(None, Some(hold)).await,
             }
+            self.queued = true;
             tokio::select! {
                 biased;
                 () = self.waiter.changed() => {}
@@ -240,7 +134,7 @@ impl<'a> Seat<'a> {
     /// The front: asks Redis until it has the lock or the wait is over.
     async fn contend(
         &mut self,
-        rest: Option<Instant>,
+        rest: Option<Rest>,
         from: Option<Arc<Hold>>,
     ) -> Result<Seated, Error> {
         let (session, request) = (&*self.handle.session, self.request);
@@ -251,9 +145,10 @@ impl<'a> Seat<'a> {
         let mut woken = false;
         let mut at_once = true;
         let rests = rest.is_some();
+        let mut polite = rest.map_or(0, |rest| rest.others - 1);
         if let Some(rest) = rest {
             listener = self.listen(&mut outage).await?;
-            sleep_until(request.deadline().map_or(rest, |deadline| rest.min(deadline))).await;
+            self.rest_until(rest.until).await;
         }
         loop {
             if session.is_closed() {
@@ -295,19 +190,30 @@ impl<'a> Seat<'a> {
                 }
             }
             match self.pause(asked, left).await? {
-                Pause::Ask { by_message } => woken = by_message,
+                Pause::Ask { by_message } => {
+                    woken = by_message;
+                    if by_message && polite > 0 {
+                        polite -= 1;
+                        self.rest_until(Instant::now() + jittered(REST)).await;
+                    }
+                }
                 Pause::Reenter => return Ok(Seated::Reenter),
             }
         }
     }
 
+    /// Lets other clients go first, within the wait.
+    async fn rest_until(&self, rest: Instant) {
+        sleep_until(self.request.deadline().map_or(rest, |deadline| rest.min(deadline))).await;
+    }
+
     fn granted(&mut self, hold: Hold, rested: Rested) -> Tenancy {
         let session = &*self.handle.session;
         let hold = Arc::new(hold);
-        let tenancy = settle(self.handle, self.request, hold.clone());
+        let tenancy = settle(self.handle, self.request, &hold);
         session.rooms.granted(&self.request.place, &self.waiter, &hold, rested);
         self.left = true;
-        count(if rested == Rested::Not {
+        count(if rested == Rested::Not && !self.queued {
             &session.counters.acquired_at_once
         } else {
             &session.counters.acquired_after_waiting
@@ -395,99 +301,5 @@ impl Drop for Seat<'_> {
             Turn::TakeOver(hold) => session.releases.post(Chore::Release(hold)),
             Turn::Wait | Turn::Front(_) | Turn::Reenter => {}
         }
-    }
-}
-
-/// Patience with a server that cannot be reached.
-struct Outage {
-    pause: Duration,
-}
-
-impl Outage {
-    fn new() -> Self {
-        Outage { pause: OUTAGE_PAUSE }
-    }
-
-    /// Returns when the call may be tried again, or the error if it may not.
-    async fn ride_out(
-        &mut self,
-        session: &Session,
-        request: &Request,
-        error: CallError,
-    ) -> Result<(), Error> {
-        let passes = matches!(error, CallError::NotApplied(_) | CallError::Unknown(_));
-        if !passes || request.is_over() {
-            return Err(request.failed(error));
-        }
-        if session.is_closed() {
-            return Err(Error::Closed);
-        }
-        let pause = jittered(self.pause);
-        self.pause = (self.pause * 2).min(OUTAGE_PAUSE_MAX);
-        tokio::select! {
-            biased;
-            () = session.wakes.restored_within(pause) => Ok(()),
-            () = sleep_until_some(request.deadline()) => Err(request.failed(error)),
-        }
-    }
-}
-
-/// Takes over a hold that another guard let go.
-pub(crate) async fn adopt(
-    handle: &Arc<Handle>,
-    request: &Request,
-    field: &str,
-) -> Result<Tenancy, Error> {
-    let session = &*handle.session;
-    if session.is_closed() {
-        return Err(Error::Closed);
-    }
-    let (place, terms) = (&request.place, request.terms);
-    let field: Arc<str> = Arc::from(field);
-    let sent = Instant::now();
-    let owner = request.owner.id();
-    let names =
-        Names { place: place.clone(), field: field.clone(), owner, mutants: session.mutants };
-    let hold = Arc::new(Hold::new(session.next_id(), names, terms, sent));
-    // CANCEL: the hold was given to us; our drop releases it.
-    let tenancy = settle(handle, request, hold.clone());
-    let call = lock::reenter(&place.key, &field, terms.lease, 1);
-    let reply = session.call(Lane::Caller, call).await;
-    match reply.and_then(|value| lock::still_held(value).map_err(Into::into)) {
-        Ok(true) => Ok(tenancy),
-        Ok(false) => {
-            session.lose(&hold, LossReason::Gone);
-            Err(Error::Lost { name: place.name.clone(), reason: LossReason::Gone })
-        }
-        Err(error) => Err(request.failed(error)),
-    }
-}
-
-/// Makes a hold last at least `lease` from now.
-pub(crate) async fn extend(
-    handle: &Arc<Handle>,
-    hold: &Arc<Hold>,
-    lease: Duration,
-) -> Result<(), Error> {
-    let session = &*handle.session;
-    let place = &hold.place;
-    if let Some(reason) = hold.loss() {
-        return Err(Error::Lost { name: place.name.clone(), reason });
-    }
-    let sent = Instant::now();
-    let call = lock::reenter(&place.key, &hold.field, lease, hold.guards());
-    // CANCEL: the lease is extended or not; a longer one in Redis harms nobody but waiters.
-    let reply = session.call(Lane::Caller, call).await;
-    match reply.and_then(|value| lock::still_held(value).map_err(Into::into)) {
-        Ok(true) => {
-            hold.confirmed(sent, lease);
-            session.watchdog.arm(hold, None);
-            Ok(())
-        }
-        Ok(false) => {
-            session.lose(hold, LossReason::Gone);
-            Err(Error::Lost { name: place.name.clone(), reason: LossReason::Gone })
-        }
-        Err(error) => Err(Error::from_call(&place.name, lease, error)),
     }
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use tokio::time::{Instant, timeout_at};
 
 use super::Session;
-use super::acquire::Request;
 use super::hold::{Doubt, Hold, Names};
 use super::releases::Chore;
+use super::request::Request;
 use crate::mutant::Mutant;
 use crate::protocol::lock::{self, Acquired};
 use crate::protocol::{Call, Value};
@@ -113,7 +113,7 @@ impl<'a> Attempt<'a> {
         let hold = Hold::new(session.next_id(), names, self.request.terms, from);
         if hold.loss().is_some() {
             // The process stalled for the whole lease: the grant is worth nothing any more.
-            self.undo(vec![self.field.clone()], false);
+            self.undo(self.field.clone());
             self.field = session.next_field();
             self.doubt = None;
             let fault = "the grant came after its lease had ended";
@@ -124,22 +124,22 @@ impl<'a> Attempt<'a> {
 
     fn undo_from(&mut self) {
         if let Some(from) = self.from.take() {
-            self.undo(vec![from.field.clone()], true);
+            self.undo(from.field.clone());
         }
     }
 
-    fn undo(&self, fields: Vec<Arc<str>>, once: bool) {
-        let open = self.in_flight.or(self.doubt);
-        let doubt = Doubt {
-            epoch: self
-                .doubt
-                .or(open)
-                .map_or_else(|| self.session.transport.epoch(Lane::Caller), |doubt| doubt.epoch),
+    /// Ends what a field may have taken, or may take yet.
+    fn undo(&self, field: Arc<str>) {
+        let none = Doubt {
+            epoch: self.session.transport.epoch(Lane::Caller),
             lease: self.request.terms.lease,
-            once: open.map_or(once, |doubt| doubt.once),
+            once: true,
         };
-        let place = self.request.place.clone();
-        self.session.releases.post(Chore::Undo { place, fields, doubt });
+        // The older doubt is the one that takes longer to settle.
+        let doubt = self.doubt.or(self.in_flight).unwrap_or(none);
+        let once = doubt.once && (self.doubt.is_none() || self.in_flight.is_none());
+        let (place, doubt) = (self.request.place.clone(), Doubt { once, ..doubt });
+        self.session.releases.post(Chore::Undo { place, field, doubt });
     }
 }
 
@@ -152,7 +152,7 @@ impl Drop for Attempt<'_> {
             self.doubt.is_none() || self.session.mutants.has(Mutant::UnknownForgotten)
         };
         if !forgotten {
-            self.undo(vec![self.field.clone()], true);
+            self.undo(self.field.clone());
         }
     }
 }

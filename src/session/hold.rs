@@ -126,7 +126,7 @@ pub(crate) enum Duty {
 /// The margin covers the drift of two clocks over one lease (0.1 %) and Redis' whole milliseconds.
 pub(crate) fn local_deadline(sent: Instant, lease: Duration) -> Instant {
     let margin = (Duration::from_millis(1) + lease / 1000).min(lease / 5);
-    sent + (lease - margin)
+    sent + lease.saturating_sub(margin)
 }
 
 impl Hold {
@@ -213,7 +213,7 @@ impl Hold {
                 if let Some(reason) = state.loss(Instant::now()) {
                     return reason;
                 }
-                (state.phase == Phase::Live).then(|| state.end())
+                (state.phase == Phase::Live && !state.ignore_deadline).then(|| state.end())
             };
             match end {
                 Some(end) => {
@@ -266,11 +266,16 @@ impl Hold {
         self.state.lock().open_calls += 1;
     }
 
-    /// Its outcome is known; or it is not, and then the field never passes to another owner.
-    pub(crate) fn call_ended(&self, in_doubt: bool) {
+    /// Its outcome is known.
+    pub(crate) fn call_settled(&self) {
+        self.state.lock().open_calls -= 1;
+    }
+
+    /// Its outcome is not known: the field never passes to another owner.
+    pub(crate) fn call_in_doubt(&self) {
         let mut state = self.state.lock();
         state.open_calls -= 1;
-        state.in_doubt |= in_doubt;
+        state.in_doubt = true;
     }
 
     /// Redis confirmed a lease asked for at `sent`. Never moves the deadline back (H2).

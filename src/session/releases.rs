@@ -45,7 +45,7 @@ pub(crate) enum Chore {
     /// End a hold whose last guard is gone, then let the next local waiter in.
     Release(Arc<Hold>),
     /// End whatever an attempt may have taken.
-    Undo { place: Arc<Place>, fields: Vec<Arc<str>>, doubt: Doubt },
+    Undo { place: Arc<Place>, field: Arc<str>, doubt: Doubt },
 }
 
 #[derive(Debug)]
@@ -103,16 +103,15 @@ async fn settle(session: &Session, chore: Chore) {
     match chore {
         Chore::Lower(hold) => lower(session, &hold).await,
         Chore::Release(hold) => {
-            let fields = std::slice::from_ref(&hold.field);
-            let told = end(session, &hold.place, fields, hold.lease(), None, || {
+            let told = end(session, &hold.place, &hold.field, hold.lease(), None, || {
                 // Redis is out of reach: the next waiter may as well watch for itself.
                 session.rooms.vacate(&hold, 0);
             });
             let told = told.await;
             session.released(&hold, told);
         }
-        Chore::Undo { place, fields, doubt } => {
-            end(session, &place, &fields, doubt.lease, Some(doubt), || {}).await;
+        Chore::Undo { place, field, doubt } => {
+            end(session, &place, &field, doubt.lease, Some(doubt), || {}).await;
         }
     }
 }
@@ -122,14 +121,13 @@ async fn settle(session: &Session, chore: Chore) {
 async fn lower(session: &Session, hold: &Arc<Hold>) {
     let place = &hold.place;
     let publish = session.transport.publish_command();
-    let fields = std::slice::from_ref(&hold.field);
     let mut pause = PAUSE_FIRST;
     loop {
         let guards = hold.guards();
         if guards == 0 || !hold.is_live() {
             return;
         }
-        let call = lock::release(&place.key, &place.channel, publish, guards, fields);
+        let call = lock::release(&place.key, &place.channel, publish, guards, &hold.field);
         // The caller's lane: behind re-entries that were sent before.
         match session.call(Lane::Caller, call).await {
             Ok(_) => return,
@@ -145,11 +143,11 @@ async fn lower(session: &Session, hold: &Arc<Hold>) {
     }
 }
 
-/// Releases fields until that is confirmed (Q1, Q2); how many subscribers were told.
+/// Releases a field until that is confirmed (Q1, Q2); how many subscribers were told.
 async fn end(
     session: &Session,
     place: &Place,
-    fields: &[Arc<str>],
+    field: &Arc<str>,
     lease: Duration,
     doubt: Option<Doubt>,
     mut unreachable: impl FnMut(),
@@ -160,7 +158,7 @@ async fn end(
     let mut answered_since = None;
     let mut pause = PAUSE_FIRST;
     loop {
-        let call = lock::release(&place.key, &place.channel, publish, 0, fields);
+        let call = lock::release(&place.key, &place.channel, publish, 0, field);
         let reply = session.call(lane, call).await;
         let now = Instant::now();
         match reply.and_then(|value| lock::released(value).map_err(Into::into)) {

@@ -35,9 +35,10 @@ use tokio::time::Instant;
 use super::hold::{Hold, Terms};
 use super::place::Place;
 use super::tenancy::Tenancy;
+use crate::mutant::{Mutant, Mutants};
 
 /// How long a client lets others go first: a few round trips.
-const REST: Duration = Duration::from_millis(1);
+pub(crate) const REST: Duration = Duration::from_millis(1);
 /// How long subscribers that did not take their turn are taken for idle ones: a client keeps the
 /// subscription of a hot name for a while after its last waiter.
 const IDLE: Duration = Duration::from_millis(100);
@@ -54,8 +55,8 @@ pub(crate) struct Streak {
 pub(crate) enum Turn {
     /// Others are ahead.
     Wait,
-    /// It is the front: ask Redis, but not before the given time.
-    Front(Option<Instant>),
+    /// It is the front: ask Redis, after letting other clients go first.
+    Front(Option<Rest>),
     /// The front may turn the field of the hold before into its own, in one call.
     TakeOver(Arc<Hold>),
     /// The lock is its own, handed over without a call.
@@ -78,6 +79,7 @@ pub(crate) struct Waiter {
 pub(crate) struct Rooms {
     map: DashMap<Arc<str>, Room>,
     streak: Streak,
+    mutants: Mutants,
 }
 
 struct Room {
@@ -98,7 +100,22 @@ enum Tenant {
     /// This hold is ours; its id, and whether it is being released.
     Holder { id: u64, leaving: bool },
     /// Between two tenants; whoever comes first shall let other clients go first until `rest`.
-    Nobody { rest: Option<Instant> },
+    Nobody { rest: Option<Rest> },
+}
+
+/// Politeness after a turn of this client, so that the turn goes round among all that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rest {
+    /// Do not ask before that.
+    pub(crate) until: Instant,
+    /// Clients that were told of the release; each of them shall have a turn before ours.
+    pub(crate) others: i64,
+}
+
+impl Rest {
+    fn for_others(others: i64) -> Option<Self> {
+        (others > 0).then(|| Rest { until: Instant::now() + super::jittered(REST), others })
+    }
 }
 
 /// Did the front let others go first, and did they?
@@ -162,8 +179,8 @@ impl Waiter {
 }
 
 impl Rooms {
-    pub(crate) fn new(streak: Streak) -> Self {
-        Rooms { map: DashMap::new(), streak }
+    pub(crate) fn new(streak: Streak, mutants: Mutants) -> Self {
+        Rooms { map: DashMap::new(), streak, mutants }
     }
 
     /// Joins the room of a place; the first becomes its front.
@@ -179,7 +196,7 @@ impl Rooms {
         });
         room.queue.push_back(waiter.clone());
         if let Tenant::Nobody { rest } = room.tenant {
-            room.promote(rest.filter(|rest| *rest > Instant::now()));
+            room.promote(rest.filter(|rest| rest.until > Instant::now()));
         }
     }
 
@@ -225,8 +242,7 @@ impl Rooms {
     pub(crate) fn depart(
         &self,
         hold: &Arc<Hold>,
-        renewed: bool,
-        unbounded: bool,
+        terms: Terms,
         pass: impl FnOnce(u64, Terms) -> Tenancy,
     ) -> Departure {
         let Some(mut room) = self.map.get_mut(&hold.place.key) else { return Departure::Release };
@@ -234,11 +250,15 @@ impl Rooms {
         if !matches!(room.tenant, Tenant::Holder { id, .. } if id == hold.id) {
             return Departure::Release;
         }
-        let bounded = !unbounded
+        let bounded = !self.mutants.has(Mutant::HandOverUnbounded)
             && (room.streak >= self.streak.count
                 || room.streak_since.elapsed() >= self.streak.time);
+        // Waiters elsewhere were told how long the lock is held; a shorter lease would end behind
+        // their backs.
         let next = match room.queue.front() {
-            Some(_) if !bounded && hold.is_clear() => room.queue.pop_front(),
+            Some(next) if !bounded && hold.is_clear() && next.terms.lease >= hold.lease() => {
+                room.queue.pop_front()
+            }
             _ => None,
         };
         let Some(next) = next else {
@@ -246,13 +266,15 @@ impl Rooms {
             return Departure::Release;
         };
         room.streak += 1;
-        if renewed && next.terms.renewed {
+        if terms.renewed && next.terms.renewed {
             let tenancy = pass(next.owner, next.terms);
             room.tenant = Tenant::Holder { id: tenancy.hold().id, leaving: false };
             let owner = next.owner;
             next.tell(Turn::Granted(tenancy));
             let Next::Tell(told) = room.call_in(owner) else { return Departure::HandedOver };
-            told.iter().for_each(|waiter| waiter.tell(Turn::Reenter));
+            for waiter in told {
+                waiter.tell(Turn::Reenter);
+            }
         } else {
             room.tenant = Tenant::Front(next.clone());
             next.tell(Turn::TakeOver(hold.clone()));
@@ -269,7 +291,7 @@ impl Rooms {
                 let now = Instant::now();
                 let idle = room.idle.filter(|(_, until)| now < *until).map_or(0, |(idle, _)| idle);
                 room.told = told;
-                room.promote((told > idle).then(|| now + super::jittered(REST)))
+                room.promote(Rest::for_others(if told > idle { told } else { 0 }))
             }
             _ => Next::Same,
         });
@@ -356,7 +378,7 @@ enum Next {
 
 impl Room {
     /// Makes the next waiter the front.
-    fn promote(&mut self, rest: Option<Instant>) -> Next {
+    fn promote(&mut self, rest: Option<Rest>) -> Next {
         if let Some(next) = self.queue.pop_front() {
             next.tell(Turn::Front(rest));
             self.tenant = Tenant::Front(next);
@@ -369,7 +391,7 @@ impl Room {
 
     /// Nobody is in it, and nothing is worth remembering.
     fn is_over(&self, now: Instant) -> bool {
-        let rests = |rest: Option<Instant>| rest.is_some_and(|rest| now < rest);
+        let rests = |rest: Option<Rest>| rest.is_some_and(|rest| now < rest.until);
         let remembers = self.idle.is_some_and(|(_, until)| now < until);
         let empty = matches!(self.tenant, Tenant::Nobody { rest } if !rests(rest));
         empty && !remembers && self.queue.is_empty()

@@ -108,8 +108,7 @@ fn depart(handle: &Arc<Handle>, hold: &Arc<Hold>, terms: Terms) -> Departure {
     if !session.mutants.has(Mutant::DisarmAfterRelease) {
         session.watchdog.disarm(hold);
     }
-    let unbounded = session.mutants.has(Mutant::HandOverUnbounded);
-    session.rooms.depart(hold, terms.renewed, unbounded, |owner, next| {
+    session.rooms.depart(hold, terms, |owner, next| {
         let hold = Arc::new(hold.handed_over(session.next_id(), owner, next));
         session.watchdog.arm(&hold, None);
         Tenancy::new(handle.clone(), hold, next)
@@ -124,7 +123,7 @@ async fn lower(session: &Session, hold: &Arc<Hold>, guards: u32) -> Result<(), E
         &place.channel,
         session.transport.publish_command(),
         guards,
-        std::slice::from_ref(&hold.field),
+        &hold.field,
     );
     let open = OpenCall::new(session, hold);
     // CANCEL: `open` queues a repetition.
@@ -163,8 +162,10 @@ impl<'a> OpenCall<'a> {
 
 impl Drop for OpenCall<'_> {
     fn drop(&mut self) {
-        self.hold.call_ended(!self.settled);
-        if !self.settled {
+        if self.settled {
+            self.hold.call_settled();
+        } else {
+            self.hold.call_in_doubt();
             self.session.releases.post(Chore::Lower(self.hold.clone()));
         }
     }

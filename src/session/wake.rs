@@ -186,7 +186,9 @@ impl Sink for Wakes {
             self.channels.iter().flat_map(|entry| entry.listeners.clone()).collect();
         // In the order in which they came, not that of a hash.
         all.sort_by_key(|(id, _)| *id);
-        all.iter().for_each(|(_, waiter)| waiter.wake());
+        for (_, waiter) in all {
+            waiter.wake();
+        }
     }
 
     fn restored(&self, _lane: Lane) {

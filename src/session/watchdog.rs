@@ -65,9 +65,9 @@ impl Watchdog {
         let mut table = self.table.lock();
         let due = match hold.duty(now) {
             Duty::None => return,
-            Duty::End(_) => now,
-            Duty::Renew(_) => now,
-            Duty::Wait(at) => self.on_grid(at, hold),
+            Duty::End(_) | Duty::Renew(_) => now,
+            // Never at once: a duty that stays undone must not keep the loop spinning.
+            Duty::Wait(at) => self.on_grid(at, hold).max(now + Duration::from_micros(500)),
         };
         let due = not_before.map_or(due, |at| at.max(due).min(hold.deadline()));
         table.put(hold, due);
@@ -210,9 +210,15 @@ async fn renew(session: &Session, batch: Vec<(Arc<Hold>, Duration)>) {
             }
         }
         Err(CallError::Refused(fault)) if fault.0.starts_with("WRONGTYPE") => {
-            batch.iter().for_each(|(hold, _)| session.lose(hold, LossReason::Gone));
+            for (hold, _) in &batch {
+                session.lose(hold, LossReason::Gone);
+            }
         }
-        Err(_) => batch.iter().for_each(|(hold, lease)| postpone(session, hold, *lease)),
+        Err(_) => {
+            for (hold, lease) in &batch {
+                postpone(session, hold, *lease);
+            }
+        }
     }
 }
 

@@ -2,6 +2,10 @@
 //!
 //! It runs the same `.lua` files as a server does, on tokio's clock, and knows how to fail: see
 //! `faults.rs`. A test compares it with a real server (`tests/parity`).
+#![cfg_attr(
+    not(feature = "test-util"),
+    expect(dead_code, unreachable_pub, reason = "raw commands and most switches are for tests")
+)]
 
 mod clock;
 mod commands;
@@ -48,11 +52,23 @@ use super::Sink;
 ///
 /// # Examples
 ///
+/// A job must notice that its lock is gone:
+///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
+/// # use std::time::Duration;
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), leasehold::Error> {
 /// let redis = leasehold::EmbeddedRedis::new();
-/// assert!(!redis.lose("orders:42"), "nobody holds it");
+/// let (ours, theirs) = (redis.client(), redis.client());
+/// let (wait, lease) = (Duration::ZERO, Duration::from_secs(30));
+///
+/// let guard = ours.lock("orders:42").try_lock(wait, lease).await?;
+/// assert!(theirs.lock("orders:42").try_lock(wait, lease).await.is_err());
+///
+/// redis.lose("orders:42");
+/// assert!(theirs.lock("orders:42").try_lock(wait, lease).await.is_ok());
+/// assert!(guard.unlock().await.is_err(), "it was lost meanwhile");
+/// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
@@ -79,17 +95,12 @@ impl EmbeddedRedis {
     ///
     /// Calls under way end without a reply, new ones fail at once. Keys and leases stay as they are.
     pub fn cut(&self) {
-        for port in self.engine.ports() {
-            port.cut(link::ALL);
-            port.wake();
-        }
+        self.engine.cut();
     }
 
     /// Lets broken connections come back.
     pub fn heal(&self) {
-        for port in self.engine.ports() {
-            port.heal(link::ALL);
-        }
+        self.engine.heal();
     }
 
     /// Connects one client. Its task runs on `runtime` until the link is closed or dropped.

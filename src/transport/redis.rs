@@ -150,9 +150,7 @@ impl Redis {
             let sent = client.custom_raw(command, arguments(call.script.text, &call));
             outcome = reply::outcome(Box::pin(sent).await);
         }
-        if !matches!(outcome, Err(CallError::Unknown(_))) {
-            connection.answered();
-        }
+        connection.learn(&outcome);
         outcome
     }
 

@@ -102,6 +102,8 @@ pub(crate) async fn local_waiters_are_served_in_order(world: World) {
         soon("everybody is served", task).await.0.unwrap();
     }
     assert_eq!(*served.lock(), (0..20).collect::<Vec<_>>());
+    let stats = client.stats();
+    assert_eq!((stats.acquired_at_once, stats.acquired_after_waiting), (1, 20));
 }
 
 pub(crate) async fn a_hand_over_keeps_the_lock_held(world: World) {
@@ -125,20 +127,36 @@ pub(crate) async fn a_hand_over_keeps_the_lock_held(world: World) {
 
 pub(crate) async fn a_fixed_lease_is_taken_over_in_one_call(world: World) {
     let client = world.client_with_long_streaks().await;
-    let guard = client.lock("x").lock().await.unwrap();
+    let guard = client.lock("x").try_lock(Duration::ZERO, ms(7000)).await.unwrap();
     let mut next = client.lock("x");
     let waiter = tokio::spawn(async move { next.try_lock(ms(5000), ms(7000)).await });
     waiting(&client, 1).await;
     let before = (client.stats().calls, guard.owner().to_owned());
     guard.unlock().await.unwrap();
     let next = soon("taken over", waiter).await.0.unwrap().unwrap();
-    assert_eq!((client.stats().calls - before.0, client.stats().handed_over), (1, 1));
+    let stats = client.stats();
+    assert_eq!((stats.calls - before.0, stats.handed_over), (1, 1));
+    assert_eq!((stats.acquired_at_once, stats.acquired_after_waiting), (1, 1));
     assert_ne!(next.owner(), before.1);
     assert_eq!(world.number(&["HLEN", "x"]), 1);
     let left = world.left("x");
     assert!((6000..=7000).contains(&left), "a lease of its own: {left}");
     next.unlock().await.unwrap();
     assert!(!world.exists("x"));
+}
+
+pub(crate) async fn a_shorter_lease_is_not_handed_over(world: World) {
+    let client = world.client_with_long_streaks().await;
+    let guard = client.lock("x").lock().await.unwrap();
+    let mut next = client.lock("x");
+    let waiter = tokio::spawn(async move { next.try_lock(ms(5000), ms(7000)).await });
+    waiting(&client, 1).await;
+    guard.unlock().await.unwrap();
+    let next = soon("the next gets it", waiter).await.0.unwrap().unwrap();
+    // Waiters elsewhere know of 30 s: they must hear that the lock was free in between.
+    assert_eq!(client.stats().handed_over, 0);
+    assert!(world.left("x") <= 7000);
+    next.unlock().await.unwrap();
 }
 
 pub(crate) async fn without_hand_over_every_release_goes_to_redis(world: World) {
@@ -251,7 +269,7 @@ pub(crate) async fn a_dropped_front_passes_the_front_on(world: World) {
 pub(crate) async fn an_abandoned_hand_over_goes_to_the_next(world: World) {
     let client = world.client_with_long_streaks().await;
     for lease in [Lease::Renewed, Lease::Fixed(ms(9000))] {
-        let guard = client.lock("x").lock().await.unwrap();
+        let guard = client.lock("x").try_lock(ms(100), lease).await.unwrap();
         let (mut first, mut second) = (client.lock("x"), client.lock("x"));
         let mut abandoned = Box::pin(first.try_lock(ms(9000), lease));
         assert!(abandoned.as_mut().now_or_never().is_none());

@@ -2,6 +2,8 @@
 //!
 //! A behaviour is an `async fn(World)` in one of the modules and a line in the list at the end.
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::large_futures, reason = "many at once, in one test")]
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -46,6 +48,7 @@ behaviours! {
         local_waiters_are_served_in_order,
         a_hand_over_keeps_the_lock_held,
         a_fixed_lease_is_taken_over_in_one_call,
+        a_shorter_lease_is_not_handed_over,
         without_hand_over_every_release_goes_to_redis,
         other_clients_get_their_turn_between_streaks,
         many_clients_all_get_it,

@@ -95,10 +95,9 @@ fn text(reply: Result<Reply, ErrorReply>) -> String {
     match reply {
         Ok(Reply::Nil) => "nil".into(),
         Ok(Reply::Int(number)) => number.to_string(),
-        Ok(Reply::Status(text)) => text,
         Ok(Reply::Bulk(bytes)) => String::from_utf8(bytes).expect("text"),
         Ok(Reply::Array(parts)) => format!("{parts:?}"),
-        Err(ErrorReply(text)) => text,
+        Ok(Reply::Status(text)) | Err(ErrorReply(text)) => text,
     }
 }
 

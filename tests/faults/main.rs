@@ -31,6 +31,7 @@ mod drops;
 mod errors;
 mod exclusion;
 mod lost_replies;
+mod rights;
 #[path = "../support/mod.rs"]
 mod support;
 mod waiters;

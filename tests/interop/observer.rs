@@ -71,10 +71,8 @@ impl Observer {
     /// with which he has `asked` at least so often since there were `before` scripts: only a
     /// message, or the end of the lease, will now make him ask again.
     pub(crate) async fn wait_for_waiter(&mut self, name: &str, before: u64, asked: u64) {
-        let channel = match name.contains('{') {
-            true => format!("redisson_lock__channel:{name}"),
-            false => format!("redisson_lock__channel:{{{name}}}"),
-        };
+        let tagged = if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") };
+        let channel = format!("redisson_lock__channel:{tagged}");
         let limit = Instant::now() + Duration::from_secs(20);
         loop {
             let listeners = self.ask(&format!("PUBSUB NUMSUB {channel}")).await;

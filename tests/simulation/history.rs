@@ -35,7 +35,8 @@ struct State {
     violation: Option<String>,
     trace: Vec<String>,
     acquired: u64,
-    crashed: Vec<usize>,
+    /// When the server last forgot holds of a name.
+    breaks: BTreeMap<String, Instant>,
 }
 
 /// The history of one run.
@@ -55,6 +56,14 @@ pub(crate) struct Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.history.state.lock().waiting.remove(&self.key);
+    }
+}
+
+impl Entry {
+    /// Was the hold surely asked for, or renewed, after that? What no lease can reach was not
+    /// confirmed before.
+    fn is_younger_than(&self, at: Instant, lease_max: Duration) -> bool {
+        self.guard.deadline() > at + lease_max
     }
 }
 
@@ -134,7 +143,7 @@ impl History {
             let rival = rival.map(|entry| {
                 format!("{:?} until {:?}", entry.actor, entry.guard.deadline() - Instant::now())
             });
-            let entry = Entry {
+            let mut entry = Entry {
                 id,
                 actor,
                 name: name.to_owned(),
@@ -142,8 +151,13 @@ impl History {
                 void_since: None,
                 lost: false,
             };
+            // The reply may have been on its way when the server forgot it.
+            let broken = state.breaks.get(name).copied();
+            entry.void_since = broken.filter(|at| !entry.is_younger_than(*at, self.lease_max));
+            let void = entry.void_since.is_some();
             state.entries.push(entry);
-            (id, rival)
+            // A hold that the server forgot may be handed on before anybody knows.
+            (id, rival.filter(|_| !void))
         };
         self.note(&format!("{actor:?} has {name}"));
         if let Some(rival) = rival.filter(|_| guard.check().is_ok()) {
@@ -158,12 +172,15 @@ impl History {
         self.state.lock().entries.retain(|entry| entry.id != id);
     }
 
-    /// The server broke its promise about all holds of a name, or of all names.
-    pub(crate) fn void(&self, name: Option<&str>) {
-        let now = Instant::now();
-        for entry in &mut self.state.lock().entries {
-            if name.is_none_or(|name| entry.name == name) {
-                entry.void_since.get_or_insert(now);
+    /// The server broke its promise about all holds of these names.
+    pub(crate) fn void(&self, names: &[String]) {
+        let mut state = self.state.lock();
+        for name in names {
+            state.breaks.insert(name.clone(), Instant::now());
+        }
+        for entry in &mut state.entries {
+            if names.contains(&entry.name) {
+                entry.void_since = Some(Instant::now());
             }
         }
     }
@@ -171,7 +188,6 @@ impl History {
     /// A client is gone without a farewell: its guards mean nothing any more.
     pub(crate) fn crashed(&self, client: usize) {
         let mut state = self.state.lock();
-        state.crashed.push(client);
         state.waiting.retain(|_, (actor, _)| actor.client != client);
         let entries = std::mem::take(&mut state.entries);
         let (dead, alive) = entries.into_iter().partition(|entry| entry.actor.client == client);
@@ -195,6 +211,9 @@ impl History {
                 violation = Some(format!("a lost lock is held again: {who:?}"));
             }
             entry.lost |= lost;
+            // Renewed after the break: it had survived.
+            let since = entry.void_since;
+            entry.void_since = since.filter(|at| !entry.is_younger_than(*at, self.lease_max));
             if let Some(since) = entry.void_since
                 && !lost
                 && since.elapsed() > self.lease_max + Duration::from_millis(50)

@@ -51,11 +51,14 @@ impl Plan {
         let mut rng = fastrand::Rng::with_seed(seed);
         let kind = KINDS[usize::try_from(seed % 6).expect("small")];
         let slow = us(rng.u64(50..6000));
-        let mut faults = Faults::default();
-        faults.request = Delay::between(us(20), slow);
-        faults.reply = Delay::between(us(20), if rng.u8(0..3) == 0 { ms(30) } else { slow });
-        faults.message = Delay::between(us(20), slow);
-        faults.reconnect = Delay::between(ms(1), ms(60));
+        let reply_max = if rng.u8(0..3) == 0 { ms(30) } else { slow };
+        let mut faults = Faults {
+            request: Delay::between(us(20), slow),
+            reply: Delay::between(us(20), reply_max),
+            message: Delay::between(us(20), slow),
+            reconnect: Delay::between(ms(1), ms(60)),
+            ..Faults::default()
+        };
         match kind {
             Kind::Calm | Kind::Busy | Kind::Crash => {}
             Kind::Lag => faults.lag = 0.3,
@@ -78,7 +81,7 @@ impl Plan {
             seed,
             kind,
             clients: rng.usize(2..=if kind == Kind::Busy { 3 } else { 6 }),
-            actors: rng.usize(1..=4),
+            actors: rng.usize(if kind == Kind::Busy { 2 } else { 1 }..=4),
             names: if kind == Kind::Busy { 1 } else { rng.usize(1..=3) },
             lease: if kind == Kind::Lossy { ms(20_000) } else { ms(rng.u64(400..2500)) },
             // Where waiters must be prompt, the safety poll must not be what makes them so.
@@ -87,6 +90,10 @@ impl Plan {
             duration: ms(if kind == Kind::Busy { 3000 } else { rng.u64(4000..10_000) }),
             faults,
         }
+    }
+
+    pub(crate) fn all_names(&self) -> Vec<String> {
+        (0..self.names).map(|name| format!("lock:{name}")).collect()
     }
 
     /// How long a lock may be free while somebody waits for it.

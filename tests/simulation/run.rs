@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use leasehold::test_util::{Faults, Gate, LinkControl};
+use leasehold::test_util::{Faults, Flow, Gate, LinkControl};
 use leasehold::{Client, EmbeddedRedis, LocalHandover, Mutant};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -58,7 +58,7 @@ pub(crate) fn run(seed: u64, mutant: Option<Mutant>) -> Outcome {
 impl Sim {
     async fn start(plan: Plan, mutant: Option<Mutant>) -> Self {
         let engine = EmbeddedRedis::new();
-        let history = History::new(plan.lease + ms(50));
+        let history = History::new(plan.lease);
         let mut rng = fastrand::Rng::with_seed(plan.seed ^ 0x5EED);
         let over = Arc::new(AtomicBool::new(false));
         let stalled = Arc::new(AtomicBool::new(false));
@@ -106,7 +106,7 @@ impl Sim {
         let mut watch = monitor::Monitor::default();
         while start.elapsed() < self.plan.duration && self.history.verdict().is_none() {
             sleep(us(weather.step())).await;
-            weather.change(&mut self).await;
+            weather.change(&mut self);
             watch.look(&self);
         }
         if self.history.verdict().is_none() {
@@ -126,10 +126,10 @@ impl Sim {
         self.engine.resume();
         for process in &self.processes {
             process.gate.thaw();
-            process.link.deafen(false);
-            process.link.mute_replies(false);
-            let mut faults = Faults::default();
-            faults.request = self.plan.faults.request;
+            process.link.set_messages(Flow::Passes);
+            process.link.set_replies(Flow::Passes);
+            let request = self.plan.faults.request;
+            let faults = Faults { request, ..Faults::default() };
             process.link.set_faults(faults, 1);
             process.link.heal();
         }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use leasehold::test_util::Restart;
+use leasehold::test_util::{Flow, Restart};
 use tokio::time::Instant;
 
 use crate::plan::{Kind, Plan, ms};
@@ -34,10 +34,10 @@ impl Weather {
         self.rng.u64(5_000..30_000)
     }
 
-    pub(crate) async fn change(&mut self, sim: &mut Sim) {
+    pub(crate) fn change(&mut self, sim: &mut Sim) {
         self.end_what_is_due(sim);
         match sim.plan.kind {
-            Kind::Storm if self.rng.u8(0..12) == 0 => self.blow(sim).await,
+            Kind::Storm if self.rng.u8(0..12) == 0 => self.blow(sim),
             Kind::Crash if self.rng.u16(0..150) == 0 => {
                 let victim = self.rng.usize(0..sim.processes.len());
                 let alive = sim.processes.iter().filter(|process| process.alive).count();
@@ -50,7 +50,7 @@ impl Weather {
         }
     }
 
-    async fn blow(&mut self, sim: &mut Sim) {
+    fn blow(&mut self, sim: &mut Sim) {
         let victim = self.rng.usize(0..sim.processes.len());
         let name = format!("lock:{}", self.rng.usize(0..sim.plan.names));
         let span = beyond(sim.plan.lease, &mut self.rng);
@@ -71,8 +71,8 @@ impl Weather {
         match fault {
             Fault::Cut(_) => link.cut(),
             Fault::CutMessages(_) => link.cut_pubsub(),
-            Fault::Deaf(_) => link.deafen(true),
-            Fault::Mute(_) => link.mute_replies(true),
+            Fault::Deaf(_) => link.set_messages(Flow::Vanishes),
+            Fault::Mute(_) => link.set_replies(Flow::Vanishes),
             Fault::Frozen(_) => {
                 sim.stalled.store(true, SeqCst);
                 sim.processes[victim].gate.freeze();
@@ -87,7 +87,7 @@ impl Weather {
         match which {
             6 => {
                 sim.history.note(&format!("{name} is evicted"));
-                sim.history.void(Some(name));
+                sim.history.void(&[name.to_owned()]);
                 sim.engine.lose(name);
             }
             7 => {
@@ -96,12 +96,12 @@ impl Weather {
             }
             8 => {
                 sim.history.note("restart without data");
-                sim.history.void(None);
+                sim.history.void(&sim.plan.all_names());
                 sim.engine.restart(Restart::Empty);
             }
             9 => {
                 sim.history.note("the server's clock jumps");
-                sim.history.void(None);
+                sim.history.void(&sim.plan.all_names());
                 sim.engine.jump_clock(ms(self.rng.u64(1..4000)));
             }
             _ => {
@@ -113,16 +113,16 @@ impl Weather {
 
     fn end_what_is_due(&mut self, sim: &mut Sim) {
         let now = Instant::now();
-        let (due, later) = self.pending.drain(..).partition(|(at, _)| *at <= now);
+        let (due, later): (Vec<_>, Vec<_>) = self.pending.drain(..).partition(|(at, _)| *at <= now);
         self.pending = later;
-        for (_, fault) in Vec::<(Instant, Fault)>::from(due) {
+        for (_, fault) in due {
             sim.history.note(&format!("{fault:?} ends"));
             match fault {
                 Fault::Cut(victim) | Fault::CutMessages(victim) => {
                     sim.processes[victim].link.heal();
                 }
-                Fault::Deaf(victim) => sim.processes[victim].link.deafen(false),
-                Fault::Mute(victim) => sim.processes[victim].link.mute_replies(false),
+                Fault::Deaf(victim) => sim.processes[victim].link.set_messages(Flow::Passes),
+                Fault::Mute(victim) => sim.processes[victim].link.set_replies(Flow::Passes),
                 Fault::Frozen(victim) => sim.processes[victim].gate.thaw(),
                 Fault::Paused => sim.engine.resume(),
             }

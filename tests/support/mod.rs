@@ -5,6 +5,11 @@
 #![allow(dead_code, reason = "no test binary uses all of it")]
 #![allow(unreachable_pub, reason = "the same files serve unit tests and test binaries")]
 #![allow(clippy::allow_attributes, reason = "whether something is unused depends on the binary")]
+#![allow(clippy::panic, reason = "a test ends where its server cannot be used")]
+#![allow(
+    clippy::fn_params_excessive_bools,
+    reason = "a fault of the proxy is switched on and off by name"
+)]
 #![allow(
     clippy::disallowed_methods,
     reason = "starting a process and waiting for it takes real time, outside any runtime"

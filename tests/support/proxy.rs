@@ -85,8 +85,9 @@ impl Proxy {
 
     /// Everything passes again, on new connections: the open ones are cut.
     pub fn pass(&self) {
-        self.flow();
+        // In this order: a reply that is just arriving must not slip through.
         self.cut();
+        self.flow();
     }
 
     /// Requests reach the server, its replies do not come back.

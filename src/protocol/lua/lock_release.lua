@@ -1,26 +1,27 @@
 -- lock_release: lowers the count of a hold to a target; at zero it ends the hold and says so.
--- KEYS[1]   hash      owner field -> holds
--- ARGV[1]   channel   where waiters listen
--- ARGV[2]   publish   PUBLISH or SPUBLISH
--- ARGV[3]   holds     the count to reach
--- ARGV[4..] owner     field names; more than one if it is not known which of them holds
--- Returns   nil       no such hold
---           -1        lowered, still held
---           integer   released; how many subscribers were told (0 also if telling was refused)
+-- KEYS[1]  hash      owner field -> holds
+-- ARGV[1]  channel   where waiters listen
+-- ARGV[2]  publish   PUBLISH or SPUBLISH
+-- ARGV[3]  holds     the count to reach
+-- ARGV[4]  owner     field name
+-- Returns  nil       no such hold
+--          -1        lowered, still held
+--          integer   released; how many subscribers were told (0 also if telling was refused)
 -- Idempotent: the count is a target, and a field is never used again.
 -- The lease is left alone: other holds of the owner rely on it.
-local key, channel, publish, holds = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local key, channel, publish = KEYS[1], ARGV[1], ARGV[2]
+local holds, owner = tonumber(ARGV[3]), ARGV[4]
 if holds > 0 then
-  local now = redis.call('hget', key, ARGV[4])
+  local now = redis.call('hget', key, owner)
   if not now then
     return nil
   end
   if tonumber(now) > holds then
-    redis.call('hset', key, ARGV[4], holds)
+    redis.call('hset', key, owner, holds)
   end
   return -1
 end
-if redis.call('hdel', key, unpack(ARGV, 4)) == 0 then
+if redis.call('hdel', key, owner) == 0 then
   return nil
 end
 local told = redis.pcall(publish, channel, '0')

@@ -78,11 +78,11 @@ pub(crate) fn unusable(why: &Unusable, words: Words<'_>) -> ErrorReply {
     match why {
         Unusable::WrongArity(name) => wrong_arity(name),
         Unusable::Unknown => {
-            let mut text =
-                format!("ERR unknown command '{}', with args beginning with: ", show(&words[0]));
-            for word in &words[1..] {
-                text.push_str(&format!("'{}' ", show(word)));
-            }
+            let given: Vec<String> = words[1..].iter().map(|word| show(word)).collect();
+            // Each in quotes, with a space after it.
+            let given = given.iter().flat_map(|word| ["'", word, "' "]).collect::<String>();
+            let name = show(&words[0]);
+            let text = format!("ERR unknown command '{name}', with args beginning with: {given}");
             ErrorReply(text)
         }
     }
@@ -105,12 +105,14 @@ fn ping(_: &mut Store, words: Words<'_>) -> Outcome {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "a command")]
 fn time(store: &mut Store, _: Words<'_>) -> Outcome {
     let now = store.now_us();
     let part = |number: i64| number.to_string().into_bytes();
     Ok(Reply::bulks([part(now / 1_000_000), part(now % 1_000_000)]))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "a command")]
 fn publish(store: &mut Store, words: Words<'_>) -> Outcome {
     let told = store.listeners.get(&words[1]).copied().unwrap_or(0);
     if told > 0 {

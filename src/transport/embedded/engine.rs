@@ -15,14 +15,32 @@ use parking_lot::Mutex;
 use super::commands::{self, Words};
 use super::lua::Scripts;
 use super::number::parse_int;
-use super::port::Port;
+use super::port::{LINES, Port};
 use super::reply::{Bytes, Outcome, Reply};
 use super::store::Store;
 use crate::protocol::{Arg, Call};
 
+/// Whether requests are executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activity {
+    Runs,
+    Paused,
+}
+
+/// What a restart leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// As after a restart with an append-only file.
+    WithData,
+    /// As after a failover to an empty replica.
+    Empty,
+}
+
 pub(crate) struct Engine {
     inner: Mutex<Inner>,
     paused: AtomicBool,
+    /// Nobody can connect.
+    cut: AtomicBool,
 }
 
 struct Inner {
@@ -44,7 +62,11 @@ impl Engine {
             ports_made: 0,
             scripts_run: BTreeMap::new(),
         };
-        Engine { inner: Mutex::new(inner), paused: AtomicBool::new(false) }
+        Engine {
+            inner: Mutex::new(inner),
+            paused: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
+        }
     }
 
     /// Runs one command of a client, at one moment of the clock.
@@ -85,25 +107,25 @@ impl Engine {
         self.with_store(|store| store.jump_clock(by));
     }
 
-    pub(crate) fn is_paused(&self) -> bool {
-        self.paused.load(Ordering::Acquire)
+    pub(crate) fn activity(&self) -> Activity {
+        if self.paused.load(Ordering::Acquire) { Activity::Paused } else { Activity::Runs }
     }
 
-    pub(crate) fn set_paused(&self, paused: bool) {
-        self.paused.store(paused, Ordering::Release);
+    pub(crate) fn set_activity(&self, activity: Activity) {
+        self.paused.store(activity == Activity::Paused, Ordering::Release);
         for port in self.ports() {
             port.wake();
         }
     }
 
     /// The server starts again: its script cache and all subscriptions are gone, perhaps its data.
-    pub(crate) fn forget(&self, keep_data: bool) {
+    pub(crate) fn forget(&self, data: Restart) {
         let mut inner = self.inner.lock();
         inner.scripts.forget();
         inner.listeners.clear();
         let mut store = inner.scripts.store();
         store.listeners.clear();
-        if !keep_data {
+        if data == Restart::Empty {
             store.clear();
         }
     }
@@ -118,7 +140,26 @@ impl Engine {
         let id = inner.ports_made;
         let port = make(id);
         inner.ports.insert(id, port.clone());
+        if self.cut.load(Ordering::Acquire) {
+            port.cut(&LINES);
+        }
         port
+    }
+
+    /// Breaks all connections; new ones cannot be made.
+    pub(crate) fn cut(&self) {
+        self.cut.store(true, Ordering::Release);
+        for port in self.ports() {
+            port.cut(&LINES);
+        }
+    }
+
+    /// Lets broken connections come back.
+    pub(crate) fn heal(&self) {
+        self.cut.store(false, Ordering::Release);
+        for port in self.ports() {
+            port.heal(&LINES);
+        }
     }
 
     /// Forgets a link and what it listened to.
@@ -199,7 +240,7 @@ impl Inner {
             [verb, hashes @ ..] if commands::is(verb, "exists") && !hashes.is_empty() => {
                 let loaded = hashes.iter().map(|hash| {
                     let sha1 = String::from_utf8_lossy(hash).to_ascii_lowercase();
-                    Ok(Reply::flag(self.scripts.is_loaded(&sha1)))
+                    Ok(Reply::from(self.scripts.is_loaded(&sha1)))
                 });
                 Ok(Reply::Array(loaded.collect()))
             }

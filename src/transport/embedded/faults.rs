@@ -31,21 +31,31 @@ impl Delay {
     }
 }
 
+/// Whether something gets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// As it should.
+    Passes,
+    /// It is sent, and never seen again.
+    Vanishes,
+}
+
 /// The faults of one link. Chances are between 0 and 1; the default has no faults and no delays.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
 pub struct Faults {
-    /// The server refuses the call before it runs it.
+    /// The server refuses the call (or subscription) before it runs it.
     pub refuse: f64,
-    /// The request vanishes: not applied, no reply.
+    /// The request (or subscription) vanishes: not applied, no reply.
     pub lose_request: f64,
     /// Applied, but the reply vanishes.
     pub lose_reply: f64,
-    /// Applied twice, one right after the other; the second reply is answered.
+    /// The call is applied twice, one right after the other; the second reply is answered.
     pub duplicate: f64,
-    /// The connection breaks when a call is sent, and comes back after `reconnect`.
+    /// The connection breaks right after a call was sent, and comes back after `reconnect`; whether
+    /// the call is applied is for `late_after_cut` to say.
     pub break_line: f64,
-    /// When a connection breaks, the server still runs some of what was on its way, `late` after it.
+    /// When a connection breaks, the server still runs the first few requests (none up to all) that
+    /// were on their way, `late` after it.
     pub late_after_cut: f64,
     /// A published message vanishes, and nobody notices.
     pub lose_message: f64,

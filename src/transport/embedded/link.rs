@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::engine::Engine;
-use super::port::{Answer, Arrival, Event, LINES, Line, Next, Port, Request};
+use super::engine::{Activity, Engine};
+use super::port::{Answer, Arrival, Event, Line, Next, Port, Request};
 use super::reply::to_value;
 use crate::protocol::{Call, Value};
 use crate::transport::{CallError, Lane, Sink};
@@ -61,14 +61,6 @@ impl Link {
         }
     }
 
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
-    }
-
-    pub(crate) fn port(&self) -> &Arc<Port> {
-        &self.port
-    }
-
     /// Sends at the first poll; the server runs it even if nobody waits any more.
     async fn request(&self, line: Line, request: Request) -> Answer {
         let answer = self.port.send(line, request);
@@ -106,7 +98,7 @@ impl Drop for EndOnDrop {
 async fn drive(link: EndOnDrop) {
     let EndOnDrop(engine, port) = &link;
     loop {
-        match port.next(engine.is_paused()) {
+        match port.next(engine.activity()) {
             Next::End => return,
             Next::Do(event) => {
                 perform(engine, port, event);
@@ -127,7 +119,7 @@ async fn drive(link: EndOnDrop) {
 
 fn perform(engine: &Engine, port: &Port, event: Event) {
     match event {
-        Event::Arrive(arrival) if engine.is_paused() => port.hold(arrival),
+        Event::Arrive(arrival) if engine.activity() == Activity::Paused => port.hold(arrival),
         Event::Arrive(arrival) => arrive(engine, port, &arrival),
         Event::Answer { id, answer } => port.finish(id, answer),
         Event::Deliver { epoch, message } => {
@@ -185,6 +177,3 @@ fn healed(engine: &Engine, port: &Port, healed: Line) {
         None => sink.missed(),
     }
 }
-
-/// Every connection of a link.
-pub(crate) const ALL: &[Line] = &LINES;

@@ -110,6 +110,7 @@ pub(crate) fn sha1_hex(text: &[u8]) -> String {
 
 /// `redis.call`: an error reply ends the script. Not written in Lua: a tail call of it would hide
 /// the line of the script.
+#[expect(clippy::needless_pass_by_value, reason = "as mlua calls it")]
 fn call(lua: &Lua, words: MultiValue) -> mlua::Result<Value> {
     match run_command(lua, &words) {
         Err(error) => Err(mlua::Error::external(error)),
@@ -201,6 +202,7 @@ fn uncompiled(error: &mlua::Error) -> ErrorReply {
 }
 
 /// `math.random` of Redis: the same numbers in every engine.
+#[expect(clippy::needless_pass_by_value, reason = "as mlua calls it")]
 fn random(lua: &Lua, bounds: Variadic<f64>) -> mlua::Result<f64> {
     let mut state: AppDataRefMut<'_, Lrand48> =
         lua.app_data_mut().expect("BUG: set when the state was made");

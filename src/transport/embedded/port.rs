@@ -20,7 +20,8 @@
 //! `waiting` holds at most one command time-out's worth of calls; `events` those, and the messages
 //! that wait for their delay.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod state;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,13 +29,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::faults::{Delay, Faults};
+use self::state::State;
+use super::engine::Activity;
+use super::faults::{Faults, Flow};
 use super::store::Message;
 use crate::protocol::{Call, Value};
-use crate::transport::{CallError, Fault, Lane, Sink};
-
-/// Until the client sets its own.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+use crate::transport::{CallError, Lane, Sink};
 
 pub(crate) type Answer = Result<Value, CallError>;
 
@@ -83,7 +83,7 @@ pub(crate) struct Arrival {
     epoch: u64,
     pub(crate) request: Request,
     pub(crate) twice: bool,
-    lose_reply: bool,
+    reply: Flow,
     /// Its connection is gone; it runs all the same, and nobody hears of it.
     late: bool,
 }
@@ -95,21 +95,6 @@ pub(crate) enum Event {
     Deliver { epoch: u64, message: Message },
     Missed,
     Healed(Line),
-}
-
-#[derive(Debug)]
-struct LineState {
-    up: bool,
-    epoch: u64,
-    heals_at: Option<Instant>,
-    last_arrival: Instant,
-    last_answer: Instant,
-}
-
-#[derive(Debug)]
-struct Waiting {
-    line: Line,
-    sender: oneshot::Sender<Answer>,
 }
 
 /// What the link's task does next.
@@ -125,57 +110,9 @@ pub(crate) struct Port {
     wake: Notify,
 }
 
-struct State {
-    command_timeout: Duration,
-    faults: Faults,
-    rng: fastrand::Rng,
-    lines: [LineState; 3],
-    events: BTreeMap<(Instant, u64), Event>,
-    /// What arrived while the engine was paused.
-    held: VecDeque<Arrival>,
-    events_made: u64,
-    waiting: BTreeMap<u64, Waiting>,
-    /// When each call must be answered, in the order of their sending.
-    deadlines: VecDeque<(Instant, u64)>,
-    calls_made: u64,
-    last_message: Instant,
-    wanted: BTreeSet<Arc<str>>,
-    reconnects: u64,
-    mute: bool,
-    deaf: bool,
-    /// Gone when the link has ended.
-    sink: Option<Arc<dyn Sink>>,
-}
-
 impl Port {
     pub(crate) fn new(id: u64, sink: Arc<dyn Sink>) -> Self {
-        let now = Instant::now();
-        let line = || LineState {
-            up: true,
-            epoch: 0,
-            heals_at: None,
-            last_arrival: now,
-            last_answer: now,
-        };
-        let state = State {
-            command_timeout: COMMAND_TIMEOUT,
-            faults: Faults::default(),
-            rng: fastrand::Rng::with_seed(id),
-            lines: [line(), line(), line()],
-            events: BTreeMap::new(),
-            held: VecDeque::new(),
-            events_made: 0,
-            waiting: BTreeMap::new(),
-            deadlines: VecDeque::new(),
-            calls_made: 0,
-            last_message: now,
-            wanted: BTreeSet::new(),
-            reconnects: 0,
-            mute: false,
-            deaf: false,
-            sink: Some(sink),
-        };
-        Port { id, state: Mutex::new(state), wake: Notify::new() }
+        Port { id, state: Mutex::new(State::new(id, sink)), wake: Notify::new() }
     }
 
     /// Lets the link's task look again.
@@ -208,6 +145,10 @@ impl Port {
         self.state.lock().reconnects
     }
 
+    pub(crate) fn calls_under_way(&self) -> usize {
+        self.state.lock().waiting.len()
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         self.state.lock().sink.is_some()
     }
@@ -217,8 +158,8 @@ impl Port {
     }
 
     /// What to do now, or until when to sleep.
-    pub(crate) fn next(&self, paused: bool) -> Next {
-        self.state.lock().next(paused)
+    pub(crate) fn next(&self, engine: Activity) -> Next {
+        self.state.lock().next(engine)
     }
 
     pub(crate) fn hold(&self, arrival: Arrival) {
@@ -240,7 +181,8 @@ impl Port {
             Request::Unlisten(channel) => drop(state.wanted.remove(channel)),
             Request::Run(_) => {}
         }
-        if !(arrival.late || arrival.lose_reply || state.mute) {
+        let vanishes = [arrival.reply, state.replies].contains(&Flow::Vanishes);
+        if !arrival.late && !vanishes {
             state.answer(arrival.line, arrival.id, answer);
         }
     }
@@ -295,12 +237,12 @@ impl Port {
         self.state.lock().command_timeout = timeout;
     }
 
-    pub(crate) fn set_mute(&self, mute: bool) {
-        self.state.lock().mute = mute;
+    pub(crate) fn set_replies(&self, flow: Flow) {
+        self.state.lock().replies = flow;
     }
 
-    pub(crate) fn set_deaf(&self, deaf: bool) {
-        self.state.lock().deaf = deaf;
+    pub(crate) fn set_messages(&self, flow: Flow) {
+        self.state.lock().messages = flow;
     }
 
     /// Breaks connections until they are healed.
@@ -309,6 +251,8 @@ impl Port {
         for line in lines {
             state.cut(*line);
         }
+        drop(state);
+        self.wake();
     }
 
     /// Lets broken connections come back, after the reconnect delay.
@@ -319,207 +263,5 @@ impl Port {
         }
         drop(state);
         self.wake();
-    }
-}
-
-impl State {
-    fn push(&mut self, due: Instant, event: Event) {
-        self.events_made += 1;
-        self.events.insert((due, self.events_made), event);
-    }
-
-    fn chance(&mut self, part: f64) -> bool {
-        // Nothing is drawn for what cannot happen: other seeds keep their course.
-        part > 0.0 && self.rng.f64() < part
-    }
-
-    fn after(&mut self, delay: Delay) -> Instant {
-        Instant::now() + delay.draw(&mut self.rng)
-    }
-
-    fn send(&mut self, line: Line, request: Request, reply_to: Option<oneshot::Sender<Answer>>) {
-        self.calls_made += 1;
-        let id = self.calls_made;
-        if let Some(sender) = reply_to {
-            if self.sink.is_none() {
-                drop(sender.send(Err(CallError::Closed)));
-                return;
-            }
-            self.waiting.insert(id, Waiting { line, sender });
-            self.deadlines.push_back((Instant::now() + self.command_timeout, id));
-        }
-        if !self.lines[line as usize].up {
-            self.disconnected(id, &request);
-            return;
-        }
-        let runs = matches!(request, Request::Run(_));
-        if runs && self.chance(self.faults.refuse) {
-            let refused = Fault("LOADING Redis is loading the dataset in memory".to_owned());
-            self.answer(line, id, Err(CallError::NotApplied(refused)));
-        } else if !(runs && self.chance(self.faults.lose_request)) {
-            let arrival = Arrival {
-                id,
-                line,
-                epoch: self.lines[line as usize].epoch,
-                request,
-                twice: runs && self.chance(self.faults.duplicate),
-                lose_reply: runs && self.chance(self.faults.lose_reply),
-                late: false,
-            };
-            let due = self.after(self.faults.request).max(self.lines[line as usize].last_arrival);
-            self.lines[line as usize].last_arrival = due;
-            self.push(due, Event::Arrive(arrival));
-        }
-        if runs && self.chance(self.faults.break_line) {
-            self.cut(line);
-            self.heal(line);
-        }
-    }
-
-    /// There is no connection to send on.
-    fn disconnected(&mut self, id: u64, request: &Request) {
-        if let Request::Unlisten(channel) = request {
-            self.wanted.remove(channel);
-            return;
-        }
-        let answer = Err(CallError::NotApplied(Fault("not connected".to_owned())));
-        self.push(Instant::now(), Event::Answer { id, answer });
-    }
-
-    fn answer(&mut self, line: Line, id: u64, answer: Answer) {
-        let due = self.after(self.faults.reply).max(self.lines[line as usize].last_answer);
-        self.lines[line as usize].last_answer = due;
-        self.push(due, Event::Answer { id, answer });
-    }
-
-    fn publish(&mut self, message: &Message) {
-        let line = &self.lines[Line::Messages as usize];
-        let epoch = line.epoch;
-        if !line.up || self.sink.is_none() || self.deaf || self.chance(self.faults.lose_message) {
-            return;
-        }
-        let due = self.after(self.faults.message).max(self.last_message);
-        self.last_message = due;
-        if self.chance(self.faults.lag) {
-            self.push(due, Event::Missed);
-        } else {
-            self.push(due, Event::Deliver { epoch, message: message.clone() });
-        }
-    }
-
-    fn next(&mut self, paused: bool) -> Next {
-        if self.sink.is_none() {
-            return Next::End;
-        }
-        let now = Instant::now();
-        if let Some(event) = self.timed_out(now).or_else(|| self.healed(now)) {
-            return Next::Do(event);
-        }
-        if !paused && let Some(arrival) = self.held.pop_front() {
-            return Next::Do(Event::Arrive(arrival));
-        }
-        if let Some(entry) = self.events.first_entry()
-            && entry.key().0 <= now
-        {
-            return Next::Do(entry.remove());
-        }
-        let event = self.events.first_key_value().map(|((due, _), _)| *due);
-        let deadline = self.deadlines.front().map(|(due, _)| *due);
-        let heals = self.lines.iter().filter_map(|line| line.heals_at);
-        Next::Sleep(heals.chain(event).chain(deadline).min())
-    }
-
-    /// Drops the deadlines of what was answered; gives up the first that is overdue.
-    fn timed_out(&mut self, now: Instant) -> Option<Event> {
-        while let Some((due, id)) = self.deadlines.front().copied() {
-            let waits = self.waiting.contains_key(&id);
-            if waits && due > now {
-                return None;
-            }
-            self.deadlines.pop_front();
-            if waits {
-                let answer = Err(CallError::Unknown(Fault("no reply in time".to_owned())));
-                return Some(Event::Answer { id, answer });
-            }
-        }
-        None
-    }
-
-    fn healed(&mut self, now: Instant) -> Option<Event> {
-        let healed = LINES.into_iter().find(|line| {
-            self.lines[*line as usize].heals_at.is_some_and(|heals_at| heals_at <= now)
-        })?;
-        let line = &mut self.lines[healed as usize];
-        line.heals_at = None;
-        line.up = true;
-        self.reconnects += 1;
-        Some(Event::Healed(healed))
-    }
-
-    fn heal(&mut self, line: Line) {
-        if !self.lines[line as usize].up {
-            let at = self.after(self.faults.reconnect);
-            self.lines[line as usize].heals_at = Some(at);
-        }
-    }
-
-    fn cut(&mut self, line: Line) {
-        let state = &mut self.lines[line as usize];
-        state.heals_at = None;
-        if !state.up {
-            return;
-        }
-        state.up = false;
-        state.epoch += 1;
-        self.strand(line);
-        let lost: Vec<u64> = self
-            .waiting
-            .iter()
-            .filter(|(_, waiting)| waiting.line == line)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in lost {
-            let answer = Err(CallError::Unknown(Fault("the connection was lost".to_owned())));
-            self.push(Instant::now(), Event::Answer { id, answer });
-        }
-    }
-
-    /// Decides what becomes of the requests that were under way: the server may still have the
-    /// first few of them.
-    fn strand(&mut self, line: Line) {
-        let mut stranded: Vec<Arrival> = Vec::new();
-        let is_stranded = |event: &Event| matches!(event, Event::Arrive(arrival) if arrival.line == line && !arrival.late);
-        let due: Vec<_> = self
-            .events
-            .iter()
-            .filter(|(_, event)| is_stranded(event))
-            .map(|(due, _)| *due)
-            .collect();
-        let (held, kept) = std::mem::take(&mut self.held)
-            .into_iter()
-            .partition::<VecDeque<_>, _>(|arrival| arrival.line == line && !arrival.late);
-        self.held = kept;
-        stranded.extend(held);
-        for key in due {
-            if let Some(Event::Arrive(arrival)) = self.events.remove(&key) {
-                stranded.push(arrival);
-            }
-        }
-        let mut runs = 0;
-        if self.chance(self.faults.late_after_cut) {
-            runs = self.rng.usize(..=stranded.len());
-        }
-        let mut last = Instant::now();
-        for (place, mut arrival) in stranded.into_iter().enumerate() {
-            match &arrival.request {
-                Request::Unlisten(channel) => drop(self.wanted.remove(channel)),
-                Request::Run(_) if place < runs => {
-                    arrival.late = true;
-                    last = self.after(self.faults.late).max(last);
-                    self.push(last, Event::Arrive(arrival));
-                }
-                _ => {}
-            }
-        }
     }
 }

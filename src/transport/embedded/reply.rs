@@ -44,16 +44,18 @@ impl Reply {
         Reply::Int(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
-    pub(crate) fn flag(yes: bool) -> Reply {
-        Reply::Int(i64::from(yes))
-    }
-
     pub(crate) fn bulk_or_nil(text: Option<&Bytes>) -> Reply {
         text.map_or(Reply::Nil, |text| Reply::Bulk(text.clone()))
     }
 
     pub(crate) fn bulks(texts: impl IntoIterator<Item = Bytes>) -> Reply {
         Reply::Array(texts.into_iter().map(|text| Ok(Reply::Bulk(text))).collect())
+    }
+}
+
+impl From<bool> for Reply {
+    fn from(yes: bool) -> Self {
+        Reply::Int(i64::from(yes))
     }
 }
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::EmbeddedRedis;
 use super::data::Data;
-use super::engine::Engine;
-pub use super::faults::{Delay, Faults};
-use super::link::ALL;
+pub use super::engine::Restart;
+use super::engine::{Activity, Engine};
+pub use super::faults::{Delay, Faults, Flow};
 use super::number::format_float;
-use super::port::{Line, Port};
+use super::port::{LINES, Line, Port};
 use super::reply::Bytes;
 pub use super::reply::{ErrorReply, Reply};
 use crate::protocol::script;
@@ -80,38 +80,25 @@ impl EmbeddedRedis {
 
     /// Executes nothing until [`resume`](Self::resume); calls pile up and time out.
     pub fn pause(&self) {
-        self.engine.set_paused(true);
+        self.engine.set_activity(Activity::Paused);
     }
 
     /// Executes what piled up, and goes on.
     pub fn resume(&self) {
-        self.engine.set_paused(false);
+        self.engine.set_activity(Activity::Runs);
     }
 
     /// All connections break and come back; the script cache is empty, and the keys too, if told so.
     pub fn restart(&self, data: Restart) {
-        for port in self.engine.ports() {
-            port.cut(ALL);
-        }
-        self.engine.forget(data == Restart::WithData);
-        for port in self.engine.ports() {
-            port.heal(ALL);
-        }
+        self.engine.cut();
+        self.engine.forget(data);
+        self.engine.heal();
     }
 
     /// Moves the server's clock, and only that: leases end early.
     pub fn jump_clock(&self, by: Duration) {
         self.engine.jump_clock(by);
     }
-}
-
-/// What a restart leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restart {
-    /// As after a restart with an append-only file.
-    WithData,
-    /// As after a failover to an empty replica.
-    Empty,
 }
 
 fn content(data: &Data) -> Vec<Bytes> {
@@ -136,10 +123,6 @@ pub struct LinkControl {
 }
 
 impl LinkControl {
-    pub(crate) fn of(link: &super::Link) -> Self {
-        LinkControl { engine: link.engine().clone(), port: link.port().clone() }
-    }
-
     /// Numbers links in the order in which they were made, from 1.
     pub fn id(&self) -> u64 {
         self.port.id
@@ -152,35 +135,38 @@ impl LinkControl {
 
     /// Breaks all connections until they are healed.
     pub fn cut(&self) {
-        self.port.cut(ALL);
-        self.port.wake();
+        self.port.cut(&LINES);
     }
 
     /// Breaks the connection for messages; calls still work.
     pub fn cut_pubsub(&self) {
         self.port.cut(&[Line::Messages]);
-        self.port.wake();
     }
 
     /// Lets all broken connections come back.
     pub fn heal(&self) {
-        self.port.heal(ALL);
+        self.port.heal(&LINES);
     }
 
     /// Calls are executed, and no reply comes.
-    pub fn mute_replies(&self, mute: bool) {
-        self.port.set_mute(mute);
+    pub fn set_replies(&self, flow: Flow) {
+        self.port.set_replies(flow);
     }
 
     /// Messages vanish, and nobody notices: a half-open connection.
-    pub fn deafen(&self, deaf: bool) {
-        self.port.set_deaf(deaf);
+    pub fn set_messages(&self, flow: Flow) {
+        self.port.set_messages(flow);
     }
 
     /// The client is gone without a farewell: nothing of it is executed or delivered any more.
     pub fn crash(&self) {
         self.port.end();
         self.engine.remove_port(self.port.id);
+    }
+
+    /// How many calls wait for their reply.
+    pub fn calls_under_way(&self) -> usize {
+        self.port.calls_under_way()
     }
 
     /// Whether the link was neither closed nor crashed.

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::{advance, sleep};
 
-use super::testing::{Delay, Faults, LinkControl, Reply, Restart};
+use super::testing::{Delay, Faults, Flow, LinkControl, Reply, Restart};
 use super::{EmbeddedRedis, Link};
 use crate::protocol::{Arg, Call, Script, Value, script};
 use crate::transport::{CallError, Lane, Sink};
@@ -39,7 +39,7 @@ impl Heard {
 fn connect(redis: &EmbeddedRedis) -> (Link, LinkControl, Arc<Heard>) {
     let heard = Arc::new(Heard::default());
     let link = redis.link(heard.clone(), &Handle::current());
-    let control = LinkControl::of(&link);
+    let control = redis.links().pop().expect("just made");
     (link, control, heard)
 }
 
@@ -114,6 +114,9 @@ async fn cut_tells_unknown_from_not_applied() {
     assert!(matches!(under_way.await, Err(CallError::Unknown(_))));
     assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::NotApplied(_))));
     assert_eq!((link.epoch(Lane::Caller), link.epoch(Lane::Background)), (1, 1));
+    let (late, ..) = connect(&redis);
+    assert!(matches!(late.subscribe(&channel).await, Err(CallError::NotApplied(_))));
+    drop(late);
     redis.heal();
     settle().await;
     assert_eq!(heard.take(), ["restored Caller", "restored Background", "missed"]);
@@ -128,7 +131,7 @@ async fn cut_tells_unknown_from_not_applied() {
 async fn lost_reply_is_unknown_after_the_time_out() {
     let redis = EmbeddedRedis::new();
     let (link, control, _) = connect(&redis);
-    control.mute_replies(true);
+    control.set_replies(Flow::Vanishes);
     let start = tokio::time::Instant::now();
     assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
     assert_eq!(start.elapsed(), TIMEOUT);
@@ -139,10 +142,8 @@ async fn lost_reply_is_unknown_after_the_time_out() {
 async fn delays_keep_the_order_of_a_lane() {
     let redis = EmbeddedRedis::new();
     let (link, control, _) = connect(&redis);
-    let mut faults = Faults::default();
-    faults.request = Delay::between(Duration::ZERO, Duration::from_millis(50));
-    faults.reply = Delay::between(Duration::ZERO, Duration::from_millis(50));
-    control.set_faults(faults, 7);
+    let delay = Delay::between(Duration::ZERO, Duration::from_millis(50));
+    control.set_faults(Faults { request: delay, reply: delay, ..Faults::default() }, 7);
     for round in 0..50 {
         let owner = format!("o{round}");
         let taken = link.call(Lane::Caller, acquire(&owner));
@@ -156,9 +157,8 @@ async fn delays_keep_the_order_of_a_lane() {
 async fn request_of_a_broken_connection_may_run_later() {
     let redis = EmbeddedRedis::new();
     let (link, control, _) = connect(&redis);
-    let mut faults = Faults::default();
-    faults.late_after_cut = 1.0;
-    faults.late = Delay::fixed(Duration::from_millis(100));
+    let late = Delay::fixed(Duration::from_millis(100));
+    let faults = Faults { late_after_cut: 1.0, late, ..Faults::default() };
     // Of one request, none or one runs late: the seed is one of those where it does.
     control.set_faults(faults, 2);
     let mut late = Box::pin(link.call(Lane::Caller, acquire("a")));
@@ -169,6 +169,115 @@ async fn request_of_a_broken_connection_may_run_later() {
     assert_eq!(link.call(Lane::Caller, release("a")).await, Ok(Value::Nil));
     sleep(Duration::from_millis(200)).await;
     assert_eq!(redis.dump().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_fault_does_what_it_says() {
+    let redis = EmbeddedRedis::new();
+    let (link, control, heard) = connect(&redis);
+    let none = Faults::default;
+    let runs = || redis.scripts_run().get("lock_acquire").copied().unwrap_or(0);
+    control.set_faults(Faults { refuse: 1.0, ..none() }, 1);
+    assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::NotApplied(_))));
+    control.set_faults(Faults { lose_request: 1.0, ..none() }, 1);
+    assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
+    assert_eq!(runs(), 0);
+    control.set_faults(Faults { lose_reply: 1.0, ..none() }, 1);
+    assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
+    assert_eq!(runs(), 1);
+    control.set_faults(Faults { duplicate: 1.0, ..none() }, 1);
+    assert_eq!(link.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
+    assert_eq!(runs(), 3);
+    control.set_faults(Faults { break_line: 1.0, ..none() }, 1);
+    assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
+    settle().await;
+    assert_eq!((link.epoch(Lane::Caller), link.epoch(Lane::Background)), (1, 0));
+    assert_eq!((heard.take(), runs()), (vec!["restored Caller".to_owned()], 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_are_late_lost_or_missed() {
+    let redis = EmbeddedRedis::new();
+    let (link, control, heard) = connect(&redis);
+    assert_eq!(link.subscribe(&Arc::from("ch")).await, Ok(()));
+    let publish = || redis.command(&["PUBLISH", "ch", "1"]);
+    control.set_faults(Faults { lose_message: 1.0, ..Faults::default() }, 1);
+    assert_eq!(publish(), Ok(Reply::Int(1)));
+    control.set_faults(Faults { lag: 1.0, ..Faults::default() }, 1);
+    assert_eq!(publish(), Ok(Reply::Int(1)));
+    settle().await;
+    assert_eq!(heard.take(), ["missed"]);
+    let message = Delay::fixed(Duration::from_millis(5));
+    control.set_faults(Faults { message, ..Faults::default() }, 1);
+    assert_eq!(publish(), Ok(Reply::Int(1)));
+    settle().await;
+    assert!(heard.take().is_empty());
+    sleep(Duration::from_millis(5)).await;
+    settle().await;
+    assert_eq!(heard.take(), ["ch=1"]);
+    control.set_faults(Faults::default(), 1);
+    control.set_messages(Flow::Vanishes);
+    assert_eq!(publish(), Ok(Reply::Int(1)));
+    settle().await;
+    assert!(heard.take().is_empty());
+    control.cut_pubsub();
+    assert_eq!(link.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
+    control.set_messages(Flow::Passes);
+    control.heal();
+    settle().await;
+    assert_eq!(heard.take(), ["missed"]);
+    assert_eq!(publish(), Ok(Reply::Int(1)));
+    settle().await;
+    assert_eq!(heard.take(), ["ch=1"]);
+}
+
+/// The same seed gives the same course, another one another.
+#[test]
+fn seed_decides_the_course() {
+    fn course(seed: u64) -> Vec<String> {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.unwrap().block_on(async move {
+            let redis = EmbeddedRedis::new();
+            let (link, control, heard) = connect(&redis);
+            let delay = Delay::between(Duration::ZERO, Duration::from_millis(20));
+            let faults = Faults {
+                refuse: 0.1,
+                lose_reply: 0.1,
+                break_line: 0.1,
+                late_after_cut: 0.5,
+                request: delay,
+                reply: delay,
+                late: delay,
+                reconnect: delay,
+                ..Faults::default()
+            };
+            control.set_faults(faults, seed);
+            let start = tokio::time::Instant::now();
+            let mut course = Vec::new();
+            for round in 0..60 {
+                let lane = if round % 3 == 0 { Lane::Background } else { Lane::Caller };
+                let answer = link.call(lane, acquire(&format!("o{round}"))).await;
+                course.push(format!("{:?} {answer:?}", start.elapsed()));
+            }
+            course.extend(heard.take());
+            course
+        })
+    }
+    assert_eq!(course(1), course(1));
+    assert_ne!(course(1), course(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_are_bytes() {
+    let redis = EmbeddedRedis::new();
+    let id: &[u8] = &[0, 255, 13, 10, 128];
+    let add: [&[u8]; 4] = [b"zadd", b"z", b"1", id];
+    assert_eq!(redis.command(&add), Ok(Reply::Int(1)));
+    let text: &[u8] = b"return redis.call('zscore', KEYS[1], ARGV[1])";
+    let read: [&[u8]; 5] = [b"eval", text, b"1", b"z", id];
+    assert_eq!(redis.command(&read), Ok(Reply::Bulk(b"1".to_vec())));
+    assert_eq!(redis.dump()[&b"z"[..]].content[0], id);
 }
 
 #[tokio::test(start_paused = true)]

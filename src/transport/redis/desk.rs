@@ -57,6 +57,8 @@ pub(super) enum Fate {
     Confirmed,
     /// The server refused one channel of it, or all.
     Refused(Fault),
+    /// The server takes no orders for now.
+    NotYet(Fault),
     /// The connection went before the answer came.
     Lost,
 }
@@ -108,6 +110,9 @@ impl Desk {
     /// For the worker of a new connection; the one before gets no more orders.
     pub(super) fn seat(&self) -> Seat {
         let mut state = self.state.lock();
+        if !matches!(state.mode, Mode::Closed) {
+            state.mode = Mode::Open;
+        }
         state.settle(&Fate::Lost);
         state.seat += 1;
         state.bell = Arc::new(Notify::new());
@@ -205,13 +210,6 @@ impl Desk {
         }
     }
 
-    pub(super) fn up(&self) {
-        let mut state = self.state.lock();
-        if !matches!(state.mode, Mode::Closed) {
-            state.mode = Mode::Open;
-        }
-    }
-
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.mode = Mode::Closed;
@@ -278,6 +276,8 @@ impl State {
                     order.alone = true;
                     self.queue.push_front(Order::Subscribe(order));
                 }
+                // The connection is given up, and with it what it may have subscribed.
+                Fate::NotYet(fault) => order.answer(Err(CallError::NotApplied(fault.clone()))),
                 Fate::Lost => self.queue.push_front(Order::Subscribe(order)),
             }
         }

@@ -43,7 +43,8 @@ pub(super) struct Keeper {
     pub(super) stop: watch::Receiver<bool>,
 }
 
-/// Which runtime drives the connection.
+/// Which runtime drives the connection. From the background it does not return: whoever lets a
+/// runtime end or stand still is served well enough, and a connection that moves is a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Home,
@@ -86,9 +87,12 @@ impl Keeper {
                 () = &mut stopped => break,
                 end = self.watch(&mut link) => end,
             };
+            // A refused SUBSCRIBE costs a connection that was good otherwise.
+            let out_of_step = matches!(end, End::OutOfStep(_));
+            let lasted = since.elapsed() > PAUSE_MAX;
             let fault = self.give_up(end);
             drop(link);
-            if since.elapsed() > PAUSE_MAX {
+            if lasted || out_of_step {
                 pause = PAUSE_MIN;
             }
             link = tokio::select! {
@@ -108,6 +112,7 @@ impl Keeper {
             biased;
             end = Link::ended(router, errors, worker) => end,
             end = self.probe(client) => end,
+            end = self.read_only() => end,
         }
     }
 
@@ -127,10 +132,12 @@ impl Keeper {
             match timeout(every, ping(client, self.shared.token())).await {
                 // An error is an answer, too; only on the subscriber's connection it may belong
                 // to a SUBSCRIBE.
-                Ok(Pong::Refused(text)) if self.role == Role::Subscriber => {
-                    return End::OutOfStep(Fault(text));
+                Ok(Pong::Refused(fault)) if self.role == Role::Subscriber => {
+                    return End::OutOfStep(fault);
                 }
-                Ok(Pong::InStep | Pong::Refused(_)) => (silent, stalled) = (0, None),
+                Ok(Pong::InStep | Pong::NotYet(_) | Pong::Refused(_)) => {
+                    (silent, stalled) = (0, None);
+                }
                 Ok(Pong::OutOfStep) => {
                     return End::OutOfStep(Fault("a PING got another command's answer".into()));
                 }
@@ -148,6 +155,18 @@ impl Keeper {
                 }
             }
         }
+    }
+
+    /// Ends when the server answers READONLY: it was demoted. A new connection may lead to its
+    /// successor, behind the same name or proxy.
+    async fn read_only(&self) -> End {
+        // So that a server that stays read-only is not connected to for each call.
+        sleep(PAUSE_MAX).await;
+        if let Role::Commands(lane) = self.role {
+            self.shared.line(lane).read_only().await;
+            return End::Lost(Fault("the server is read-only".into()));
+        }
+        std::future::pending().await
     }
 
     /// Tells callers that the connection is gone, before there is another one.
@@ -195,14 +214,11 @@ impl Keeper {
     /// Hands the new connection to the callers.
     fn restored(&self, link: &Link) {
         self.shared.reconnected();
-        match self.role {
-            Role::Commands(lane) => {
-                if self.shared.line(lane).up(link.client.clone()) {
-                    self.shared.sink.restored(lane);
-                }
-            }
-            // `missed` is called by the worker, once the channels are restored.
-            Role::Subscriber => self.shared.desk.up(),
+        // The subscriber's worker reports for itself, once the channels are restored.
+        if let Role::Commands(lane) = self.role
+            && self.shared.line(lane).up(link.client.clone())
+        {
+            self.shared.sink.restored(lane);
         }
     }
 

@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fred::clients::Client;
 use parking_lot::RwLock;
+use tokio::sync::Notify;
 
+use crate::protocol::Value;
 use crate::transport::{CallError, Fault};
 
 pub(super) struct Line {
@@ -23,6 +25,8 @@ pub(super) struct Line {
     epoch: AtomicU64,
     /// Answers seen: a sign of life that saves a PING.
     answers: AtomicU64,
+    /// Rung when a call was answered READONLY.
+    read_only: Notify,
 }
 
 enum Slot {
@@ -38,6 +42,7 @@ impl Line {
             slot: RwLock::new(Slot::Down(Fault("not connected yet".into()))),
             epoch: AtomicU64::new(0),
             answers: AtomicU64::new(0),
+            read_only: Notify::new(),
         }
     }
 
@@ -54,13 +59,21 @@ impl Line {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Order among the calls of this line can no longer be told from the connection alone.
-    pub(super) fn raise_epoch(&self) {
-        self.epoch.fetch_add(1, Ordering::AcqRel);
+    /// Learns from the outcome of a call.
+    pub(super) fn learn(&self, outcome: &Result<Value, CallError>) {
+        match outcome {
+            Err(CallError::Unknown(_)) => return,
+            Err(CallError::NotApplied(fault)) if fault.0.contains("READONLY") => {
+                self.read_only.notify_waiters();
+            }
+            _ => {}
+        }
+        self.answers.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn answered(&self) {
-        self.answers.fetch_add(1, Ordering::Relaxed);
+    /// Waits for a call that is answered READONLY from now on.
+    pub(super) async fn read_only(&self) {
+        self.read_only.notified().await;
     }
 
     pub(super) fn answers(&self) -> u64 {
@@ -75,7 +88,7 @@ impl Line {
         }
         if matches!(*slot, Slot::Up(_)) {
             // INVARIANT I1: before the slot is free for another connection.
-            self.raise_epoch();
+            self.epoch.fetch_add(1, Ordering::AcqRel);
         }
         *slot = Slot::Down(fault);
     }

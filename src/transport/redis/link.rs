@@ -14,9 +14,9 @@ use tokio::sync::broadcast::Receiver;
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
-use super::reply::{not_answered, not_connected};
+use super::reply::not_connected;
 use super::settings::{Events, Settings};
-use crate::transport::{CallError, Fault};
+use crate::transport::{CallError, Fault, sort_error_reply};
 
 pub(super) struct Link {
     pub(super) client: Client,
@@ -50,8 +50,11 @@ pub(super) enum Failure {
 pub(super) enum Pong {
     /// Our token: everything that was sent before has been answered.
     InStep,
-    /// An error answer: to the PING, or to a SUBSCRIBE before it.
-    Refused(String),
+    /// An error answer that somebody has to do something about (NOPERM): to the PING, or to a
+    /// SUBSCRIBE before it.
+    Refused(Fault),
+    /// An error answer that passes by itself: LOADING, BUSY.
+    NotYet(Fault),
     /// The answer to another command.
     OutOfStep,
     /// No answer.
@@ -178,17 +181,18 @@ pub(super) async fn ping(client: &Client, token: u64) -> Pong {
         {
             Pong::InStep
         }
-        Ok(Resp3Frame::SimpleError { data, .. }) => Pong::Refused(data.to_string()),
-        Ok(Resp3Frame::BlobError { data, .. }) => {
-            Pong::Refused(String::from_utf8_lossy(&data).into_owned())
-        }
+        Ok(Resp3Frame::SimpleError { data, .. }) => error_answer(&data),
+        Ok(Resp3Frame::BlobError { data, .. }) => error_answer(&String::from_utf8_lossy(&data)),
         Ok(_) => Pong::OutOfStep,
-        Err(error) => match not_answered(&error) {
-            CallError::NotApplied(fault)
-            | CallError::Unknown(fault)
-            | CallError::Refused(fault) => Pong::Lost(fault),
-            CallError::Closed => Pong::Lost(Fault(error.to_string())),
-        },
+        Err(error) => Pong::Lost(Fault(error.to_string())),
+    }
+}
+
+fn error_answer(text: &str) -> Pong {
+    let fault = Fault(text.to_owned());
+    match sort_error_reply(text) {
+        CallError::NotApplied(_) => Pong::NotYet(fault),
+        _ => Pong::Refused(fault),
     }
 }
 

@@ -23,9 +23,12 @@ pub(super) fn outcome(answer: Result<Resp3Frame, Error>) -> Result<Value, CallEr
 
 /// Sorts an error of `fred` itself: no answer of the server.
 pub(super) fn not_answered(error: &Error) -> CallError {
-    let fault = Fault(error.to_string());
-    let never_sent = *error.kind() == ErrorKind::Unknown && NEVER_SENT.contains(&error.details());
-    if never_sent { CallError::NotApplied(fault) } else { CallError::Unknown(fault) }
+    let details = error.details();
+    if *error.kind() == ErrorKind::Unknown && NEVER_SENT.contains(&details) {
+        CallError::NotApplied(Fault(format!("not sent: {details}")))
+    } else {
+        CallError::Unknown(Fault(format!("no answer: {details}")))
+    }
 }
 
 /// Sorts the error of a connection attempt. No script was sent.

@@ -5,7 +5,7 @@
 //! an error in its place that it was refused. One batch is on the wire at a time; requests that
 //! come meanwhile make the next one.
 //!
-//! Both tasks run where the connection runs, and end with it. Orders survive in the [`Desk`].
+//! Both tasks run where the connection runs, and end with it. Orders survive in `desk.rs`.
 
 use std::sync::Arc;
 
@@ -37,9 +37,9 @@ pub(super) async fn work(shared: Arc<Shared>, seat: Seat, client: Client, start:
         let batch = Batch { subscribe: channels.to_vec(), ..Batch::default() };
         match carry_out(&shared, &client, batch).await {
             Pong::InStep => {}
-            Pong::Refused(text) => {
+            Pong::Refused(fault) => {
                 desk.not_restored(&seat, channels);
-                return End::OutOfStep(Fault(text));
+                return End::OutOfStep(fault);
             }
             pong => return end(pong),
         }
@@ -53,7 +53,8 @@ pub(super) async fn work(shared: Arc<Shared>, seat: Seat, client: Client, start:
         let pong = carry_out(&shared, &client, batch).await;
         let fate = match &pong {
             Pong::InStep => Fate::Confirmed,
-            Pong::Refused(text) => Fate::Refused(Fault(text.clone())),
+            Pong::Refused(fault) => Fate::Refused(fault.clone()),
+            Pong::NotYet(fault) => Fate::NotYet(fault.clone()),
             Pong::OutOfStep | Pong::Lost(_) => Fate::Lost,
         };
         if confirm {
@@ -89,10 +90,10 @@ async fn carry_out(shared: &Shared, client: &Client, batch: Batch) -> Pong {
     if batch.subscribe.is_empty() {
         return Pong::InStep;
     }
-    // Handed over together: fred drops an error answer that comes while nothing is in flight, so
-    // the PING must be there before SUBSCRIBE can be refused.
-    let subscribe = Box::pin(client.subscribe(names(&batch.subscribe)));
-    match futures::future::join(subscribe, ping(client, shared.token())).await {
+    // Both are queued in one poll: `fred` drops an error that comes when nobody waits for an answer,
+    // so the PING must be waiting before the server can refuse the SUBSCRIBE.
+    let subscribed = Box::pin(client.subscribe(names(&batch.subscribe)));
+    match futures::future::join(subscribed, ping(client, shared.token())).await {
         (Ok(()), pong) => pong,
         (Err(error), _) => lost(&error),
     }
@@ -111,7 +112,8 @@ fn end(pong: Pong) -> End {
         Pong::InStep | Pong::OutOfStep => {
             End::OutOfStep(Fault("answers no longer belong to their commands".into()))
         }
-        Pong::Refused(text) => End::OutOfStep(Fault(text)),
-        Pong::Lost(fault) => End::Lost(fault),
+        Pong::Refused(fault) => End::OutOfStep(fault),
+        // The pause before the next connection grows as long as this lasts.
+        Pong::NotYet(fault) | Pong::Lost(fault) => End::Lost(fault),
     }
 }

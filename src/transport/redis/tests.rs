@@ -24,6 +24,7 @@ use crate::protocol::Script;
 static ADD: Script = Script::new("add", "return redis.call('incrby', KEYS[1], ARGV[1])");
 static ECHO: Script = Script::new("echo", "return {KEYS, ARGV, false, {1, {'x'}}}");
 
+const NAME: &str = "leasehold:test";
 const SECOND: Duration = Duration::from_secs(1);
 const TIMING: Timing = Timing { command: Duration::from_millis(300), connect: SECOND };
 
@@ -115,6 +116,15 @@ impl Bed {
         Bed { redis: Arc::new(redis), sink, own }
     }
 
+    /// For work that may take longer than the time-out of the other tests.
+    async fn patient(server: &Server) -> Self {
+        let (own, sink) = (Own::new(), Arc::<Recorder>::default());
+        let endpoint = Endpoint::parse(&server.url()).unwrap();
+        let timing = Timing { command: SECOND * 10, connect: SECOND };
+        let redis = Redis::connect(&endpoint, timing, NAME, sink.clone(), own.handle());
+        Bed { redis: Arc::new(redis.await.unwrap()), sink, own }
+    }
+
     async fn add(&self, lane: Lane, key: &str) -> Result<i64, CallError> {
         self.redis.call(lane, add(key)).await.map(|value| match value {
             Value::Int(number) => number,
@@ -138,7 +148,7 @@ impl Bed {
 
 async fn connect(url: &str, sink: Arc<Recorder>, background: &Handle) -> Result<Redis, CallError> {
     let endpoint = Endpoint::parse(url).unwrap();
-    Redis::connect(&endpoint, TIMING, "leasehold:test", sink, background).await
+    Redis::connect(&endpoint, TIMING, NAME, sink, background).await
 }
 
 fn add(key: &str) -> Call {

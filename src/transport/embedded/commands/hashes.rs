@@ -11,7 +11,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("hdel", -3, hdel),
     command("hexists", 3, |store, words| {
         let hash = store.find::<Hash>(&words[1])?;
-        Ok(Reply::flag(hash.is_some_and(|hash| hash.get(&words[2]).is_some())))
+        Ok(Reply::from(hash.is_some_and(|hash| hash.get(&words[2]).is_some())))
     }),
     command("hget", 3, |store, words| {
         let hash = store.find::<Hash>(&words[1])?;
@@ -44,7 +44,7 @@ pub(super) const COMMANDS: &[Command] = &[
         if new {
             hash.set(&words[2], words[3].clone());
         }
-        Ok(Reply::flag(new))
+        Ok(Reply::from(new))
     }),
     command("hvals", 2, |store, words| {
         Ok(Reply::bulks(fields(store, &words[1])?.into_iter().map(|(_, value)| value)))

@@ -59,9 +59,10 @@ fn flushall(store: &mut Store, words: Words<'_>) -> Outcome {
     Ok(Reply::ok())
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "a command")]
 fn persist(store: &mut Store, words: Words<'_>) -> Outcome {
     let had = store.entry(&words[1]).and_then(|entry| entry.expires_at.take()).is_some();
-    Ok(Reply::flag(had))
+    Ok(Reply::from(had))
 }
 
 fn invalid_expire(name: &str) -> ErrorReply {
@@ -91,6 +92,7 @@ fn expire(store: &mut Store, words: Words<'_>, name: &str, unit: Unit) -> Outcom
 
 /// Under which condition a new expiry is set.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each word of the command")]
 struct Condition {
     without: bool,
     with: bool,

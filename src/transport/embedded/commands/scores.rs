@@ -1,5 +1,8 @@
 //! Scores of sorted sets: how they are written, read and bounded.
 
+use std::cmp::Ordering;
+
+use super::super::data::Score;
 use super::super::number::{format_float, parse_float};
 use super::super::reply::{Bytes, ErrorReply, Reply};
 
@@ -24,7 +27,11 @@ struct Bound {
 impl Bound {
     fn parse(word: &[u8]) -> Result<Self, ErrorReply> {
         let inner = word.strip_prefix(b"(");
-        let score = parse_float(inner.unwrap_or(word)).ok_or("ERR min or max is not a float")?;
+        let score = match inner.unwrap_or(word) {
+            // As `strtod` reads it.
+            [] => 0.0,
+            text => parse_float(text).ok_or("ERR min or max is not a float")?,
+        };
         Ok(Bound { score, exclusive: inner.is_some() })
     }
 }
@@ -42,8 +49,16 @@ impl Bounds {
     }
 
     pub(super) fn hold(&self, score: f64) -> bool {
-        let above = score > self.min.score || score == self.min.score && !self.min.exclusive;
-        let below = score < self.max.score || score == self.max.score && !self.max.exclusive;
+        let above = match Score(score).cmp(&Score(self.min.score)) {
+            Ordering::Less => false,
+            Ordering::Equal => !self.min.exclusive,
+            Ordering::Greater => true,
+        };
+        let below = match Score(score).cmp(&Score(self.max.score)) {
+            Ordering::Less => true,
+            Ordering::Equal => !self.max.exclusive,
+            Ordering::Greater => false,
+        };
         above && below
     }
 }

@@ -35,6 +35,7 @@ fn add(store: &mut Store, key: &[u8], by: i64) -> Outcome {
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each word of the command")]
 struct SetOptions<'a> {
     absent: bool,
     present: bool,

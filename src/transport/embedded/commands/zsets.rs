@@ -1,6 +1,6 @@
 //! Commands for sorted sets.
 
-use super::super::data::Zset;
+use super::super::data::{Score, Zset};
 use super::super::number::int;
 use super::super::reply::{Bytes, ErrorReply, Outcome, Reply};
 use super::super::store::Store;
@@ -42,6 +42,7 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each word of the command")]
 struct AddOptions {
     absent: bool,
     present: bool,
@@ -102,7 +103,7 @@ fn zadd(store: &mut Store, words: Words<'_>) -> Outcome {
         let old = zset.score(member);
         if options.allow(old, score) {
             added += usize::from(old.is_none());
-            updated += usize::from(old.is_some_and(|old| old != score));
+            updated += usize::from(old.is_some_and(|old| Score(old) != Score(score)));
             zset.set(member, score);
         }
     }
@@ -133,37 +134,34 @@ fn within(store: &mut Store, key: &[u8], bounds: Bounds) -> Result<Vec<(f64, Byt
     Ok(found.map(|(score, member)| (score, member.clone())).collect())
 }
 
-fn listed(found: impl IntoIterator<Item = (f64, Bytes)>, with_scores: bool) -> Reply {
-    let mut texts = Vec::new();
-    for (score, member) in found {
-        texts.push(member);
-        if with_scores {
-            texts.push(score_text(score));
-        }
-    }
-    Reply::bulks(texts)
+fn members(found: impl IntoIterator<Item = (f64, Bytes)>) -> Reply {
+    Reply::bulks(found.into_iter().map(|(_, member)| member))
+}
+
+fn with_scores(found: impl IntoIterator<Item = (f64, Bytes)>) -> Reply {
+    Reply::bulks(found.into_iter().flat_map(|(score, member)| [member, score_text(score)]))
 }
 
 /// By position only; the forms BYSCORE, BYLEX and REV are not here.
 fn zrange(store: &mut Store, words: Words<'_>) -> Outcome {
-    let with_scores = match &words[4..] {
-        [] => false,
-        [word] if is(word, "withscores") => true,
-        _ => return Err(SYNTAX.into()),
-    };
+    let options = &words[4..];
+    if !options.iter().all(|word| is(word, "withscores")) {
+        return Err(SYNTAX.into());
+    }
     let (first, last) = (int(&words[2])?, int(&words[3])?);
     let Some(zset) = store.find::<Zset>(&words[1])? else { return Ok(Reply::bulks([])) };
     let wanted = range(first, last, zset.len());
     let found = zset.in_order().skip(wanted.start).take(wanted.len());
-    Ok(listed(found.map(|(score, member)| (score, member.clone())), with_scores))
+    let found = found.map(|(score, member)| (score, member.clone()));
+    Ok(if options.is_empty() { members(found) } else { with_scores(found) })
 }
 
 fn zrangebyscore(store: &mut Store, words: Words<'_>) -> Outcome {
-    let (mut with_scores, mut skip, mut take) = (false, 0, -1);
+    let (mut scored, mut skip, mut take) = (false, 0, -1);
     let mut options = words[4..].iter();
     while let Some(word) = options.next() {
         if is(word, "withscores") {
-            with_scores = true;
+            scored = true;
         } else if is(word, "limit") {
             let (first, number) = (options.next(), options.next().ok_or(SYNTAX)?);
             skip = int(first.ok_or(SYNTAX)?)?;
@@ -177,5 +175,6 @@ fn zrangebyscore(store: &mut Store, words: Words<'_>) -> Outcome {
     // A negative offset finds nothing, a negative number takes all.
     let skip = usize::try_from(skip).unwrap_or(usize::MAX);
     let take = usize::try_from(take).unwrap_or(usize::MAX);
-    Ok(listed(found.into_iter().skip(skip).take(take), with_scores))
+    let found = found.into_iter().skip(skip).take(take);
+    Ok(if scored { with_scores(found) } else { members(found) })
 }

@@ -9,7 +9,7 @@ async fn a_call_whose_reply_is_lost_is_unknown_and_executed_once() {
     let proxy = Proxy::start(server.address());
     let bed = Bed::at(&proxy.url()).await;
     for lane in LANES {
-        bed.add(lane, "n").await.unwrap();
+        bed.until_up(lane).await;
         let before = count(&server, "n");
         let epoch = bed.redis.epoch(lane);
         proxy.swallow_replies();
@@ -197,4 +197,23 @@ async fn the_words_for_a_command_that_was_never_sent_are_still_the_same() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_demoted_server_is_connected_to_again_but_not_for_each_call() {
+    let server = Server::start();
+    let bed = Bed::new(&server).await;
+    bed.add(Lane::Caller, "n").await.unwrap();
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let started = Instant::now();
+    let mut calls = 0;
+    while bed.redis.reconnects() < 2 {
+        assert!(started.elapsed() < SECOND * 10, "not connected to again");
+        drop(bed.add(Lane::Caller, "n").await);
+        calls += 1;
+    }
+    assert!(calls > 20, "{calls} calls, {:?}", started.elapsed());
+    assert!(started.elapsed() > SECOND);
+    server.command(&["REPLICAOF", "NO", "ONE"]);
+    bed.until_up(Lane::Caller).await;
 }

@@ -1,5 +1,8 @@
 //! Subscriptions are confirmed, batched, restored, and refused one by one.
 
+use fred::interfaces::PubsubInterface as _;
+
+use super::link::{Pong, ping};
 use super::support::proxy::Proxy;
 use super::support::resp::Reply;
 use super::*;
@@ -36,7 +39,7 @@ async fn every_message_after_a_subscription_arrives() {
 #[tokio::test]
 async fn ten_thousand_subscriptions_take_few_commands() {
     let server = Server::start();
-    let bed = Bed::new(&server).await;
+    let bed = Bed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..10_000).map(|i| Arc::from(format!("c{i}"))).collect();
     let all = channels.iter().map(|channel| bed.redis.subscribe(channel));
     for outcome in futures::future::join_all(all).await {
@@ -110,7 +113,7 @@ async fn a_killed_subscriber_is_restored_and_reported() {
 #[tokio::test]
 async fn a_restarted_server_gets_all_subscriptions_again() {
     let mut server = Server::start();
-    let bed = Bed::new(&server).await;
+    let bed = Bed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..1_100).map(|i| Arc::from(format!("c{i}"))).collect();
     let all = channels.iter().map(|channel| bed.redis.subscribe(channel));
     assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
@@ -155,6 +158,57 @@ async fn a_refused_channel_fails_alone() {
     }
 }
 
+/// The answer must find the PING that stands for the SUBSCRIBE: `fred` drops what nobody waits for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_refusal_is_missed() {
+    let server = Server::start();
+    server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "resetchannels", "+@all"]);
+    let bed = Bed::at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    let deadline = Instant::now() + SECOND * 30;
+    let mut refused = 0;
+    while refused < 20 {
+        assert!(Instant::now() < deadline, "only {refused}");
+        match bed.subscribe("bad").await {
+            Err(CallError::Refused(_)) => refused += 1,
+            // Each refusal costs a connection, and the next one takes its time.
+            Err(CallError::NotApplied(_) | CallError::Unknown(_)) => {
+                sleep(Duration::from_millis(2)).await;
+            }
+            other => panic!("{other:?} after {refused} refusals"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn answers_that_are_out_of_step_are_seen_by_their_tokens() {
+    let server = Server::start();
+    server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "resetchannels", "+@all"]);
+    let proxy = Proxy::start(server.address());
+    let url = proxy.url().replace("redis://", "redis://ann:pw@");
+    let settings = Settings::new(&Endpoint::parse(&url).unwrap(), TIMING, NAME).unwrap();
+    let opened = Link::open(&settings, settings::Events::Few, &Handle::current()).await;
+    let (link, _) = opened.ok().unwrap();
+    assert!(matches!(ping(&link.client, 1).await, Pong::InStep));
+
+    // fred says that it worked; the error goes to the next command, and so on. The server is stopped
+    // so that all three commands are on the wire before it answers the first.
+    let bytes = proxy.request_bytes()
+        + "*2\r\n$9\r\nSUBSCRIBE\r\n$3\r\nbad\r\n".len() as u64
+        + 2 * "*2\r\n$4\r\nPING\r\n$1\r\n2\r\n".len() as u64;
+    server.pause();
+    let sent = async {
+        Box::pin(link.client.subscribe("bad")).await.unwrap();
+        futures::future::join(ping(&link.client, 2), ping(&link.client, 3)).await
+    };
+    let resumed = async {
+        until("all is on the wire", || proxy.request_bytes() == bytes).await;
+        server.resume();
+    };
+    let ((second, third), ()) = Box::pin(futures::future::join(sent, resumed)).await;
+    assert!(matches!(&second, Pong::Refused(fault) if fault.0.contains("NOPERM")), "{second:?}");
+    assert!(matches!(third, Pong::OutOfStep), "{third:?}");
+}
+
 #[tokio::test]
 async fn a_permission_that_is_withdrawn_costs_only_its_channels() {
     let server = Server::start();
@@ -191,4 +245,31 @@ async fn a_subscription_that_is_not_confirmed_is_not_reported_as_made() {
         sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(listeners(&server, "d"), 1);
+}
+
+#[tokio::test]
+async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
+    static SPIN: Script = Script::new("spin", "while true do end");
+    let server = Server::start_with(&["--lua-time-limit", "10"]);
+    let bed = Bed::new(&server).await;
+    bed.subscribe("before").await.unwrap();
+    let redis = bed.redis.clone();
+    let spin = Call { script: &SPIN, keys: vec![], args: vec![] };
+    let spinning = Handle::current().spawn(async move { redis.call(Lane::Background, spin).await });
+    let deadline = Instant::now() + SECOND * 5;
+    loop {
+        match bed.subscribe("during").await {
+            Err(CallError::NotApplied(fault)) if fault.0.contains("BUSY") => break,
+            Err(CallError::NotApplied(_) | CallError::Unknown(_)) | Ok(()) => {}
+            other => panic!("{other:?}"),
+        }
+        bed.redis.unsubscribe(&Arc::from("during"));
+        assert!(Instant::now() < deadline, "never busy");
+    }
+    server.command(&["SCRIPT", "KILL"]);
+    drop(spinning.await);
+    until("it is restored", || listeners(&server, "before") == 1).await;
+    while bed.subscribe("after").await.is_err() {
+        assert!(Instant::now() < deadline, "subscriptions do not work again");
+    }
 }

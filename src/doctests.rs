@@ -1,0 +1,21 @@
+//! Compiles and runs the Rust blocks of the README and of `docs/` as doc tests.
+
+macro_rules! pages {
+    ($($page:ident = $path:literal,)*) => {
+        $(#[doc = include_str!(concat!("../", $path))]
+        struct $page;)*
+    };
+}
+
+pages! {
+    Readme = "README.md",
+    Acquisition = "docs/acquisition.md",
+    Architecture = "docs/architecture.md",
+    Benchmarks = "docs/benchmarks.md",
+    Choosing = "docs/choosing.md",
+    Glossary = "docs/glossary.md",
+    Guarantees = "docs/guarantees.md",
+    Interop = "docs/interop.md",
+    Operations = "docs/operations.md",
+    Testing = "docs/testing.md",
+}
