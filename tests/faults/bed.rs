@@ -28,11 +28,17 @@ pub(crate) fn beside(limit: Duration, test: impl Future<Output = ()>) {
 
 /// Runs a test with the machine to itself.
 pub(crate) fn alone(limit: Duration, test: impl Future<Output = ()>) {
-    let _turn: RwLockWriteGuard<'_, ()> = TURNS.write();
+    let _turn = turn();
     block_on(limit, test);
 }
 
-fn block_on(limit: Duration, test: impl Future<Output = ()>) {
+/// For a test that has a runtime of its own: the machine is its own while it has this.
+pub(crate) fn turn() -> RwLockWriteGuard<'static, ()> {
+    TURNS.write()
+}
+
+/// Runs a part of a test that has its turn.
+pub(crate) fn block_on(limit: Duration, test: impl Future<Output = ()>) {
     let runtime = runtime(2);
     let test = Box::pin(test);
     let done = runtime.block_on(async { tokio::time::timeout(limit, test).await });
