@@ -39,9 +39,11 @@ use crate::mutant::{Mutant, Mutants};
 
 /// How long a client lets others go first: a few round trips.
 pub(crate) const REST: Duration = Duration::from_millis(1);
-/// How long subscribers that did not take their turn are taken for idle ones: a client keeps the
-/// subscription of a hot name for a while after its last waiter.
-const IDLE: Duration = Duration::from_millis(100);
+/// How long subscribers that did not take their turn are taken for idle ones (a client keeps the
+/// subscription of a hot name for a while after its last waiter), at first and at most: they may
+/// just have been slow, so it doubles each time they leave their turn.
+const IDLE_FIRST: Duration = Duration::from_millis(4);
+const IDLE_MAX: Duration = Duration::from_millis(100);
 
 /// How long one client may keep a lock among its own waiters before others get their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +92,23 @@ struct Room {
     streak_since: Instant,
     /// Subscribers elsewhere that were told of the last release.
     told: i64,
-    /// So many of them did not take their turn when they were let first, until then.
-    idle: Option<(i64, Instant)>,
+    idle: Option<Idle>,
+}
+
+/// Subscribers elsewhere that did not take their turn when they were let first.
+#[derive(Clone, Copy, Debug)]
+struct Idle {
+    told: i64,
+    /// They are not waited for until then.
+    until: Instant,
+    span: Duration,
+}
+
+impl Idle {
+    fn after(before: Option<Idle>, told: i64) -> Self {
+        let span = before.map_or(IDLE_FIRST, |idle| (idle.span * 2).min(IDLE_MAX));
+        Idle { told, until: Instant::now() + span, span }
+    }
 }
 
 enum Tenant {
@@ -222,7 +239,7 @@ impl Rooms {
                 room.tenant = Tenant::Holder { id: hold.id, leaving: false };
                 (room.streak, room.streak_since) = (0, Instant::now());
                 match rested {
-                    Rested::InVain => room.idle = Some((room.told, Instant::now() + IDLE)),
+                    Rested::InVain => room.idle = Some(Idle::after(room.idle, room.told)),
                     Rested::ForOthers => room.idle = None,
                     Rested::Not => {}
                 }
@@ -289,7 +306,7 @@ impl Rooms {
         self.settle(&hold.place, |room| match room.tenant {
             Tenant::Holder { id, .. } if id == hold.id => {
                 let now = Instant::now();
-                let idle = room.idle.filter(|(_, until)| now < *until).map_or(0, |(idle, _)| idle);
+                let idle = room.idle.filter(|idle| now < idle.until).map_or(0, |idle| idle.told);
                 room.told = told;
                 room.promote(Rest::for_others(if told > idle { told } else { 0 }))
             }
@@ -392,7 +409,7 @@ impl Room {
     /// Nobody is in it, and nothing is worth remembering.
     fn is_over(&self, now: Instant) -> bool {
         let rests = |rest: Option<Rest>| rest.is_some_and(|rest| now < rest.until);
-        let remembers = self.idle.is_some_and(|(_, until)| now < until);
+        let remembers = self.idle.is_some_and(|idle| now < idle.until + IDLE_MAX);
         let empty = matches!(self.tenant, Tenant::Nobody { rest } if !rests(rest));
         empty && !remembers && self.queue.is_empty()
     }
