@@ -144,27 +144,31 @@ impl Stage {
                 outer.unlock().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
                 done
             }
-            Scene::Adopt => {
-                let handle = hold(&self.other, name).await.into_handle().expect("held");
-                let done = kept(&what, cut.apply(self.client.adopt(&handle)).await);
-                if matches!(cut, Cut::Polls(0) | Cut::Answered(0)) {
-                    // Nothing was begun, so the hold is still to be had.
-                    drop(self.client.adopt(&handle).await.expect("still there"));
-                }
-                done
-            }
-            Scene::Extend => {
-                let guard = lock.lock().await.expect("free");
-                let owner = guard.owner().to_owned();
-                let done = released(&what, cut.apply(guard.extend(ms(40_000))).await);
-                self.settled(&what, name, &[(owner, 1)]).await;
-                guard.check().expect("the hold is not touched");
-                guard.unlock().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
-                done
-            }
+            Scene::Adopt => self.adopt(&what, name, cut).await,
+            Scene::Extend => self.extend(&what, name, cut).await,
         };
         self.settled(&what, name, &[]).await;
         idle(&self.client, SETTLED).await;
+        done
+    }
+
+    async fn adopt(&self, what: &str, name: &str, cut: Cut) -> bool {
+        let handle = hold(&self.other, name).await.into_handle().expect("held");
+        let done = kept(what, cut.apply(self.client.adopt(&handle)).await);
+        if matches!(cut, Cut::Polls(0) | Cut::Answered(0)) {
+            // Nothing was begun, so the hold is still to be had.
+            drop(self.client.adopt(&handle).await.expect("still there"));
+        }
+        done
+    }
+
+    async fn extend(&mut self, what: &str, name: &str, cut: Cut) -> bool {
+        let guard = hold(&self.client, name).await;
+        let owner = guard.owner().to_owned();
+        let done = released(what, cut.apply(guard.extend(ms(40_000))).await);
+        self.settled(what, name, &[(owner, 1)]).await;
+        guard.check().expect("the hold is not touched");
+        guard.unlock().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
         done
     }
 
@@ -309,7 +313,7 @@ fn a_dropped_waiter_lets_the_next_one_in() {
 
 #[test]
 fn a_connect_dropped_anywhere_leaves_no_connection_and_no_thread() {
-    alone(Duration::from_secs(60), async {
+    alone(Duration::from_mins(1), async {
         let server = Server::start();
         let proxy = Proxy::start(server.address());
         proxy.delay_replies(ms(1));
