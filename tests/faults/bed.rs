@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::process::{Child, Command, Stdio};
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -28,11 +28,17 @@ pub(crate) fn beside(limit: Duration, test: impl Future<Output = ()>) {
 
 /// Runs a test with the machine to itself.
 pub(crate) fn alone(limit: Duration, test: impl Future<Output = ()>) {
-    let _turn: RwLockWriteGuard<'_, ()> = TURNS.write();
+    let _turn = turn();
     block_on(limit, test);
 }
 
-fn block_on(limit: Duration, test: impl Future<Output = ()>) {
+/// For a test that has a runtime of its own: the machine is its own while it has this.
+pub(crate) fn turn() -> RwLockWriteGuard<'static, ()> {
+    TURNS.write()
+}
+
+/// Runs a part of a test that has its turn.
+pub(crate) fn block_on(limit: Duration, test: impl Future<Output = ()>) {
     let runtime = runtime(2);
     let test = Box::pin(test);
     let done = runtime.block_on(async { tokio::time::timeout(limit, test).await });
@@ -220,24 +226,40 @@ pub(crate) fn assert_protocol<T: Debug>(what: &str, outcome: Result<T, Error>, p
     }
 }
 
-/// Polls a future `polls` times and drops it, at the latest when nothing has woken it for a while;
-/// its outcome if it was done before.
-pub(crate) async fn cut_after_polls<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+/// Polls a future `polls` times and drops it after `linger`, at the latest when nothing has woken
+/// it for a while; its outcome if it was done before.
+///
+/// While it lingers its call is answered, and nobody takes the answer.
+pub(crate) async fn cut_after_polls<F: Future>(
+    polls: usize,
+    linger: Duration,
+    future: F,
+) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
-    let polled = std::future::poll_fn(move |cx| {
-        if left == 0 {
+    let polling = future.as_mut();
+    let polled = poll_times(polling, &mut left);
+    let done = tokio::time::timeout(ms(30), polled).await.ok().flatten();
+    if done.is_none() && !linger.is_zero() {
+        tokio::time::sleep(linger).await;
+    }
+    done
+}
+
+/// Resolves when the future is done, or after so many polls.
+async fn poll_times<F: Future>(mut future: Pin<&mut F>, left: &mut usize) -> Option<F::Output> {
+    std::future::poll_fn(move |cx| {
+        if *left == 0 {
             return Poll::Ready(None);
         }
-        left -= 1;
-        let polled = future.as_mut().poll(cx);
-        match polled {
+        *left -= 1;
+        match future.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending if *left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
-    });
-    tokio::time::timeout(ms(30), polled).await.ok().flatten()
+    })
+    .await
 }
 
 /// Runs a future for a time too short for timers, and drops it.

@@ -22,7 +22,11 @@ const WAIT: Duration = ms(12);
 /// Where the future is cut.
 #[derive(Clone, Copy, Debug)]
 enum Cut {
+    /// After so many polls, at once.
     Polls(usize),
+    /// After so many polls, when whatever was sent has been answered.
+    Answered(usize),
+    /// After so long.
     Delay(Duration),
 }
 
@@ -30,7 +34,8 @@ impl Cut {
     async fn apply<T>(self, future: impl Future<Output = T>) -> Option<T> {
         let future = Box::pin(future);
         match self {
-            Cut::Polls(polls) => cut_after_polls(polls, future).await,
+            Cut::Polls(polls) => cut_after_polls(polls, Duration::ZERO, future).await,
+            Cut::Answered(polls) => cut_after_polls(polls, ms(2), future).await,
             Cut::Delay(delay) => cut_after(delay, future).await,
         }
     }
@@ -139,27 +144,31 @@ impl Stage {
                 outer.unlock().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
                 done
             }
-            Scene::Adopt => {
-                let handle = hold(&self.other, name).await.into_handle().expect("held");
-                let done = kept(&what, cut.apply(self.client.adopt(&handle)).await);
-                if matches!(cut, Cut::Polls(0)) {
-                    // Nothing was begun, so the hold is still to be had.
-                    drop(self.client.adopt(&handle).await.expect("still there"));
-                }
-                done
-            }
-            Scene::Extend => {
-                let guard = lock.lock().await.expect("free");
-                let owner = guard.owner().to_owned();
-                let done = released(&what, cut.apply(guard.extend(ms(40_000))).await);
-                self.settled(&what, name, &[(owner, 1)]).await;
-                guard.check().expect("the hold is not touched");
-                guard.unlock().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
-                done
-            }
+            Scene::Adopt => self.adopt(&what, name, cut).await,
+            Scene::Extend => self.extend(&what, name, cut).await,
         };
         self.settled(&what, name, &[]).await;
         idle(&self.client, SETTLED).await;
+        done
+    }
+
+    async fn adopt(&self, what: &str, name: &str, cut: Cut) -> bool {
+        let handle = hold(&self.other, name).await.into_handle().expect("held");
+        let done = kept(what, cut.apply(self.client.adopt(&handle)).await);
+        if matches!(cut, Cut::Polls(0) | Cut::Answered(0)) {
+            // Nothing was begun, so the hold is still to be had.
+            drop(self.client.adopt(&handle).await.expect("still there"));
+        }
+        done
+    }
+
+    async fn extend(&mut self, what: &str, name: &str, cut: Cut) -> bool {
+        let guard = hold(&self.client, name).await;
+        let owner = guard.owner().to_owned();
+        let done = released(what, cut.apply(guard.extend(ms(40_000))).await);
+        self.settled(what, name, &[(owner, 1)]).await;
+        guard.check().expect("the hold is not touched");
+        guard.unlock().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
         done
     }
 
@@ -207,9 +216,11 @@ fn a_call_dropped_after_any_number_of_polls_leaves_nothing() {
         let mut stage = Stage::new(&server, &server.url()).await;
         for scene in SCENES {
             let mut most = 0;
-            for repetition in 0..10 {
+            for repetition in 0..16 {
                 for polls in 0.. {
-                    let done = Box::pin(stage.play(scene, Cut::Polls(polls))).await;
+                    let at_once = repetition % 2 == 0;
+                    let cut = if at_once { Cut::Polls(polls) } else { Cut::Answered(polls) };
+                    let done = Box::pin(stage.play(scene, cut)).await;
                     // `lock` of a held lock is never done: past all its steps is enough.
                     if done || matches!(scene, Scene::LockHeld) && polls == 12 {
                         most = most.max(polls);
@@ -289,7 +300,7 @@ fn a_dropped_waiter_lets_the_next_one_in() {
                 let guard = second.lock().await?;
                 guard.unlock().await
             });
-            let gone = cut_after_polls(polls, first.lock()).await;
+            let gone = cut_after_polls(polls, ms(1), first.lock()).await;
             assert!(gone.is_none(), "it is held");
             guard.unlock().await.expect("held");
             let outcome = crate::bed::within("the next waiter", SETTLED, next).await;
@@ -302,7 +313,7 @@ fn a_dropped_waiter_lets_the_next_one_in() {
 
 #[test]
 fn a_connect_dropped_anywhere_leaves_no_connection_and_no_thread() {
-    alone(Duration::from_secs(60), async {
+    alone(Duration::from_mins(1), async {
         let server = Server::start();
         let proxy = Proxy::start(server.address());
         proxy.delay_replies(ms(1));

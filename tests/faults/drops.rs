@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use leasehold::{Client, Error, HoldState, LockGuard, LossReason};
 
 use crate::bed::{
-    Outside, alone, at_rest, brisk, connect, hold, ms, note, runtime, threads, until, within,
+    Outside, alone, at_rest, block_on, brisk, connect, hold, ms, note, runtime, threads, turn,
+    until, within,
 };
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
@@ -94,9 +95,9 @@ fn a_guard_dropped_while_unwinding_frees_the_key_at_once() {
 
 #[test]
 fn a_guard_dropped_by_the_end_of_its_runtime_frees_the_key() {
+    let _turn = turn();
     let server = Server::start();
     let mut outside = Outside::of(&server);
-    alone(LIMIT, async {});
     let own = runtime(1);
     let client = own.block_on(async {
         let client = connect(&server.url()).await;
@@ -112,7 +113,7 @@ fn a_guard_dropped_by_the_end_of_its_runtime_frees_the_key() {
     own.shutdown_timeout(LIMIT);
     note(&format!("the runtime's end took {:?}", started.elapsed()));
     assert!(started.elapsed() < ms(500), "{:?}", started.elapsed());
-    alone(LIMIT, async {
+    block_on(LIMIT, async {
         freed(&mut outside, "n").await;
         at_rest(&client, LIMIT).await;
     });
@@ -120,6 +121,7 @@ fn a_guard_dropped_by_the_end_of_its_runtime_frees_the_key() {
 
 #[test]
 fn a_guard_dropped_after_its_runtime_is_gone_frees_the_key() {
+    let _turn = turn();
     let server = Server::start();
     let mut outside = Outside::of(&server);
     let own = runtime(1);
@@ -132,7 +134,7 @@ fn a_guard_dropped_after_its_runtime_is_gone_frees_the_key() {
     assert_eq!(guard.state(), HoldState::Held, "renewal needs no runtime of the caller");
     assert!(outside.exists("n"));
     timed("the drop", || drop(guard));
-    alone(LIMIT, async {
+    block_on(LIMIT, async {
         freed(&mut outside, "n").await;
         at_rest(&client, LIMIT).await;
         // The caller's connections have moved: the client works on.
@@ -150,6 +152,7 @@ fn a_guard_dropped_after_its_runtime_is_gone_frees_the_key() {
 
 #[test]
 fn a_hold_outlives_the_runtime_that_took_it() {
+    let _turn = turn();
     let server = Server::start();
     let mut outside = Outside::of(&server);
     let own = runtime(1);
@@ -159,7 +162,7 @@ fn a_hold_outlives_the_runtime_that_took_it() {
         (client, guard)
     });
     drop(own);
-    alone(LIMIT, async {
+    block_on(LIMIT, async {
         let end = Instant::now() + ms(2_000);
         until("several leases", LIMIT, || {
             assert!(outside.pttl("n") > 100, "it is renewed");
@@ -194,7 +197,7 @@ fn a_drop_does_not_wait_for_a_dead_server() {
 
 #[test]
 fn a_client_that_is_dropped_leaves_no_connection_and_no_thread() {
-    alone(LIMIT, async {
+    alone(LIMIT * 3, async {
         let server = Server::start();
         until("other tests' threads have ended", LIMIT, || threads() == 0).await;
         let clients = [connect(&server.url()).await, connect(&server.url()).await];
@@ -219,7 +222,7 @@ fn a_client_that_is_dropped_leaves_no_connection_and_no_thread() {
 #[test]
 fn a_client_whose_runtime_ended_leaves_no_connection_and_no_thread() {
     let server = Server::start();
-    alone(LIMIT, async {
+    alone(LIMIT * 3, async {
         until("other tests' threads have ended", LIMIT, || threads() == 0).await;
         let thread = std::thread::spawn({
             let url = server.url();

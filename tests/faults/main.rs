@@ -5,9 +5,19 @@
 //! for a duration where a condition can be waited for.
 //!
 //! Sizes are small by default and come from the environment, so that the same test runs long by
-//! hand: `LEASEHOLD_ACQUISITIONS`, `LEASEHOLD_HOLDS`, `LEASEHOLD_ROUNDS`, `LEASEHOLD_WAITERS`,
-//! `LEASEHOLD_RESTART_WAITERS`, `LEASEHOLD_STEP_US`, `LEASEHOLD_CHAOS_SECONDS`. Tests with
-//! randomness print their seed; `LEASEHOLD_SEED` replays it.
+//! hand:
+//!
+//! | variable | default | what |
+//! | --- | --- | --- |
+//! | `LEASEHOLD_ACQUISITIONS` | 4000 | acquisitions of four contending processes |
+//! | `LEASEHOLD_STEP_US` | 10 | steps of the cancellation sweep; ten times as much on a slow line |
+//! | `LEASEHOLD_HOLDS`, `LEASEHOLD_LEASES` | 2000, 3 | holds under blocked workers, for so many leases |
+//! | `LEASEHOLD_ROUNDS` | 10000 | quick rounds of lock, unlock and cancel |
+//! | `LEASEHOLD_WAITERS` | 2000 | waiters of as many names, and of one |
+//! | `LEASEHOLD_RESTART_WAITERS` | 200 | waiters while Redis restarts |
+//! | `LEASEHOLD_CHAOS_SECONDS` | 12 | how long the lines misbehave at random |
+//! | `LEASEHOLD_SEED` | random, printed | replays a test with randomness |
+//! | `LEASEHOLD_MUTANT` | none | a fault in the library that the tests must find |
 #![expect(
     clippy::disallowed_methods,
     reason = "the tests spawn tasks, block workers and stop real time on purpose"

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use leasehold::{Client, Error, Lease, LossReason};
 
 use crate::bed::{
-    Outside, alone, at_rest, beside, brisk, builder, connect, cut_after, hold, ms, note, runtime,
-    seed, size, until, within,
+    Outside, alone, at_rest, beside, block_on, brisk, builder, connect, cut_after, hold, ms, note,
+    runtime, seed, size, turn, until, within,
 };
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
@@ -29,12 +29,13 @@ return {least, gone}";
 
 #[test]
 fn blocked_workers_cost_nobody_a_lock() {
+    let _turn = turn();
     let holds = size("LEASEHOLD_HOLDS", 2_000);
     let lease = ms(3_000);
     let time = lease * u32::try_from(size("LEASEHOLD_LEASES", 3)).expect("not too many");
     let server = Server::start();
     let callers = runtime(2);
-    alone(LIMIT + time, async {
+    block_on(LIMIT + time, async {
         let mut outside = Outside::of(&server);
         let url = server.url();
         let taking = callers.spawn(async move {
