@@ -116,7 +116,11 @@ impl<'a> Seat<'a> {
                     return Ok(Seated::Granted(tenancy));
                 }
                 Turn::Reenter => return Ok(Seated::Reenter),
-                Turn::Front(rest) => return self.contend(rest, None).await,
+                Turn::Front(rest) => {
+                    // A zero wait asks at once or not at all.
+                    let rest = rest.filter(|_| self.request.wait != Wait::Once);
+                    return self.contend(rest, None).await;
+                }
                 Turn::TakeOver(hold) => return self.contend(None, Some(hold)).await,
             }
             self.queued = true;

@@ -32,6 +32,21 @@ pub(crate) async fn a_zero_wait_asks_once(world: World) {
     assert_eq!(b.stats().subscriptions, 0);
 }
 
+pub(crate) async fn a_zero_wait_never_rests(world: World) {
+    let (a, b) = (world.client().await, world.client().await);
+    // The other client keeps its subscription warm, so a release is told to somebody.
+    let guard = a.lock("x").lock().await.unwrap();
+    let refused = b.lock("x").try_lock(ms(30), Lease::Renewed).await;
+    assert!(refused.unwrap_err().is_timeout());
+    guard.unlock().await.unwrap();
+    let before = a.stats();
+    let guard = a.lock("x").try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
+    let after = a.stats();
+    assert_eq!((after.calls - before.calls, after.subscriptions), (1, 0));
+    assert_eq!(after.acquired_at_once - before.acquired_at_once, 1);
+    drop(guard);
+}
+
 pub(crate) async fn a_wait_ends_when_it_should(world: World) {
     let (a, b) = (world.client().await, world.client().await);
     let _guard = a.lock("x").lock().await.unwrap();

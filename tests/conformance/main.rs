@@ -42,6 +42,7 @@ behaviours! {
     contention {
         two_values_exclude_each_other,
         a_zero_wait_asks_once,
+        a_zero_wait_never_rests,
         a_wait_ends_when_it_should,
         a_waiter_of_the_same_client_is_woken,
         a_waiter_of_another_client_is_woken,
