@@ -34,6 +34,14 @@ pub use handle::HoldHandle;
 /// other. For re-entrance across call layers that know only the name, share an [`Owner`] with
 /// [`owned_by`](Lock::owned_by). Guards do not borrow the lock and may be dropped on any thread.
 ///
+/// ```compile_fail,E0499
+/// # async fn example(mut lock: leasehold::Lock) -> Result<(), leasehold::Error> {
+/// // One value cannot be taken by two futures at once.
+/// let both = futures::join!(lock.lock(), lock.lock());
+/// # Ok(())
+/// # }
+/// ```
+///
 /// # Fairness
 ///
 /// Waiters of one client are served in the order in which they came, except that a zero wait asks

@@ -14,6 +14,7 @@ mod inspection;
 mod loss;
 mod reentry;
 mod refusal;
+mod shape;
 mod world;
 
 macro_rules! behaviours {
