@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::lease::LossReason;
 use crate::mutant::Mutant;
 use crate::stats::count;
+use crate::transport::CallError;
 
 /// A wait does not end without an attempt as recent as this.
 const FRESH: Duration = Duration::from_millis(50);
@@ -174,7 +175,6 @@ impl<'a> Seat<'a> {
                 }
                 Ok(Answer::HeldFor(left)) => left,
                 Err(error) => {
-                    let error = if attempt.is_in_doubt() { error.in_doubt() } else { error };
                     outage.ride_out(session, request, error).await?;
                     continue;
                 }
@@ -241,6 +241,11 @@ impl<'a> Seat<'a> {
         match ready.await {
             Some(Ok(())) => Ok(Some(listener)),
             Some(Err(error)) => {
+                // A subscription takes nothing: whatever became of it, no lock is in doubt.
+                let error = match error {
+                    CallError::Unknown(fault) => CallError::NotApplied(fault),
+                    other => other,
+                };
                 outage.ride_out(session, self.request, error).await?;
                 Ok(None)
             }

@@ -40,11 +40,6 @@ impl<'a> Attempt<'a> {
         Attempt { session, request, field, from, in_flight: None, doubt: None }
     }
 
-    /// A call whose reply was lost may have taken the lock, or may yet.
-    pub(super) fn is_in_doubt(&self) -> bool {
-        self.doubt.is_some()
-    }
-
     /// Asks Redis once, until `limit`.
     pub(super) async fn ask(&mut self, limit: Instant) -> Result<Answer, CallError> {
         if let Some(from) = self.from.clone() {

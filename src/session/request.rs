@@ -73,11 +73,13 @@ impl Request {
 /// Patience with a server that cannot be reached.
 pub(super) struct Outage {
     pause: Duration,
+    /// A call may have been applied; what comes later does not change that.
+    in_doubt: bool,
 }
 
 impl Outage {
     pub(super) fn new() -> Self {
-        Outage { pause: OUTAGE_PAUSE }
+        Outage { pause: OUTAGE_PAUSE, in_doubt: false }
     }
 
     /// Returns when the call may be tried again, or the error if it may not.
@@ -87,6 +89,8 @@ impl Outage {
         request: &Request,
         error: CallError,
     ) -> Result<(), Error> {
+        self.in_doubt |= matches!(error, CallError::Unknown(_));
+        let error = if self.in_doubt { error.in_doubt() } else { error };
         let passes = matches!(error, CallError::NotApplied(_) | CallError::Unknown(_));
         if !passes || request.is_over() {
             return Err(request.failed(error));

@@ -12,6 +12,7 @@ mod contention;
 mod guard;
 mod inspection;
 mod loss;
+mod outage;
 mod reentry;
 mod refusal;
 mod shape;
