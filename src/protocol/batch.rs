@@ -33,7 +33,10 @@ pub(crate) fn replies(
         Value::Array(error) => matches!(error.as_slice(), [Value::Text(_)]),
         Value::Text(_) => false,
     };
-    let counted = all.first().is_some_and(|count| Value::Int(all.len() as i64 - 1) == *count);
+    let counted = match all.first() {
+        Some(Value::Int(count)) => usize::try_from(*count) == Ok(calls),
+        _ => false,
+    };
     if !counted || all.len() != calls + 1 || !all.iter().all(told) {
         return Err(Unexpected(Value::Array(all)));
     }

@@ -64,10 +64,8 @@ macro_rules! batch {
 }
 
 /// Several calls in one; made of the texts of the scripts themselves.
-pub(crate) static BATCH: Script = Script::new(
-    "batch",
-    batch!("lock_acquire" "lock_reenter" "lock_release" "lock_take_over"),
-);
+pub(crate) static BATCH: Script =
+    Script::new("batch", batch!("lock_acquire" "lock_reenter" "lock_release" "lock_take_over"));
 
 /// [`LOCK_RENEW`] with a fault, for the tests that must find it.
 #[cfg(feature = "test-util")]

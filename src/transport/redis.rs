@@ -136,11 +136,10 @@ impl Redis {
     }
 
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
-        let line = self.shared.line(lane);
-        let wire = line.wire()?;
-        let (outcome, to_learn) = wire.call(call).await;
+        let connection = self.shared.line(lane);
+        let (outcome, to_learn) = connection.wire()?.call(call).await;
         if to_learn {
-            line.learn(&outcome);
+            connection.learn(&outcome);
         }
         outcome
     }

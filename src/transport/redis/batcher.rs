@@ -27,10 +27,10 @@ struct Batcher {
 pub(super) async fn run(wire: Arc<Wire>, shared: Arc<Shared>, lane: Lane) {
     let batcher = Batcher { wire, shared, lane };
     let wire = &*batcher.wire;
-    let mut sent = FuturesUnordered::new();
+    let mut under_way = FuturesUnordered::new();
     let alarm = sleep(HELD_MAX);
     tokio::pin!(alarm);
-    let mut set = false;
+    let mut armed = false;
     loop {
         while let Some(parcel) = wire.take() {
             let (jobs, flight) = (parcel.jobs, parcel.flight);
@@ -43,21 +43,21 @@ pub(super) async fn run(wire: Arc<Wire>, shared: Arc<Shared>, lane: Lane) {
             let done = futures::poll!(&mut delivery).is_ready();
             drop(parcel.block);
             if !done {
-                sent.push(delivery);
+                under_way.push(delivery);
             }
         }
-        if !set && wire.has_queue() {
+        if !armed && wire.has_queue() {
             alarm.as_mut().reset(Instant::now() + HELD_MAX);
-            set = true;
+            armed = true;
         }
-        if sent.is_empty() && wire.is_closed() {
+        if under_way.is_empty() && wire.is_closed() {
             return;
         }
         tokio::select! {
             biased;
-            Some(()) = sent.next() => {}
+            Some(()) = under_way.next() => {}
             () = wire.due.notified() => {}
-            () = &mut alarm, if set => set = false,
+            () = &mut alarm, if armed => armed = false,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! One script call as a command of `fred`.
 
+use std::pin::Pin;
+
 use fred::clients::Client;
 use fred::interfaces::ClientLike as _;
 use fred::types::config::Options;
@@ -11,14 +13,19 @@ use super::wire::Outcome;
 use crate::protocol::{Arg, Call};
 use crate::transport::CallError;
 
+/// Boxed: futures of `fred` have several kilobytes, and many calls may wait at a time.
+pub(super) type Sending = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
 /// Runs a script that the server knows by its hash; `None` stands for the whole time-out.
-pub(super) async fn eval_sha(client: &Client, call: &Call, limit: Option<Duration>) -> Outcome {
-    send(client, "EVALSHA", arguments(call.script.sha1(), call), limit).await
+///
+/// It is sent by the first poll.
+pub(super) fn eval_sha(client: &Client, call: &Call, limit: Option<Duration>) -> Sending {
+    send(client, "EVALSHA", arguments(call.script.sha1(), call), limit)
 }
 
 /// Runs a script and lets the server keep it.
-pub(super) async fn eval(client: &Client, call: &Call, limit: Duration) -> Outcome {
-    send(client, "EVAL", arguments(call.script.text, call), Some(limit)).await
+pub(super) fn eval(client: &Client, call: &Call, limit: Duration) -> Sending {
+    send(client, "EVAL", arguments(call.script.text, call), Some(limit))
 }
 
 /// The server does not have the script, and has not run it.
@@ -26,23 +33,24 @@ pub(super) fn not_loaded(outcome: &Outcome) -> bool {
     matches!(outcome, Err(CallError::NotApplied(fault)) if fault.0.starts_with("NOSCRIPT"))
 }
 
-async fn send(
+fn send(
     client: &Client,
     command: &'static str,
     arguments: Vec<Argument>,
     limit: Option<Duration>,
-) -> Outcome {
+) -> Sending {
+    let client = client.clone();
     let command = CustomCommand::new_static(command, ClusterHash::Random, false);
-    // Boxed: futures of fred have several kilobytes, and many calls may wait at a time.
-    let answer = match limit {
-        None => Box::pin(client.custom_raw(command, arguments)).await,
+    match limit {
+        None => {
+            Box::pin(async move { reply::outcome(client.custom_raw(command, arguments).await) })
+        }
         Some(limit) => {
             let options = Options { timeout: Some(limit), ..Options::default() };
             let client = client.with_options(&options);
-            Box::pin(client.custom_raw(command, arguments)).await
+            Box::pin(async move { reply::outcome(client.custom_raw(command, arguments).await) })
         }
-    };
-    reply::outcome(answer)
+    }
 }
 
 /// The arguments of EVAL and EVALSHA.

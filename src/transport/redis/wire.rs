@@ -31,8 +31,16 @@ use super::evaluate::{eval, eval_sha, not_loaded};
 use crate::protocol::{Call, Value, batch};
 use crate::transport::{CallError, Fault};
 
-/// Commands on their way beyond which further calls queue.
-pub(super) const AT_ONCE: usize = 2;
+/// Commands on their way beyond which further calls queue. Waiting for others does not pay for few.
+const AT_ONCE: usize = 8;
+
+/// The same while batches are large, and the number below which a batch is sent: one is on its way
+/// while the next one gathers.
+const AT_ONCE_CROWDED: usize = 2;
+
+/// From this size on a batch is large, up to that it is small. In between nothing changes.
+const LARGE: usize = 5;
+const SMALL: usize = 2;
 
 /// Calls in one command. Redis does nothing else meanwhile: about a microsecond for each.
 const BATCH_MAX: usize = 64;
@@ -54,6 +62,7 @@ pub(super) struct Wire {
 
 struct State {
     on_the_way: usize,
+    at_once: usize,
     /// Something is being given to `fred` that nothing may overtake.
     blocks: usize,
     queue: VecDeque<Job>,
@@ -91,6 +100,7 @@ impl Wire {
     pub(super) fn new(client: Client, limit: Duration) -> Self {
         let state = State {
             on_the_way: 0,
+            at_once: AT_ONCE,
             blocks: 0,
             queue: VecDeque::new(),
             gone: 0,
@@ -109,7 +119,9 @@ impl Wire {
                 drop(flight);
                 (outcome, true)
             }
-            Ok(Entry::Queued(number, answer)) => (self.queued(number, answer, started).await, false),
+            Ok(Entry::Queued(number, answer)) => {
+                (self.queued(number, answer, started).await, false)
+            }
             Err(error) => (Err(error), false),
         }
     }
@@ -120,7 +132,7 @@ impl Wire {
             return Err(error.clone());
         }
         let free = state.queue.is_empty() && state.blocks == 0;
-        if free && (state.on_the_way < AT_ONCE || !batch::takes(&call)) {
+        if free && (state.on_the_way < state.at_once || !batch::takes(&call)) {
             state.on_the_way += 1;
             return Ok(Entry::Direct(call, Flight(self)));
         }
@@ -184,7 +196,7 @@ impl Wire {
                 let batched = batch::takes(&job.call);
                 let wait = jobs.is_empty()
                     && batched
-                    && state.on_the_way >= AT_ONCE
+                    && state.on_the_way >= AT_ONCE_CROWDED
                     && job.since.elapsed() < HELD_MAX;
                 if wait || jobs.len() == BATCH_MAX || !(jobs.is_empty() || batched) {
                     break;
@@ -202,6 +214,11 @@ impl Wire {
         }
         if jobs.is_empty() {
             return None;
+        }
+        match jobs.len() {
+            ..=SMALL => state.at_once = AT_ONCE,
+            LARGE.. => state.at_once = AT_ONCE_CROWDED,
+            _ => {}
         }
         state.on_the_way += 1;
         state.blocks += 1;

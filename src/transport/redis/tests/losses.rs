@@ -1,5 +1,8 @@
 //! A connection goes away, noisily or silently, while calls are under way.
 
+use fred::interfaces::ClientLike as _;
+use fred::types::{ClusterHash, CustomCommand, Value as Argument};
+
 use super::support::proxy::Proxy;
 use super::*;
 
