@@ -33,6 +33,7 @@ pub(super) fn not_loaded(outcome: &Outcome) -> bool {
     matches!(outcome, Err(CallError::NotApplied(fault)) if fault.0.starts_with("NOSCRIPT"))
 }
 
+#[expect(clippy::large_futures, reason = "boxed once, with what waits for it")]
 fn send(
     client: &Client,
     command: &'static str,
