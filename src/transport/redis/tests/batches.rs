@@ -170,14 +170,20 @@ async fn nobody_waits_for_a_future_that_was_dropped() {
 async fn an_undo_comes_behind_what_it_undoes_even_if_the_script_is_not_loaded() {
     let server = Server::start();
     let bed = Bed::patient(&server).await;
+    let wire = bed.redis.shared.line(Lane::Caller).wire().unwrap();
     for round in 0..200 {
         if round % 2 == 0 {
+            // The undo is loaded, what it undoes is not.
             server.command(&["SCRIPT", "FLUSH"]);
+            bed.redis.call(Lane::Caller, release("k", "o")).await.unwrap();
         }
         let epoch = bed.redis.epoch(Lane::Caller);
         let crowd = crowd(&bed).await;
         let other = started(&bed, acquire("other", "o")).await;
         let attempt = started(&bed, acquire("k", "o")).await;
+        while wire.has_queue() {
+            tokio::task::yield_now().await;
+        }
         for _ in 0..round % 23 {
             tokio::task::yield_now().await;
         }
