@@ -9,8 +9,8 @@
 //! repeated or moved behind our back, and a call either finds a connection or fails at once.
 //!
 //! `fred` writes each script call to the socket by itself, which is most of what a call costs. So a
-//! call goes out at once while few are under way; what comes meanwhile goes out as one command when
-//! the next answer is there (`wire.rs`, `batcher.rs`).
+//! call goes out at once while few are under way; beyond that several share one command
+//! (`wire.rs`, `batcher.rs`).
 //!
 //! # Bounds
 //!

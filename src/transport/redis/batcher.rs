@@ -2,8 +2,10 @@
 //!
 //! # Bounds
 //!
-//! As many commands are under way as the wire allows, and one more for each [`HELD_MAX`] without an
-//! answer. The task ends with its connection.
+//! Each call is in one command at most. The task ends with its connection, and after [`close`]
+//! when the last answer was passed on.
+//!
+//! [`close`]: Wire::close
 
 use std::sync::Arc;
 

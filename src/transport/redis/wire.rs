@@ -1,8 +1,8 @@
 //! The way onto one connection: at once, or together with others.
 //!
-//! `fred` writes every script call to the socket by itself. As long as few commands are on their
-//! way, a call is sent at once by whoever makes it. Further calls queue; when an answer comes, all
-//! that queue go out as one (`batcher.rs`).
+//! `fred` writes every script call to the socket by itself. As long as few calls are on their way, a
+//! call is sent at once by whoever makes it. Further ones queue until there are enough to go out as
+//! one command, or fewer are on their way, or a moment has passed (`batcher.rs`).
 //!
 //! # Invariants
 //!
@@ -31,16 +31,13 @@ use super::evaluate::{eval, eval_sha, not_loaded};
 use crate::protocol::{Call, Value, batch};
 use crate::transport::{CallError, Fault};
 
-/// Commands on their way beyond which further calls queue. Waiting for others does not pay for few.
-const AT_ONCE: usize = 8;
+/// Calls on their way beyond which further ones queue. For fewer, to wait for each other does not
+/// pay.
+const AT_ONCE: usize = 16;
 
-/// The same while batches are large, and the number below which a batch is sent: one is on its way
-/// while the next one gathers.
-const AT_ONCE_CROWDED: usize = 2;
-
-/// From this size on a batch is large, up to that it is small. In between nothing changes.
-const LARGE: usize = 5;
-const SMALL: usize = 2;
+/// At least so many calls, and a fourth of those on their way, go out together: so the server runs
+/// some while others gather.
+const GROUP: usize = 8;
 
 /// Calls in one command. Redis does nothing else meanwhile: about a microsecond for each.
 const BATCH_MAX: usize = 64;
@@ -61,8 +58,8 @@ pub(super) struct Wire {
 }
 
 struct State {
+    /// Calls, not commands.
     on_the_way: usize,
-    at_once: usize,
     /// Something is being given to `fred` that nothing may overtake.
     blocks: usize,
     queue: VecDeque<Job>,
@@ -78,8 +75,8 @@ pub(super) struct Job {
     pub(super) since: Instant,
 }
 
-/// One command that is on its way.
-pub(super) struct Flight<'a>(&'a Wire);
+/// One command that is on its way, and how many calls it carries.
+pub(super) struct Flight<'a>(&'a Wire, usize);
 
 /// As long as it lives, new calls queue.
 pub(super) struct Block<'a>(&'a Wire);
@@ -98,14 +95,8 @@ enum Entry<'a> {
 
 impl Wire {
     pub(super) fn new(client: Client, limit: Duration) -> Self {
-        let state = State {
-            on_the_way: 0,
-            at_once: AT_ONCE,
-            blocks: 0,
-            queue: VecDeque::new(),
-            gone: 0,
-            closed: None,
-        };
+        let state =
+            State { on_the_way: 0, blocks: 0, queue: VecDeque::new(), gone: 0, closed: None };
         Wire { client, limit, state: Mutex::new(state), due: Notify::new() }
     }
 
@@ -132,14 +123,14 @@ impl Wire {
             return Err(error.clone());
         }
         let free = state.queue.is_empty() && state.blocks == 0;
-        if free && (state.on_the_way < state.at_once || !batch::takes(&call)) {
+        if free && (state.on_the_way < AT_ONCE || !batch::takes(&call)) {
             state.on_the_way += 1;
-            return Ok(Entry::Direct(call, Flight(self)));
+            return Ok(Entry::Direct(call, Flight(self, 1)));
         }
         let (answer, receiver) = oneshot::channel();
         let number = state.gone + state.queue.len() as u64;
         state.queue.push_back(Job { call, answer, since });
-        if state.queue.len() == 1 {
+        if state.queue.len() == 1 || state.is_due() {
             self.due.notify_one();
         }
         Ok(Entry::Queued(number, receiver))
@@ -194,10 +185,8 @@ impl Wire {
         while let Some(job) = state.queue.front() {
             if !job.answer.is_closed() {
                 let batched = batch::takes(&job.call);
-                let wait = jobs.is_empty()
-                    && batched
-                    && state.on_the_way >= AT_ONCE_CROWDED
-                    && job.since.elapsed() < HELD_MAX;
+                let wait =
+                    jobs.is_empty() && batched && !state.is_due() && job.since.elapsed() < HELD_MAX;
                 if wait || jobs.len() == BATCH_MAX || !(jobs.is_empty() || batched) {
                     break;
                 }
@@ -215,14 +204,10 @@ impl Wire {
         if jobs.is_empty() {
             return None;
         }
-        match jobs.len() {
-            ..=SMALL => state.at_once = AT_ONCE,
-            LARGE.. => state.at_once = AT_ONCE_CROWDED,
-            _ => {}
-        }
-        state.on_the_way += 1;
+        state.on_the_way += jobs.len();
         state.blocks += 1;
-        Some(Parcel { jobs, flight: Flight(self), block: Block(self) })
+        let flight = Flight(self, jobs.len());
+        Some(Parcel { jobs, flight, block: Block(self) })
     }
 
     /// Whether there is something to send, sooner or later.
@@ -254,11 +239,20 @@ impl Wire {
     }
 }
 
+impl State {
+    /// Whether what queues is to be sent now.
+    fn is_due(&self) -> bool {
+        let group = (self.on_the_way / 4).clamp(GROUP, BATCH_MAX);
+        let queued = self.queue.len();
+        queued >= group || queued > 0 && self.on_the_way < AT_ONCE
+    }
+}
+
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        state.on_the_way -= 1;
-        if !state.queue.is_empty() {
+        state.on_the_way -= self.1;
+        if state.is_due() {
             self.0.due.notify_one();
         }
     }

@@ -8,7 +8,7 @@ use crate::protocol::lock;
 
 const LEASE: Duration = Duration::from_secs(30);
 /// More than are sent at once.
-const FEW: usize = 8;
+const FEW: usize = 16;
 
 fn acquire(key: &str, owner: &str) -> Call {
     lock::acquire(&Arc::from(key), &Arc::from(owner), LEASE)
