@@ -44,6 +44,7 @@ async fn warm(server: &Server, bed: &Bed) {
         calls.push(started(bed, acquire("warm", owner)).await);
     }
     drop(join_all(calls).await);
+    bed.redis.call(Lane::Caller, release("warm", "o")).await.unwrap();
     server.command(&["FLUSHALL"]);
 }
 
@@ -81,6 +82,9 @@ async fn order_is_kept_among_calls_at_once_in_batches_and_of_other_scripts() {
     static APPEND: Script = Script::new("append", "return redis.call('append', KEYS[1], ARGV[1])");
     let server = Server::start();
     let bed = Bed::patient(&server).await;
+    warm(&server, &bed).await;
+    let append = Call { script: &APPEND, keys: vec![Arc::from("text")], args: vec!["".into()] };
+    bed.redis.call(Lane::Caller, append).await.unwrap();
     let (mut calls, mut others) = (Vec::new(), Vec::new());
     let mut expected = String::new();
     for n in 0..500 {
