@@ -3,6 +3,7 @@
 //! This layer does no I/O and has no clock and no tasks. A [`Call`] is one run of one script; the
 //! session decides when to send it and what an answer means.
 
+pub(crate) mod batch;
 pub(crate) mod keys;
 pub(crate) mod lock;
 pub(crate) mod script;

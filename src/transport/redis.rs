@@ -8,31 +8,35 @@
 //! is lost (`link.rs`); a task of ours makes the next one (`keeper.rs`). So a command cannot be
 //! repeated or moved behind our back, and a call either finds a connection or fails at once.
 //!
+//! `fred` writes each script call to the socket by itself, which is most of what a call costs. So a
+//! call goes out at once while few are under way; beyond that several share one command
+//! (`wire.rs`, `batcher.rs`).
+//!
 //! # Bounds
 //!
-//! Three keeper tasks, three tasks of `fred`, two of the subscriber. Nothing is queued for a
-//! connection that is not there.
+//! Three keeper tasks, three tasks of `fred`, two batchers, two tasks of the subscriber. Nothing is
+//! queued for a connection that is not there.
 
+mod batcher;
 mod desk;
+mod evaluate;
 mod keeper;
 mod line;
 mod link;
 mod reply;
 mod settings;
 mod subscriber;
+mod wire;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fred::interfaces::ClientLike as _;
-use fred::types::config::Options;
-use fred::types::{ClusterHash, CustomCommand, Value as Argument};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Duration, Instant, timeout};
+use tokio::time::{Duration, timeout};
 
 use self::desk::Desk;
 use self::keeper::{Keeper, LANES, Place, QUIT_MAX};
@@ -42,7 +46,7 @@ use self::settings::Settings;
 use self::subscriber::Start;
 use super::{CallError, Fault, Lane, Sink};
 use crate::config::endpoint::Endpoint;
-use crate::protocol::{Arg, Call, Value};
+use crate::protocol::{Call, Value};
 
 /// The time-outs of the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,8 +124,10 @@ impl Redis {
             Failure::NoRuntime => CallError::NotApplied(Fault("the runtime is shut down".into())),
         })?;
         let tasks = keepers.into_iter().zip(links).map(|(keeper, link): (Keeper, Link)| {
-            if let Role::Commands(lane) = keeper.role {
-                shared.line(lane).up(link.client.clone());
+            if let Role::Commands(lane) = keeper.role
+                && let Some(wire) = link.wire()
+            {
+                shared.line(lane).up(wire);
             }
             background.spawn(keeper.run(link))
         });
@@ -131,26 +137,10 @@ impl Redis {
 
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
         let connection = self.shared.line(lane);
-        let client = connection.client()?;
-        let started = Instant::now();
-        // Boxed: futures of fred have several kilobytes, and many calls may wait at a time.
-        let command = CustomCommand::new_static("EVALSHA", ClusterHash::Random, false);
-        let sent = client.custom_raw(command, arguments(call.script.sha1(), &call));
-        let mut outcome = reply::outcome(Box::pin(sent).await);
-        if let Err(CallError::NotApplied(fault)) = &outcome
-            && fault.0.starts_with("NOSCRIPT")
-        {
-            // Later calls may have been executed by now. Whoever sends one to undo this call has
-            // dropped this future before, and then nothing is sent here any more.
-            let left = self.shared.settings.timing.command.saturating_sub(started.elapsed());
-            let options =
-                Options { timeout: Some(left.max(Duration::from_millis(1))), ..Options::default() };
-            let client = client.with_options(&options);
-            let command = CustomCommand::new_static("EVAL", ClusterHash::Random, false);
-            let sent = client.custom_raw(command, arguments(call.script.text, &call));
-            outcome = reply::outcome(Box::pin(sent).await);
+        let (outcome, to_learn) = connection.wire()?.call(call).await;
+        if to_learn {
+            connection.learn(&outcome);
         }
-        connection.learn(&outcome);
         outcome
     }
 
@@ -246,20 +236,6 @@ impl Shared {
 
 const PROBE_MIN: Duration = Duration::from_millis(100);
 const PROBE_MAX: Duration = Duration::from_secs(1);
-
-/// The arguments of EVAL and EVALSHA.
-fn arguments(script: &'static str, call: &Call) -> Vec<Argument> {
-    let mut arguments = Vec::with_capacity(2 + call.keys.len() + call.args.len());
-    arguments.push(Argument::from_static_str(script));
-    let keys = i64::try_from(call.keys.len()).expect("BUG: more keys than memory");
-    arguments.push(Argument::Integer(keys));
-    arguments.extend(call.keys.iter().map(|key| Argument::from(key.as_ref())));
-    arguments.extend(call.args.iter().map(|argument| match argument {
-        Arg::Int(number) => Argument::Integer(*number),
-        Arg::Text(text) => Argument::from(text.as_ref()),
-    }));
-    arguments
-}
 
 #[cfg(test)]
 mod tests;

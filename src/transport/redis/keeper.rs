@@ -56,8 +56,9 @@ impl Keeper {
     pub(super) async fn open(&self, start: Start) -> Result<Link, Failure> {
         let place = self.place();
         match self.role {
-            Role::Commands(_) => {
-                let (link, _) = Link::open(&self.shared.settings, Events::Few, place).await?;
+            Role::Commands(lane) => {
+                let (mut link, _) = Link::open(&self.shared.settings, Events::Few, place).await?;
+                link.carry(&self.shared, lane, place);
                 Ok(link)
             }
             Role::Subscriber => {
@@ -216,7 +217,8 @@ impl Keeper {
         self.shared.reconnected();
         // The subscriber's worker reports for itself, once the channels are restored.
         if let Role::Commands(lane) = self.role
-            && self.shared.line(lane).up(link.client.clone())
+            && let Some(wire) = link.wire()
+            && self.shared.line(lane).up(wire)
         {
             self.shared.sink.restored(lane);
         }

@@ -1,22 +1,22 @@
-//! What callers see of a connection: the client to send on, if there is one, and the epoch.
+//! What callers see of a connection: the wire to send on, if there is one, and the epoch.
 //!
 //! # Invariants
 //!
-//! - **I1** `epoch` rises in the same critical section in which the client leaves the slot. Who
-//!   reads the epoch and then takes a client from the slot has a connection of that epoch or a
-//!   later one.
-//! - **I2** A client never returns to the slot: each is one connection.
+//! - **I1** `epoch` rises in the same critical section in which the wire leaves the slot. Who reads
+//!   the epoch and then takes a wire from the slot has a connection of that epoch or a later one.
+//! - **I2** A wire never returns to the slot: each is one connection.
 //!
 //! # Locking
 //!
-//! `slot`: read to take a client, written at a loss and after a reconnect. Never across an await.
+//! `slot`: read to take a wire, written at a loss and after a reconnect. Never across an await.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fred::clients::Client;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 
+use super::wire::Wire;
 use crate::protocol::Value;
 use crate::transport::{CallError, Fault};
 
@@ -30,7 +30,7 @@ pub(super) struct Line {
 }
 
 enum Slot {
-    Up(Client),
+    Up(Arc<Wire>),
     /// Not connected, and why.
     Down(Fault),
     Closed,
@@ -46,10 +46,10 @@ impl Line {
         }
     }
 
-    /// The client to send on. Without one nothing is queued: the call is not applied.
-    pub(super) fn client(&self) -> Result<Client, CallError> {
+    /// The wire to send on. Without one nothing is queued: the call is not applied.
+    pub(super) fn wire(&self) -> Result<Arc<Wire>, CallError> {
         match &*self.slot.read() {
-            Slot::Up(client) => Ok(client.clone()),
+            Slot::Up(wire) => Ok(wire.clone()),
             Slot::Down(fault) => Err(CallError::NotApplied(fault.clone())),
             Slot::Closed => Err(CallError::Closed),
         }
@@ -80,7 +80,7 @@ impl Line {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// Takes the lost client out of the slot.
+    /// Takes the lost wire out of the slot; what queues there is not sent.
     pub(super) fn down(&self, fault: Fault) {
         let mut slot = self.slot.write();
         if matches!(*slot, Slot::Closed) {
@@ -90,20 +90,27 @@ impl Line {
             // INVARIANT I1: before the slot is free for another connection.
             self.epoch.fetch_add(1, Ordering::AcqRel);
         }
-        *slot = Slot::Down(fault);
+        let before = std::mem::replace(&mut *slot, Slot::Down(fault.clone()));
+        drop(slot);
+        if let Slot::Up(wire) = before {
+            wire.close(&CallError::NotApplied(fault));
+        }
     }
 
     /// Puts a new connection in the slot; `false` after [`Line::close`].
-    pub(super) fn up(&self, client: Client) -> bool {
+    pub(super) fn up(&self, wire: Arc<Wire>) -> bool {
         let mut slot = self.slot.write();
         if matches!(*slot, Slot::Closed) {
             return false;
         }
-        *slot = Slot::Up(client);
+        *slot = Slot::Up(wire);
         true
     }
 
     pub(super) fn close(&self) {
-        *self.slot.write() = Slot::Closed;
+        let before = std::mem::replace(&mut *self.slot.write(), Slot::Closed);
+        if let Slot::Up(wire) = before {
+            wire.close(&CallError::Closed);
+        }
     }
 }

@@ -4,6 +4,8 @@
 //! that task is owned: when the link is dropped the task ends and the socket closes, whatever state
 //! either is in.
 
+use std::sync::Arc;
+
 use fred::clients::Client;
 use fred::error::Error;
 use fred::interfaces::{ClientLike as _, EventInterface as _};
@@ -16,7 +18,9 @@ use tokio::time::{Duration, timeout};
 
 use super::reply::not_connected;
 use super::settings::{Events, Settings};
-use crate::transport::{CallError, Fault, sort_error_reply};
+use super::wire::Wire;
+use super::{Shared, batcher};
+use crate::transport::{CallError, Fault, Lane, sort_error_reply};
 
 pub(super) struct Link {
     pub(super) client: Client,
@@ -25,6 +29,8 @@ pub(super) struct Link {
     /// What else lives and dies with this connection: the subscriber's worker and pump.
     pub(super) worker: Option<Task<End>>,
     pub(super) pump: Option<Task<()>>,
+    /// Of a connection for commands: where calls go, and what sends those that queue.
+    batcher: Option<(Arc<Wire>, Task<()>)>,
 }
 
 /// Why a connection is not used any more.
@@ -79,7 +85,7 @@ impl Link {
             let _inside = place.enter();
             Task(client.connect())
         };
-        let mut link = Link { client, router, errors, worker: None, pump: None };
+        let mut link = Link { client, router, errors, worker: None, pump: None, batcher: None };
         let opened = timeout(settings.timing.connect, async {
             tokio::select! {
                 biased;
@@ -106,6 +112,18 @@ impl Link {
                 settings.timing.connect.as_millis()
             ))))),
         }
+    }
+
+    /// Lets calls use this connection.
+    pub(super) fn carry(&mut self, shared: &Arc<Shared>, lane: Lane, place: &Handle) {
+        let wire = Arc::new(Wire::new(self.client.clone(), shared.settings.timing.command));
+        let batcher = place.spawn(batcher::run(wire.clone(), shared.clone(), lane));
+        self.batcher = Some((wire, Task(batcher)));
+    }
+
+    /// Where calls go, on a connection for commands.
+    pub(super) fn wire(&self) -> Option<Arc<Wire>> {
+        self.batcher.as_ref().map(|(wire, _)| wire.clone())
     }
 
     /// Waits until the connection is certainly gone, or out of step.
@@ -157,10 +175,17 @@ impl Link {
     pub(super) async fn quit(mut self, limit: Duration) {
         // The worker would take the end of the connection for a loss.
         self.worker = None;
+        if let Some(wire) = self.wire() {
+            wire.close(&CallError::Closed);
+        }
         let quit = async {
             if self.client.quit().await.is_ok() {
                 // Its outcome does not matter: it has ended.
                 drop((&mut self.router.0).await);
+            }
+            // The wire is closed: this ends when the last answer was passed on.
+            if let Some((_, batcher)) = &mut self.batcher {
+                drop((&mut batcher.0).await);
             }
         };
         // After the limit the task is dropped with the link, and the socket with the task.

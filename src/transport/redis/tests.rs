@@ -6,8 +6,10 @@
 #[path = "../../../tests/support/mod.rs"]
 mod support;
 
+mod batches;
 mod calls;
 mod connecting;
+mod equal;
 mod lifecycle;
 mod losses;
 mod subscriptions;
@@ -15,11 +17,12 @@ mod subscriptions;
 use std::sync::atomic::AtomicUsize;
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use self::support::server::Server;
+use super::wire::Wire;
 use super::*;
-use crate::protocol::Script;
+use crate::protocol::{Arg, Script};
 
 static ADD: Script = Script::new("add", "return redis.call('incrby', KEYS[1], ARGV[1])");
 static ECHO: Script = Script::new("echo", "return {KEYS, ARGV, false, {1, {'x'}}}");

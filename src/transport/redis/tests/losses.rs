@@ -1,5 +1,8 @@
 //! A connection goes away, noisily or silently, while calls are under way.
 
+use fred::interfaces::ClientLike as _;
+use fred::types::{ClusterHash, CustomCommand, Value as Argument};
+
 use super::support::proxy::Proxy;
 use super::*;
 
@@ -165,7 +168,7 @@ async fn a_flood_of_losses_never_repeats_a_call() {
             }
         }
         let lane = Lane::Caller;
-        until("the lane is back", || bed.redis.shared.line(lane).client().is_ok()).await;
+        until("the lane is back", || bed.redis.shared.line(lane).wire().is_ok()).await;
     }
     // A cut may leave requests on their way to the server: they count as unknown, too.
     let executed = count(&server, "n");
