@@ -125,6 +125,16 @@ impl Session {
         self.transport.call(lane, call).await
     }
 
+    /// A call whose reply is not waited for beyond `limit`.
+    async fn call_until(&self, limit: Option<Instant>, call: Call) -> Result<Value, CallError> {
+        let reply = self.call(Lane::Caller, call);
+        let Some(limit) = limit else { return reply.await };
+        match tokio::time::timeout_at(limit, reply).await {
+            Ok(reply) => reply,
+            Err(_) => Err(CallError::Unknown(Fault("no reply within the wait".into()))),
+        }
+    }
+
     pub(crate) fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Relaxed)
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::Session;
 use super::hold::{Doubt, Hold, Names};
@@ -40,8 +40,8 @@ impl<'a> Attempt<'a> {
         Attempt { session, request, field, from, in_flight: None, doubt: None }
     }
 
-    /// Asks Redis once, until `limit`.
-    pub(super) async fn ask(&mut self, limit: Instant) -> Result<Answer, CallError> {
+    /// Asks Redis once, until `limit` at most.
+    pub(super) async fn ask(&mut self, limit: Option<Instant>) -> Result<Answer, CallError> {
         if let Some(from) = self.from.clone() {
             let (place, lease) = (&self.request.place, self.request.terms.lease);
             let call = lock::take_over(&place.key, &from.field, &self.field, lease);
@@ -74,17 +74,18 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    async fn send(&mut self, call: Call, limit: Instant) -> (Instant, Result<Value, CallError>) {
+    async fn send(
+        &mut self,
+        call: Call,
+        limit: Option<Instant>,
+    ) -> (Instant, Result<Value, CallError>) {
         let sent = Instant::now();
         let epoch = self.session.transport.epoch(Lane::Caller);
         let once = self.doubt.is_none();
         let open = Doubt { epoch, lease: self.request.terms.lease, once };
         self.in_flight = Some(open);
         // CANCEL: our drop queues an undo behind this call.
-        let reply = match timeout_at(limit, self.session.call(Lane::Caller, call)).await {
-            Ok(reply) => reply,
-            Err(_) => Err(CallError::Unknown(Fault("no reply within the wait".into()))),
-        };
+        let reply = self.session.call_until(limit, call).await;
         self.in_flight = None;
         if matches!(reply, Err(CallError::Unknown(_))) {
             // The oldest doubt is the one that takes longest to settle.

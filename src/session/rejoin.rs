@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::Handle;
 use super::hold::{Hold, Names};
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::lease::LossReason;
 use crate::protocol::lock;
 use crate::stats::count;
-use crate::transport::{CallError, Lane};
+use crate::transport::Lane;
 
 /// Raises the count of a hold; `None` if it turned out to be lost.
 pub(super) async fn reenter(
@@ -32,10 +32,7 @@ pub(super) async fn reenter(
         let sent = Instant::now();
         let call = lock::reenter(&request.place.key, &hold.field, lease, guards);
         let limit = request.limit(session);
-        let reply = match timeout_at(limit, session.call(Lane::Caller, call)).await {
-            Ok(reply) => reply,
-            Err(_) => Err(CallError::Unknown(crate::transport::Fault("no reply in time".into()))),
-        };
+        let reply = session.call_until(limit, call).await;
         match reply.and_then(|value| lock::still_held(value).map_err(Into::into)) {
             Ok(true) => {
                 open.settled();

@@ -50,13 +50,15 @@ impl Request {
         }
     }
 
-    /// When a call that is sent now counts as lost.
-    pub(super) fn limit(&self, session: &Session) -> Instant {
+    /// When a call that is sent now counts as lost, if that is before its own time-out.
+    pub(super) fn limit(&self, session: &Session) -> Option<Instant> {
         let now = Instant::now();
-        let limit = now + session.settings.command_timeout;
         match self.wait {
-            Wait::Until(deadline) => limit.min(deadline.max(now) + GRACE),
-            Wait::Once | Wait::Forever => limit,
+            Wait::Until(deadline) => {
+                let limit = deadline.max(now) + GRACE;
+                (limit < now + session.settings.command_timeout).then_some(limit)
+            }
+            Wait::Once | Wait::Forever => None,
         }
     }
 

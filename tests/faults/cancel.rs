@@ -300,7 +300,7 @@ fn a_dropped_waiter_lets_the_next_one_in() {
                 let guard = second.lock().await?;
                 guard.unlock().await
             });
-            let gone = cut_after_polls(polls, ms(1), first.lock()).await;
+            let gone = cut_after_polls(polls, ms(1), Box::pin(first.lock())).await;
             assert!(gone.is_none(), "it is held");
             guard.unlock().await.expect("held");
             let outcome = crate::bed::within("the next waiter", SETTLED, next).await;
