@@ -149,6 +149,10 @@ impl Error {
         }
     }
 
+    pub(crate) fn lost(name: &Arc<str>, reason: LossReason) -> Self {
+        Error::Lost { name: name.clone(), reason }
+    }
+
     pub(crate) fn unexpected(name: &Arc<str>, reply: &Unexpected) -> Self {
         let detail = format!("a reply that no script gives: {:?}", reply.0);
         Error::Protocol { name: name.clone(), detail }

@@ -30,12 +30,13 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::lease::LossReason;
-use crate::mutant::Mutants;
+use crate::mutant::{Mutant, Mutants};
 use crate::protocol::{Call, Unexpected, Value, lock};
 use crate::stats::{Counters, Stats, count};
 use crate::transport::{CallError, Fault, Lane, Transport};
 
 use hold::{Doubt, Hold};
+use place::Place;
 use releases::{Chore, Releases};
 use room::Rooms;
 use watchdog::Watchdog;
@@ -144,10 +145,20 @@ impl Session {
         Arc::from(format!("{}:{}", self.client_id, self.next_id()))
     }
 
-    fn release_call(&self, hold: &Hold) -> Call {
-        let place = &hold.place;
+    /// Lowers the count of a field; zero ends the hold.
+    fn release_call(&self, place: &Place, field: &Arc<str>, holds: u32) -> Call {
         let publish = self.transport.publish_command();
-        lock::release_with(self.mutants, &place.key, &place.channel, publish, &hold.field)
+        lock::release(&place.key, &place.channel, publish, holds, field)
+    }
+
+    /// Ends a hold whose last guard is gone.
+    fn end_call(&self, hold: &Hold) -> Call {
+        let place = &hold.place;
+        if self.mutants.has(Mutant::ReleaseWithoutOwnerTest) {
+            let publish = self.transport.publish_command();
+            return lock::force_release(&place.key, &place.channel, publish);
+        }
+        self.release_call(place, &hold.field, 0)
     }
 
     /// A hold is lost: its guards are told, its waiters go on, what may be left of it is released.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold::{Client, Lock};
+use leasehold::{Client, Lock, LockGuard};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -90,18 +90,23 @@ impl Watch {
     }
 }
 
+/// The lock, or a short pause after an error.
+async fn take(lock: &mut Lock, watch: &Watch) -> Option<LockGuard> {
+    match lock.lock().await {
+        Ok(guard) => Some(guard),
+        Err(error) => {
+            watch.failed(&error);
+            sleep(Duration::from_millis(1)).await;
+            None
+        }
+    }
+}
+
 async fn pairs(mut lock: Lock, watch: Arc<Watch>) -> Vec<Duration> {
     let mut latencies = Vec::new();
     while !watch.is_stopped() {
         let start = Instant::now();
-        let guard = match lock.lock().await {
-            Ok(guard) => guard,
-            Err(error) => {
-                watch.failed(&error);
-                sleep(Duration::from_millis(1)).await;
-                continue;
-            }
-        };
+        let Some(guard) = take(&mut lock, &watch).await else { continue };
         if let Err(error) = guard.unlock().await {
             watch.failed(&error);
         }
@@ -121,14 +126,7 @@ async fn turns(
     let mut latencies = Vec::new();
     while !watch.is_stopped() {
         let start = Instant::now();
-        let guard = match lock.lock().await {
-            Ok(guard) => guard,
-            Err(error) => {
-                watch.failed(&error);
-                sleep(Duration::from_millis(1)).await;
-                continue;
-            }
-        };
+        let Some(guard) = take(&mut lock, &watch).await else { continue };
         let latency = start.elapsed();
         watch.enter();
         if let Some(probe) = &mut probe

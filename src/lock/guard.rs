@@ -96,7 +96,7 @@ impl LockGuard {
         let hold = self.tenancy.hold();
         match hold.loss() {
             None => Ok(()),
-            Some(reason) => Err(Error::Lost { name: hold.place.name.clone(), reason }),
+            Some(reason) => Err(Error::lost(&hold.place.name, reason)),
         }
     }
 
@@ -113,7 +113,7 @@ impl LockGuard {
         let hold = self.tenancy.hold();
         tokio::select! {
             biased;
-            reason = hold.lost() => Err(Error::Lost { name: hold.place.name.clone(), reason }),
+            reason = hold.lost() => Err(Error::lost(&hold.place.name, reason)),
             done = work => Ok(done),
         }
     }

@@ -8,7 +8,7 @@ use super::script::{
     LOCK_RENEW, LOCK_TAKE_OVER,
 };
 use super::{Arg, Call, Unexpected, Value};
-use crate::mutant::{Mutant, Mutants};
+use crate::mutant::Mutants;
 
 /// What an acquisition is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,20 +110,6 @@ pub(crate) fn released(reply: Value) -> Result<Released, Unexpected> {
     }
 }
 
-/// [`release`], with the fault of a mutant if there is one.
-pub(crate) fn release_with(
-    mutants: Mutants,
-    key: &Arc<str>,
-    channel: &Arc<str>,
-    publish: &'static str,
-    owner: &Arc<str>,
-) -> Call {
-    if mutants.has(Mutant::ReleaseWithoutOwnerTest) {
-        return force_release(key, channel, publish);
-    }
-    release(key, channel, publish, 0, owner)
-}
-
 /// One call for many holds: key, owner and the lease to give.
 pub(crate) fn renew(holds: &[(Arc<str>, Arc<str>, Duration)]) -> Call {
     Call {
@@ -140,7 +126,7 @@ pub(crate) fn renew(holds: &[(Arc<str>, Arc<str>, Duration)]) -> Call {
 pub(crate) fn renew_with(mutants: Mutants, holds: &[(Arc<str>, Arc<str>, Duration)]) -> Call {
     let call = renew(holds);
     #[cfg(feature = "test-util")]
-    if mutants.has(Mutant::RenewWithoutOwnerTest) {
+    if mutants.has(crate::mutant::Mutant::RenewWithoutOwnerTest) {
         return Call { script: &super::script::MUTANT_RENEW, ..call };
     }
     let _ = mutants;

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Handle;
 use super::hold::{Hold, Names};
 use super::request::{Outage, Request};
 use super::tenancy::{OpenCall, Tenancy};
+use super::{Handle, Session};
 use crate::error::Error;
 use crate::lease::LossReason;
 use crate::protocol::lock;
 use crate::stats::count;
-use crate::transport::Lane;
+use crate::transport::CallError;
 
 /// Raises the count of a hold; `None` if it turned out to be lost.
 pub(super) async fn reenter(
@@ -28,22 +28,15 @@ pub(super) async fn reenter(
         // CANCEL: the tenancy leaves again and, last, `open` queues the count that is right then.
         let open = OpenCall::new(session, hold);
         let tenancy = Tenancy::new(handle.clone(), hold.clone(), request.terms);
-        let lease = request.terms.lease;
-        let sent = Instant::now();
-        let call = lock::reenter(&request.place.key, &hold.field, lease, guards);
         let limit = request.limit(session);
-        let reply = session.call_until(limit, call).await;
-        match reply.and_then(|value| lock::still_held(value).map_err(Into::into)) {
+        match confirm(session, hold, request.terms.lease, guards, limit).await {
             Ok(true) => {
                 open.settled();
-                hold.confirmed(sent, lease);
-                session.watchdog.arm(hold, None);
                 count(&session.counters.reentered);
                 return Ok(Some(tenancy));
             }
             Ok(false) => {
                 open.settled();
-                session.lose(hold, LossReason::Gone);
                 return Ok(None);
             }
             Err(error) => {
@@ -53,6 +46,26 @@ pub(super) async fn reenter(
             }
         }
     }
+}
+
+/// Asks Redis for a count and a lease of a hold; false, and it is lost, if it is not there.
+async fn confirm(
+    session: &Session,
+    hold: &Arc<Hold>,
+    lease: Duration,
+    guards: u32,
+    limit: Option<Instant>,
+) -> Result<bool, CallError> {
+    let sent = Instant::now();
+    let call = lock::reenter(&hold.place.key, &hold.field, lease, guards);
+    let there = lock::still_held(session.call_until(limit, call).await?)?;
+    if there {
+        hold.confirmed(sent, lease);
+        session.watchdog.arm(hold, None);
+    } else {
+        session.lose(hold, LossReason::Gone);
+    }
+    Ok(there)
 }
 
 /// A granted hold becomes known to its owner and to the watchdog.
@@ -82,14 +95,9 @@ pub(crate) async fn adopt(
     let hold = Arc::new(Hold::new(session.next_id(), names, terms, sent));
     // CANCEL: the hold was given to us; our drop releases it.
     let tenancy = settle(handle, request, &hold);
-    let call = lock::reenter(&place.key, &field, terms.lease, 1);
-    let reply = session.call(Lane::Caller, call).await;
-    match reply.and_then(|value| lock::still_held(value).map_err(Into::into)) {
+    match confirm(session, &hold, terms.lease, 1, None).await {
         Ok(true) => Ok(tenancy),
-        Ok(false) => {
-            session.lose(&hold, LossReason::Gone);
-            Err(Error::Lost { name: place.name.clone(), reason: LossReason::Gone })
-        }
+        Ok(false) => Err(Error::lost(&place.name, LossReason::Gone)),
         Err(error) => Err(request.failed(error)),
     }
 }
@@ -103,22 +111,12 @@ pub(crate) async fn extend(
     let session = &*handle.session;
     let place = &hold.place;
     if let Some(reason) = hold.loss() {
-        return Err(Error::Lost { name: place.name.clone(), reason });
+        return Err(Error::lost(&place.name, reason));
     }
-    let sent = Instant::now();
-    let call = lock::reenter(&place.key, &hold.field, lease, hold.guards());
     // CANCEL: the lease is extended or not; a longer one in Redis harms nobody but waiters.
-    let reply = session.call(Lane::Caller, call).await;
-    match reply.and_then(|value| lock::still_held(value).map_err(Into::into)) {
-        Ok(true) => {
-            hold.confirmed(sent, lease);
-            session.watchdog.arm(hold, None);
-            Ok(())
-        }
-        Ok(false) => {
-            session.lose(hold, LossReason::Gone);
-            Err(Error::Lost { name: place.name.clone(), reason: LossReason::Gone })
-        }
+    match confirm(session, hold, lease, hold.guards(), None).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::lost(&place.name, LossReason::Gone)),
         Err(error) => Err(Error::from_call(&place.name, lease, error)),
     }
 }

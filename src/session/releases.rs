@@ -119,15 +119,13 @@ async fn settle(session: &Session, chore: Chore) {
 /// Lowers the count until Redis confirms it. It is a nicety for other clients: the last release
 /// does not depend on it.
 async fn lower(session: &Session, hold: &Arc<Hold>) {
-    let place = &hold.place;
-    let publish = session.transport.publish_command();
     let mut pause = PAUSE_FIRST;
     loop {
         let guards = hold.guards();
         if guards == 0 || !hold.is_live() {
             return;
         }
-        let call = lock::release(&place.key, &place.channel, publish, guards, &hold.field);
+        let call = session.release_call(&hold.place, &hold.field, guards);
         // The caller's lane: behind re-entries that were sent before.
         match session.call(Lane::Caller, call).await {
             Ok(_) => return,
@@ -154,11 +152,10 @@ async fn end(
 ) -> i64 {
     let lane = if doubt.is_some() { Lane::Caller } else { Lane::Background };
     let give_up = Instant::now() + 2 * lease + GIVE_UP_SLACK;
-    let publish = session.transport.publish_command();
     let mut answered_since = None;
     let mut pause = PAUSE_FIRST;
     loop {
-        let call = lock::release(&place.key, &place.channel, publish, 0, field);
+        let call = session.release_call(place, field, 0);
         let reply = session.call(lane, call).await;
         let now = Instant::now();
         match reply.and_then(|value| lock::released(value).map_err(Into::into)) {

@@ -47,9 +47,8 @@ impl Tenancy {
         let session = &*self.handle.session;
         match self.hold.leave(self.terms) {
             Left::Lost(reason) => {
-                let name = self.hold.place.name.clone();
                 session.lose(&self.hold, reason);
-                Err(Error::Lost { name, reason })
+                Err(Error::lost(&self.hold.place.name, reason))
             }
             Left::Inner(_) if session.mutants.has(Mutant::InnerReleaseEnds) => {
                 release_hold(session, &self.hold).await
@@ -118,13 +117,7 @@ fn depart(handle: &Arc<Handle>, hold: &Arc<Hold>, terms: Terms) -> Departure {
 /// A partial release. The lease stays as it is.
 async fn lower(session: &Session, hold: &Arc<Hold>, guards: u32) -> Result<(), Error> {
     let place = &hold.place;
-    let call = lock::release(
-        &place.key,
-        &place.channel,
-        session.transport.publish_command(),
-        guards,
-        &hold.field,
-    );
+    let call = session.release_call(place, &hold.field, guards);
     let open = OpenCall::new(session, hold);
     // CANCEL: `open` queues a repetition.
     let reply = session.call(Lane::Caller, call).await;
@@ -132,7 +125,7 @@ async fn lower(session: &Session, hold: &Arc<Hold>, guards: u32) -> Result<(), E
         Ok(Released::Absent) => {
             open.settled();
             session.lose(hold, LossReason::Gone);
-            Err(Error::Lost { name: place.name.clone(), reason: LossReason::Gone })
+            Err(Error::lost(&place.name, LossReason::Gone))
         }
         Ok(Released::StillHeld | Released::Free { .. }) => {
             open.settled();
@@ -206,7 +199,7 @@ async fn release_hold(session: &Session, hold: &Arc<Hold>) -> Result<(), Error> 
     loop {
         let sent = Instant::now();
         // CANCEL: `leaving` posts the release; repeating it changes nothing.
-        let reply = session.call(Lane::Caller, session.release_call(hold)).await;
+        let reply = session.call(Lane::Caller, session.end_call(hold)).await;
         match reply.and_then(|value| lock::released(value).map_err(Into::into)) {
             Ok(Released::Free { told }) => {
                 leaving.settled(told);
@@ -220,8 +213,7 @@ async fn release_hold(session: &Session, hold: &Arc<Hold>) -> Result<(), Error> 
             Ok(_) => {
                 leaving.settled(0);
                 session.count_loss();
-                let reason = LossReason::Gone;
-                return Err(Error::Lost { name: place.name.clone(), reason });
+                return Err(Error::lost(&place.name, LossReason::Gone));
             }
             Err(error @ (CallError::Unknown(_) | CallError::NotApplied(_))) => {
                 let now = Instant::now();
