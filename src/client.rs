@@ -4,18 +4,31 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::ClientBuilder;
+use crate::config::{ClientBuilder, ConfigError};
 use crate::error::Error;
-use crate::lock::{HoldHandle, Lock, LockGuard};
+use crate::latch::CountDownLatch;
+use crate::lock::one::ask;
+use crate::lock::{FencingToken, HoldHandle, Lock, LockGuard};
+use crate::locks::LockList;
 use crate::owner::Owner;
+use crate::permits::PermitExpirableSemaphore;
+use crate::protocol::kind::Kind;
+use crate::protocol::place::Place;
+use crate::protocol::{counts, keys};
+use crate::read_write::ReadWriteLock;
+use crate::semaphore::Semaphore;
 use crate::session::hold::Terms;
-use crate::session::place::Place;
 use crate::session::rejoin::adopt;
 use crate::session::request::{Request, Wait};
 use crate::session::{Handle, Session};
 use crate::stats::Stats;
+use crate::synchronizer::Synchronizer;
 
 /// A connection to Redis from which locks are made.
+///
+/// The calls that make locks, semaphores and latches do no I/O; a bad name is refused at the first
+/// call of what they make, before anything is sent. Names have 1 to 1024 bytes, the client's prefix
+/// included; a brace must be part of a hash tag (`{shop}:orders`), except in the name of a string lock.
 ///
 /// Clones are the same client. A client keeps its connections, one thread and its subscriptions
 /// until [`shutdown`](Client::shutdown), or until the last clone, lock and guard made from it is
@@ -58,7 +71,8 @@ impl Client {
     /// # Errors
     ///
     /// [`Error::Config`] if the URL cannot be used, [`Error::Unavailable`] if nobody answers within
-    /// the connect time-out, [`Error::Protocol`] if the server refuses the user or password.
+    /// the connect time-out, [`Error::Protocol`] if the server refuses the user, the password or the
+    /// database.
     pub async fn connect(url: &str) -> Result<Client, Error> {
         Client::builder(url).connect().await
     }
@@ -86,8 +100,206 @@ impl Client {
     ///
     /// Each value is an owner of its own: two values of one name exclude each other.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        self.one(Kind::Lock, name.as_ref())
+    }
+
+    /// A re-entrant lock that is served strictly in the order in which its waiters came, over all
+    /// clients; as Redisson's `getFairLock`, in one queue with it.
+    ///
+    /// The queue stands in Redis and knows every waiter. One that lives keeps its place by a beat in
+    /// the background; one that died is passed over after
+    /// [`fair_claim`](ClientBuilder::fair_claim). A zero wait is not in the queue and never passes it.
+    /// Holds are not handed over within a client.
+    ///
+    /// # Redis cost
+    ///
+    /// As in the table of [`Lock`], with `fair_acquire` and `fair_release`; one `SUBSCRIBE` for each
+    /// waiter, and while somebody waits one `fair_beat` for each client at least every third of the
+    /// claim. The beat, and queueing, look at the whole queue while clients of Redisson stand in it.
+    ///
+    /// # Keys
+    ///
+    /// Those of [`lock`](Client::lock), the list `redisson_lock_queue:{name}`, the sorted set
+    /// `redisson_lock_timeout:{name}`, and for each waiter a channel
+    /// `redisson_lock__channel:{name}:<owner>`. Entries of this library carry deadlines of the
+    /// server's clock. A Java client that is granted takes its wait off all deadlines behind it; ours
+    /// stand so much later while a Java client is ahead.
+    pub fn fair_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.one(Kind::Fair, name.as_ref())
+    }
+
+    /// A re-entrant lock whose guards carry a growing number, as Redisson's `getFencedLock`.
+    ///
+    /// [`LockGuard::token`] grows with every outermost acquisition, by whichever client, and is the
+    /// same in nested sections. Let the resource refuse lower numbers than it has seen: see
+    /// [`FencingToken`](crate::FencingToken). The counter is never deleted and gets no expiry; it
+    /// begins again only if the server loses its data. Redisson raises it for nested acquisitions too.
+    ///
+    /// # Redis cost
+    ///
+    /// As in the table of [`Lock`], with `fenced_acquire`; a hand-over takes 1 round trip, for the next
+    /// token.
+    ///
+    /// # Keys
+    ///
+    /// Those of [`lock`](Client::lock), and the counter `redisson_lock_token:{name}`.
+    pub fn fenced_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.one(Kind::Fenced, name.as_ref())
+    }
+
+    /// A lock whose owner cannot take it twice: the second time is
+    /// [`Error::AlreadyHeld`], at once. As Redisson's non-reentrant lock.
+    ///
+    /// The same as [`lock`](Client::lock) with [`Lock::non_reentrant`], which works for the other
+    /// kinds as well.
+    pub fn non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.lock(name).non_reentrant()
+    }
+
+    /// A re-entrant lock whose waiters do not listen but ask again, as Redisson's `getSpinLock`: for
+    /// servers where subscribing is not possible.
+    ///
+    /// Pauses grow from half a millisecond to an eighth of a second, with jitter, and never beyond
+    /// the lease of the holder. One waiter of a client asks for all. Its release is published all the
+    /// same, so that others wake at once.
+    pub fn spin_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.one(Kind::Spin, name.as_ref())
+    }
+
+    /// A lock by `SET key token NX PX` and compare-and-delete: the convention of Laravel, redsync,
+    /// bsm/redislock, node-redlock, redis-py and many others.
+    ///
+    /// The name is the whole key: Laravel's has the prefix of its cache store. The value is
+    /// [`LockGuard::owner`]. Nesting is counted in this process only. Such peers publish nothing, so
+    /// waiters ask again, with pauses up to a tenth of a second, one of a client for all.
+    ///
+    /// [`Lock::restore`] gives the guard back to whoever knows the owner text. A key without expiry
+    /// that is in the way is left alone, and told by [`Error::Timeout`].
+    ///
+    /// # Redis cost
+    ///
+    /// As in the table of [`Lock`], with `string_acquire` and so on, and without `SUBSCRIBE`.
+    pub fn string_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.one(Kind::String, name.as_ref())
+    }
+
+    /// Many readers or one writer, as Redisson's `getReadWriteLock`.
+    pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
+        let side = |kind| self.one(kind, name.as_ref());
+        ReadWriteLock::new(side(Kind::Read), side(Kind::Write)).owned_by(&Owner::new())
+    }
+
+    /// Several re-entrant locks of this client as one: all of them or none. [`Lock::multi`] takes
+    /// locks of any kinds and clients.
+    pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
+        Lock::multi(names.into_iter().map(|name| self.lock(name)))
+    }
+
+    /// A quorum lock (`RedLock`) over this server and the servers of `others`, all independent of each
+    /// other; made of string locks, as redsync and node-redlock have them. [`Lock::quorum`] takes
+    /// locks of any kind.
+    pub fn red_lock(&self, others: &[Client], name: impl AsRef<str>) -> Lock {
+        let clients = std::iter::once(self).chain(others);
+        Lock::quorum(clients.map(|client| client.string_lock(&name)))
+    }
+
+    /// A number of permits, as Redisson's `getSemaphore`.
+    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
+        Semaphore::new(self.synchronizer(Kind::Semaphore, name.as_ref()))
+    }
+
+    /// Permits with ids and leases, as Redisson's `getPermitExpirableSemaphore`.
+    pub fn permit_expirable_semaphore(&self, name: impl AsRef<str>) -> PermitExpirableSemaphore {
+        PermitExpirableSemaphore::new(self.synchronizer(Kind::Permit, name.as_ref()))
+    }
+
+    /// A count that many wait for until it is zero, as Redisson's `getCountDownLatch`.
+    pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
+        CountDownLatch::new(self.synchronizer(Kind::Latch, name.as_ref()))
+    }
+
+    fn one(&self, kind: Kind, name: &str) -> Lock {
         let prefix = &self.handle.session.settings.key_prefix;
-        Lock::new(self.handle.clone(), Place::lock(prefix, name.as_ref()), Owner::new())
+        Lock::new(self.handle.clone(), Place::new(kind, prefix, name), Owner::new())
+    }
+
+    fn synchronizer(&self, kind: Kind, name: &str) -> Synchronizer {
+        let prefix = &self.handle.session.settings.key_prefix;
+        Synchronizer::new(self.handle.clone(), Place::new(kind, prefix, name))
+    }
+
+    /// Sets the string at `key` unless a holder with a later token has set it: a resource that checks
+    /// its fencing token. False if the token is too old.
+    ///
+    /// The key and its highest token, at `leasehold_fence:{key}`, must be written in no other way. The
+    /// client's prefix is put before the key.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it is done or it is not; the same token may set again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`] if Redis gives no answer,
+    /// [`Error::Closed`] after shutdown; [`Error::Config`] for a bad key, and for a token that no lock
+    /// gives: below 1.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let mut lock = client.fenced_lock("report");
+    /// let guard = lock.lock().await?;
+    /// let token = guard.token().expect("a fenced lock");
+    /// let newest = client.set_fenced("report:latest", token, "…").await?;
+    /// assert!(newest, "somebody with a later token was here: stop");
+    /// # guard.unlock().await
+    /// # }
+    /// ```
+    pub async fn set_fenced(
+        &self,
+        key: impl AsRef<str>,
+        token: FencingToken,
+        value: &str,
+    ) -> Result<bool, Error> {
+        if token.value() < 1 {
+            let (given, allowed) = (token.to_string(), "at least 1".to_owned());
+            let fault = ConfigError::OutOfRange { what: "token", given, allowed };
+            return Err(Error::Config(fault));
+        }
+        let prefix = &self.handle.session.settings.key_prefix;
+        let place = Place::new(Kind::Lock, prefix, key.as_ref())?;
+        let fence = keys::prefixed("leasehold_fence", &place.key);
+        let call = counts::set_fenced(place.key.clone(), fence, token.value(), value);
+        ask(&self.handle, &place.name, call, counts::yes_or_no).await
+    }
+
+    /// Lists the locks that are held now, by whomever, whose names fit a pattern of `SCAN`
+    /// (`*` any text, `?` any letter, `[ab]` one of these); the client's prefix is put before it.
+    ///
+    /// Hash locks of this library and of Redisson, and string locks of this library; not one that more
+    /// than a thousand readers hold. A lock that comes or goes during the search may be missing. Bounded: at most 10,000 locks, and about five million
+    /// keys searched; [`LockList::is_truncated`] says so.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip for each 500 keys of the whole database: about a third of a millisecond of the
+    /// server each where few keys fit, up to three where all do.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`] if Redis gives no answer,
+    /// [`Error::Closed`] after shutdown.
+    pub async fn locks(&self, pattern: &str) -> Result<LockList, Error> {
+        crate::locks::search(&self.handle, pattern).await
     }
 
     /// Takes over a hold that was turned into a [`HoldHandle`], here or in another process.
@@ -104,14 +316,17 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the hold's lease ended before, [`Error::Unavailable`] and
-    /// [`Error::Unknown`] as for an acquisition.
+    /// [`Error::Lost`] if the hold's lease ended before; [`Error::AlreadyHeld`] if a guard of this
+    /// client has it. [`Error::Unavailable`] and [`Error::Protocol`] if Redis did not take the call:
+    /// the hold is as it was. [`Error::Unknown`] if the reply was lost: the hold is being released, as
+    /// it is after [`Error::Closed`].
     pub async fn adopt(&self, handle: &HoldHandle) -> Result<LockGuard, Error> {
         let settings = &self.handle.session.settings;
-        let place = Place::lock("", handle.key()).map_err(Error::Config)?;
-        let terms = Terms { lease: settings.lease, renewed: true, max_hold: None };
-        let started = tokio::time::Instant::now();
-        let request = Request { place, owner: Owner::new(), terms, wait: Wait::Once, started };
+        let place = Place::new(Kind::Lock, "", handle.key()).map_err(Error::Config)?;
+        let (lease, drift) = (settings.lease, Duration::ZERO);
+        let terms = Terms { lease, renewed: true, max_hold: None, drift };
+        let (session, place) = (&self.handle.session, Arc::new(place));
+        let request = Request::new(session, place, Owner::new(), terms, Wait::Once);
         adopt(&self.handle, &request, handle.field()).await.map(LockGuard::new)
     }
 

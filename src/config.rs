@@ -33,6 +33,12 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: String,
     },
+    /// Locks that cannot be one lock.
+    #[error("not a lock of several: {reason}")]
+    Members {
+        /// What is wrong with them.
+        reason: &'static str,
+    },
     /// A handle text that was cut or changed.
     #[error("not a lock handle: {reason}")]
     Handle {

@@ -13,6 +13,8 @@ pages! {
     Architecture = "docs/architecture.md",
     Benchmarks = "docs/benchmarks.md",
     Choosing = "docs/choosing.md",
+    ComingFrom = "docs/coming-from.md",
+    Fencing = "docs/fencing.md",
     Glossary = "docs/glossary.md",
     Guarantees = "docs/guarantees.md",
     Interop = "docs/interop.md",

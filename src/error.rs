@@ -18,12 +18,14 @@ pub enum Error {
     /// Somebody else held the lock for all of the wait.
     ///
     /// Nothing is held. Try later, or shed the work.
-    #[error("not acquired in time: name=`{name}`, waited=`{waited:?}`")]
+    #[error("not acquired in time: name=`{name}`, waited=`{waited:?}`{}", if *no_expiry { ", its key has no expiry" } else { "" })]
     Timeout {
         /// The lock.
         name: Arc<str>,
         /// How long the call waited.
         waited: Duration,
+        /// The key in the way has no expiry: only its owner or a forced unlock frees it.
+        no_expiry: bool,
     },
     /// Redis certainly did not do it: no connection, refused, loading, read-only, out of memory.
     ///
@@ -67,14 +69,24 @@ pub enum Error {
         /// The lock.
         name: Arc<str>,
     },
-    /// Too few independent nodes agreed.
+    /// The owner holds it already, in a way in which this call would wait for itself.
+    ///
+    /// Nothing changed. This is a mistake in the program: release first, or use another owner.
+    #[error("already held by this owner: name=`{name}`, {how}")]
+    AlreadyHeld {
+        /// The lock.
+        name: Arc<str>,
+        /// What is held, and why that is in the way.
+        how: &'static str,
+    },
+    /// Too few independent nodes answered.
     ///
     /// What was taken is being released. Retry later.
     #[error("no quorum: needed=`{needed}`, obtained=`{obtained}`, nodes=`{nodes}`")]
     Quorum {
         /// Nodes that must agree.
         needed: usize,
-        /// Nodes that did.
+        /// Nodes that answered, for it or against it.
         obtained: usize,
         /// Nodes that were asked.
         nodes: usize,

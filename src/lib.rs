@@ -37,7 +37,28 @@
 //!   paused time.
 //!
 //! A lock with a lease cannot stop a holder that is paused beyond it: see
-//! [what a lock does not protect](Lock#what-it-does-not-protect).
+//! [what a lock does not protect](Lock#what-it-does-not-protect), and [`FencingToken`] for what helps.
+//!
+//! # Kinds
+//!
+//! | Call of [`Client`] | What it gives |
+//! |--------------------|---------------|
+//! | [`lock`](Client::lock) | one holder, re-entrant |
+//! | [`non_reentrant_lock`](Client::non_reentrant_lock) | a second acquisition by its owner is an error |
+//! | [`fair_lock`](Client::fair_lock) | first come, first served, over all clients |
+//! | [`fenced_lock`](Client::fenced_lock) | guards with a growing number that the resource checks |
+//! | [`read_write_lock`](Client::read_write_lock) | many readers or one writer: a [`ReadWriteLock`] |
+//! | [`multi_lock`](Client::multi_lock), [`Lock::multi`] | several locks, all or none |
+//! | [`red_lock`](Client::red_lock), [`Lock::quorum`] | a majority of independent servers |
+//! | [`spin_lock`](Client::spin_lock) | waiters ask instead of listening |
+//! | [`string_lock`](Client::string_lock) | `SET NX PX`, shared with Laravel, redsync, redis-py and others |
+//! | [`semaphore`](Client::semaphore) | at most so many at once: a [`Semaphore`] |
+//! | [`permit_expirable_semaphore`](Client::permit_expirable_semaphore) | permits with ids and leases |
+//! | [`count_down_latch`](Client::count_down_latch) | many wait for a count: a [`CountDownLatch`] |
+//!
+//! Take [`lock`](Client::lock) unless one of the others fits better; `docs/choosing.md` says when, and
+//! what each costs. All locks are [`Lock`] values with the same calls. `docs/coming-from.md` lists the
+//! calls of other libraries beside ours.
 //!
 //! # Cancel safety
 //!
@@ -67,21 +88,32 @@ mod config;
 #[cfg(all(doctest, feature = "embedded"))]
 mod doctests;
 mod error;
+mod latch;
 mod lease;
 mod lock;
+mod locks;
 mod mutant;
 mod owner;
+mod permits;
 mod protocol;
+mod read_write;
+mod semaphore;
 mod session;
 mod stats;
+mod synchronizer;
 mod transport;
 
 pub use client::Client;
 pub use config::{ClientBuilder, ConfigError, LocalHandover};
 pub use error::{Cause, Error};
+pub use latch::CountDownLatch;
 pub use lease::{HoldState, Lease, LossReason};
-pub use lock::{Acquire, HoldHandle, Holder, Lock, LockGuard};
+pub use lock::{Acquire, FencingToken, HoldHandle, Holder, Lock, LockGuard};
+pub use locks::{LockInfo, LockKind, LockList};
 pub use owner::Owner;
+pub use permits::{Permit, PermitExpirableSemaphore};
+pub use read_write::ReadWriteLock;
+pub use semaphore::{Semaphore, SemaphorePermit};
 pub use stats::Stats;
 
 #[cfg(feature = "embedded")]

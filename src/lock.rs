@@ -1,8 +1,12 @@
-//! The re-entrant lock.
+//! Locks of every kind: one type, whatever is behind the name.
 
 mod acquire;
+mod group;
 mod guard;
 mod handle;
+mod many;
+mod members;
+pub(crate) mod one;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,20 +16,27 @@ use tokio::time::Instant;
 
 use crate::config::ConfigError;
 use crate::error::Error;
-use crate::lease::Lease;
+use crate::lease::{Lease, LossReason};
 use crate::owner::Owner;
-use crate::protocol::{Call, Unexpected, Value, lock};
+use crate::protocol::place::Place;
 use crate::session::Handle;
-use crate::session::hold::Terms;
-use crate::session::place::Place;
+use crate::session::rejoin::adopt;
 use crate::session::request::{Request, Wait};
-use crate::transport::Lane;
+
+use many::Many;
+use one::{One, Wanted};
 
 pub use acquire::Acquire;
-pub use guard::LockGuard;
+pub use guard::{FencingToken, LockGuard};
 pub use handle::HoldHandle;
 
-/// A re-entrant lock under one name, shared with Redisson's `RLock`.
+/// The longest owner text, in bytes: every call about the hold repeats it.
+const OWNER_MAX: usize = 64 * 1024;
+
+/// A lock, made by one of the calls of [`Client`](crate::Client): re-entrant, fair, fenced, one side
+/// of a read/write lock, or several locks as one.
+///
+/// What is special to a kind stands at the call that makes it; the rest holds for all.
 ///
 /// # Ownership
 ///
@@ -75,9 +86,12 @@ pub use handle::HoldHandle;
 ///
 /// The hash at the name itself, and the channel `redisson_lock__channel:{name}`; both as Redisson's.
 pub struct Lock {
-    handle: Arc<Handle>,
-    place: Result<Arc<Place>, ConfigError>,
-    owner: Owner,
+    target: Target,
+}
+
+enum Target {
+    One(One),
+    Many(Many),
 }
 
 /// Who holds a lock, as Redis sees it.
@@ -95,18 +109,104 @@ pub struct Holder {
 impl Lock {
     pub(crate) fn new(
         handle: Arc<Handle>,
-        place: Result<Arc<Place>, ConfigError>,
+        place: Result<Place, ConfigError>,
         owner: Owner,
     ) -> Self {
-        Lock { handle, place, owner }
+        Lock { target: Target::One(One { handle, place: place.map(Arc::new), owner }) }
+    }
+
+    /// Several locks as one: all of them or none.
+    ///
+    /// They may be of any kinds and of any clients. They are taken in one order, by key and then by
+    /// the address of the server, whatever the order in which they are given, so that two owners of
+    /// overlapping sets do not wait for each other; a failure releases exactly what was taken. Plain
+    /// locks of one client are asked for by one script call while all of them are free. There is one
+    /// deadline for all; the guard is lost when one member is. A fixed lease begins when the last one
+    /// is taken: members that waited for it are extended.
+    ///
+    /// A program that takes such locks in another order (Redisson's `RMultiLock` keeps the given
+    /// one) may hold what this one waits for and the reverse: whoever holds some of them waits for
+    /// the next one about a second, then releases all and begins again.
+    ///
+    /// The same lock of one client twice, also within members that are several themselves, or of two
+    /// clients of one address unless both read, one with a bad name, none at all, or more than 1024,
+    /// are refused at the first call.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// use leasehold::Lock;
+    ///
+    /// let accounts = [client.lock("account:7"), client.fair_lock("account:9")];
+    /// let mut both = Lock::multi(accounts);
+    /// let guard = both.lock().await?;
+    /// # guard.unlock().await
+    /// # }
+    /// ```
+    pub fn multi(members: impl IntoIterator<Item = Lock>) -> Lock {
+        Lock { target: Target::Many(Many::all(members.into_iter().collect())) }
+    }
+
+    /// A quorum lock (`RedLock`): held while a majority of its members is.
+    ///
+    /// Each member belongs on a server of its own, independent of the others: the lock survives the
+    /// loss of a minority of them. All are asked at once, each for a small part of the lease only;
+    /// it is granted if a majority agrees and validity is left, which is the lease less what the
+    /// asking took and an allowance for clock drift (1 % and 2 ms). Otherwise everything is
+    /// released, also where a reply was lost, and asked again after a random pause. Members are
+    /// renewed one by one; the guard is lost when the deadline of the last needed member passes.
+    ///
+    /// The same lock of one client twice, one with a bad name, none at all, or more than 1024, are
+    /// refused at the first call.
+    ///
+    /// String locks share it with redsync, node-redlock and others. `docs/guarantees.md` says what
+    /// it does and does not give.
+    ///
+    /// # Errors
+    ///
+    /// Besides those of other locks, [`Error::Quorum`] if too few servers answered within the wait.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(clients: [leasehold::Client; 3]) -> Result<(), leasehold::Error> {
+    /// use leasehold::Lock;
+    ///
+    /// let mut lock = Lock::quorum(clients.iter().map(|client| client.string_lock("orders:42")));
+    /// let guard = lock.lock().await?;
+    /// # guard.unlock().await
+    /// # }
+    /// ```
+    pub fn quorum(members: impl IntoIterator<Item = Lock>) -> Lock {
+        Lock { target: Target::Many(Many::majority(members.into_iter().collect())) }
     }
 
     /// Makes the lock belong to `owner`: it re-enters what any other lock value of that owner and
     /// this name holds.
     #[must_use = "the lock is moved into the returned value"]
     pub fn owned_by(mut self, owner: &Owner) -> Self {
-        self.owner = owner.clone();
+        match &mut self.target {
+            Target::One(one) => one.owner = owner.clone(),
+            Target::Many(many) => many.change(|member| member.owned_by(owner)),
+        }
         self
+    }
+
+    /// Makes a second acquisition by the owner that holds it an error, at once.
+    #[must_use = "the lock is moved into the returned value"]
+    pub fn non_reentrant(mut self) -> Self {
+        match &mut self.target {
+            Target::One(one) => one.change(|place| place.reentrant = false),
+            Target::Many(many) => many.change(Lock::non_reentrant),
+        }
+        self
+    }
+
+    pub(crate) fn prefer_writers(&mut self) {
+        if let Target::One(one) = &mut self.target {
+            one.change(Place::prefer_writers);
+        }
     }
 
     /// Takes the lock, waiting as long as it takes; the lease is renewed.
@@ -124,7 +224,7 @@ impl Lock {
     /// # Errors
     ///
     /// [`Error::Protocol`] if Redis refuses the call for good, [`Error::Closed`] after shutdown,
-    /// [`Error::Config`] for a bad name.
+    /// [`Error::AlreadyHeld`] if it would wait for its own owner, [`Error::Config`] for a bad name.
     pub async fn lock(&mut self) -> Result<LockGuard, Error> {
         self.take(Wait::Forever, Lease::Renewed, None).await
     }
@@ -133,7 +233,8 @@ impl Lock {
     ///
     /// The hold lasts for `lease`. With [`Lease::Renewed`] it is renewed in the background while
     /// the guard lives; with a fixed lease it ends by itself, even if the guard is still alive.
-    /// A `wait` of zero asks once and does not listen.
+    /// A `wait` of zero asks once and does not listen; one of more than a year has no end. A fixed
+    /// lease lasts [`Lease::MIN`] to [`Lease::MAX`], in whole milliseconds.
     ///
     /// # Redis cost
     ///
@@ -149,7 +250,9 @@ impl Lock {
     ///
     /// [`Error::Timeout`] if `wait` ends first: nothing is held. [`Error::Unavailable`] if Redis
     /// did not take the call. [`Error::Unknown`] if the reply was lost: the lock may be held until
-    /// the lease ends; it is being undone. [`Error::Config`] for a bad name or lease.
+    /// the lease ends; it is being undone. [`Error::Protocol`] if Redis refuses the call for good,
+    /// [`Error::Closed`] after shutdown, [`Error::AlreadyHeld`] if it would wait for its own owner,
+    /// [`Error::Config`] for a bad name or lease. [`Error::Quorum`] from a quorum lock only.
     pub async fn try_lock(
         &mut self,
         wait: Duration,
@@ -166,6 +269,10 @@ impl Lock {
     /// Takes the lock, runs `work` while it is held, and releases it.
     ///
     /// If the lock is lost `work` is dropped at its next await.
+    ///
+    /// # Redis cost
+    ///
+    /// As in the table of [`Lock`]: an acquisition and a release.
     ///
     /// # Cancel safety
     ///
@@ -193,29 +300,67 @@ impl Lock {
         lease: Lease,
         max_hold: Option<Duration>,
     ) -> Result<LockGuard, Error> {
-        let terms = self.terms(lease, max_hold)?;
-        let place = self.place()?.clone();
-        let request =
-            Request { place, owner: self.owner.clone(), terms, wait, started: Instant::now() };
-        crate::session::acquire::acquire(&self.handle, &request).await.map(LockGuard::new)
+        self.take_as(Wanted { wait, lease, max_hold, drifts: false }).await
     }
 
-    fn terms(&self, lease: Lease, max_hold: Option<Duration>) -> Result<Terms, ConfigError> {
-        let max_hold = max_hold.map(|span| Lease::checked("max_hold", span)).transpose()?;
-        let (lease, renewed) = match lease {
-            Lease::Renewed => (self.handle.session.settings.lease, true),
-            Lease::Fixed(lease) => (Lease::checked("lease", lease)?, false),
+    async fn take_as(&self, wanted: Wanted) -> Result<LockGuard, Error> {
+        match &self.target {
+            Target::One(one) => one.take(wanted).await.map(LockGuard::new),
+            Target::Many(many) => Box::pin(many.take(wanted)).await,
+        }
+    }
+
+    /// Gives the guard of a hold back to whoever knows its owner text.
+    ///
+    /// The text is [`LockGuard::owner`], after [`LockGuard::forget`]; of a string lock it may come
+    /// from another program: the owner of Laravel's lock, the value of redsync's mutex. The hold is
+    /// renewed from now on.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip; 2 for a fenced lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, with clean-up: a call on its way is undone, and with it the hold.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotOwner`] if that owner does not hold the lock, and [`Error::AlreadyHeld`] if a guard
+    /// of this client does: nothing changed. [`Error::Unavailable`] and [`Error::Protocol`] if Redis
+    /// did not take the call: the hold is as it was. [`Error::Unknown`] if the reply was lost: the hold
+    /// is being released, as it is after [`Error::Closed`]. [`Error::Config`] for a bad name, for a
+    /// lock of several, and for a text of more than 64 KiB.
+    pub async fn restore(&mut self, owner_text: &str) -> Result<LockGuard, Error> {
+        let Target::One(one) = &self.target else {
+            let reason = "a lock of several has no owner text";
+            return Err(Error::Config(ConfigError::Handle { reason }));
         };
-        Ok(Terms { lease, renewed, max_hold })
-    }
-
-    fn place(&self) -> Result<&Arc<Place>, ConfigError> {
-        self.place.as_ref().map_err(Clone::clone)
+        if owner_text.len() > OWNER_MAX {
+            return Err(Error::Config(ConfigError::OutOfRange {
+                what: "length of the owner text",
+                given: owner_text.len().to_string(),
+                allowed: format!("0 to {OWNER_MAX}"),
+            }));
+        }
+        let wanted =
+            Wanted { wait: Wait::Once, lease: Lease::Renewed, max_hold: None, drifts: false };
+        let request: Request = one.request(wanted)?;
+        if !request.place.may_be_field(owner_text) {
+            return Err(Error::NotOwner { name: request.place.name.clone() });
+        }
+        match adopt(&one.handle, &request, owner_text).await {
+            Err(Error::Lost { name, reason: LossReason::Gone }) => Err(Error::NotOwner { name }),
+            done => done.map(LockGuard::new),
+        }
     }
 
     /// The name as it was given; empty if it cannot be used.
     pub fn name(&self) -> &str {
-        self.place.as_ref().map_or("", |place| &*place.name)
+        match &self.target {
+            Target::One(one) => one.place.as_ref().map_or("", |place| &*place.name),
+            Target::Many(many) => many.name(),
+        }
     }
 
     /// Is the lock held by anybody?
@@ -230,9 +375,13 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`] if Redis gives no answer.
+    /// [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`] if Redis gives no answer,
+    /// [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name.
     pub async fn is_locked(&self) -> Result<bool, Error> {
-        Ok(self.inspect().await?.is_some())
+        match &self.target {
+            Target::One(one) => Ok(one.inspect().await?.is_some()),
+            Target::Many(many) => Box::pin(many.is_locked()).await,
+        }
     }
 
     /// Does Redis say that this owner holds the lock?
@@ -268,10 +417,10 @@ impl Lock {
     ///
     /// As [`is_locked`](Lock::is_locked).
     pub async fn hold_count(&self) -> Result<u64, Error> {
-        let Some(hold) = self.owner.hold_of(&self.place()?.key) else { return Ok(0) };
-        let seen = self.inspect().await?;
-        let holds = seen.iter().flat_map(|seen| &seen.holds);
-        Ok(holds.filter(|(owner, _)| **owner == *hold.field).map(|(_, count)| *count).sum())
+        match &self.target {
+            Target::One(one) => one.hold_count().await,
+            Target::Many(many) => Box::pin(many.hold_count()).await,
+        }
     }
 
     /// What is left of the holder's lease; `None` if the lock is free.
@@ -290,7 +439,12 @@ impl Lock {
     ///
     /// As [`is_locked`](Lock::is_locked).
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
-        Ok(self.inspect().await?.map(|seen| seen.left.unwrap_or(Duration::MAX)))
+        match &self.target {
+            Target::One(one) => {
+                Ok(one.inspect().await?.map(|seen| seen.left.unwrap_or(Duration::MAX)))
+            }
+            Target::Many(many) => Box::pin(many.remaining_lease()).await,
+        }
     }
 
     /// Who holds the lock; `None` if it is free.
@@ -307,7 +461,11 @@ impl Lock {
     ///
     /// As [`is_locked`](Lock::is_locked).
     pub async fn holder(&self) -> Result<Option<Holder>, Error> {
-        let Some(seen) = self.inspect().await? else { return Ok(None) };
+        let one = match &self.target {
+            Target::One(one) => one,
+            Target::Many(many) => return Box::pin(many.holder()).await,
+        };
+        let Some(seen) = one.inspect().await? else { return Ok(None) };
         let lease = seen.left;
         let first = seen.holds.into_iter().next();
         Ok(first.map(|(owner, holds)| Holder { owner, holds, lease }))
@@ -330,35 +488,15 @@ impl Lock {
     ///
     /// As [`is_locked`](Lock::is_locked).
     pub async fn force_unlock(&self) -> Result<bool, Error> {
-        let place = self.place()?;
-        let publish = self.handle.session.transport.publish_command();
-        let call = lock::force_release(&place.key, &place.channel, publish);
-        self.ask(call, lock::force_released).await
-    }
-
-    async fn inspect(&self) -> Result<Option<lock::Inspected>, Error> {
-        let call = lock::inspect(&self.place()?.key);
-        self.ask(call, lock::inspected).await
-    }
-
-    async fn ask<T>(
-        &self,
-        call: Call,
-        read: impl Fn(Value) -> Result<T, Unexpected>,
-    ) -> Result<T, Error> {
-        let name = &self.place()?.name;
-        let session = &self.handle.session;
-        if session.is_closed() {
-            return Err(Error::Closed);
+        match &self.target {
+            Target::One(one) => one.force_unlock().await,
+            Target::Many(many) => Box::pin(many.force_unlock()).await,
         }
-        let reply = session.call(Lane::Caller, call).await;
-        let value = reply.map_err(|error| Error::from_call(name, Duration::ZERO, error))?;
-        read(value).map_err(|reply| Error::unexpected(name, &reply))
     }
 }
 
 /// A wait that ends beyond all time is one without end.
-fn patience(wait: Duration) -> Wait {
+pub(crate) fn patience(wait: Duration) -> Wait {
     if wait.is_zero() {
         return Wait::Once;
     }
@@ -369,9 +507,6 @@ fn patience(wait: Duration) -> Wait {
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock")
-            .field("name", &self.name())
-            .field("owner", &self.owner)
-            .finish_non_exhaustive()
+        f.debug_struct("Lock").field("name", &self.name()).finish_non_exhaustive()
     }
 }

@@ -46,6 +46,72 @@ pub enum Mutant {
     InnerReleaseEnds,
     /// After its turn a client asks again as soon as the others do.
     NoPoliteness,
+
+    // Of semaphores, latches and locks of several.
+    /// An acquisition of permits leaves the holds of the dead where they are.
+    DeadHoldersKept,
+    /// A release gives back twice what was held.
+    GivenBackTwice,
+    /// An acquisition whose reply was lost is repeated under another name.
+    RepeatIsFresh,
+    /// A change of a number is repeated as if it were a new one.
+    RepliesNotKept,
+    /// Of all permits that expired one comes back.
+    PurgeOne,
+    /// A renewal takes permits again that are gone.
+    RenewalResurrects,
+    /// A message lets waiters pass a latch.
+    MessageIsOpen,
+    /// Where some of several locks could not be had, the first one is forgotten.
+    RollbackForgetsFirst,
+    /// Several locks are taken in the given order, and waited for while others are held.
+    GivenOrder,
+    /// One server less than a majority suffices.
+    MinorityIsEnough,
+    /// A quorum lock lasts as long as its last member.
+    LastDeadline,
+    /// The clocks of servers are taken for exact.
+    DriftIgnored,
+
+    // Of one kind of lock each.
+    /// A waiter of a fair lock gives no sign of life.
+    PlaceNotKept,
+    /// A waiter that leaves the queue of a fair lock keeps its place.
+    PlaceOfLeaverKept,
+    /// A zero wait takes a free fair lock although others wait for it.
+    ZeroWaitPasses,
+    /// A waiter of a fair lock puts itself at the front of the queue.
+    NewcomerFirst,
+    /// The release of a fair lock does not tell the next in the queue.
+    NextUntold,
+    /// A hand-over of a fenced lock keeps the token of the hold before.
+    TokenTakenOver,
+    /// The release of a fenced lock deletes its counter.
+    CounterEnds,
+    /// Each hand-over by a call begins a new streak.
+    TurnBeginsAgain,
+    /// The renewal of a read hold forgets the key that lives as long as it.
+    ReadRenewsHashOnly,
+    /// Who reads and asks for the write side waits for itself.
+    UpgradeWaits,
+    /// The release of a write hold ends the read holds of its owner.
+    DowngradeEndsReads,
+    /// A write hold is handed on although its owner reads.
+    WriteHandedOverReaders,
+    /// A read hold is granted whoever writes.
+    ReaderPassesWriter,
+    /// A second acquisition of a non-reentrant lock joins the first.
+    SecondJoins,
+    /// A second acquisition of a non-reentrant lock waits for the first.
+    SecondWaits,
+    /// A waiter that does not listen asks again and again.
+    SpinWithoutPause,
+    /// A release tells nobody.
+    ReleaseUntold,
+    /// The release of a string lock deletes the key, whoever holds it.
+    StringReleaseBlind,
+    /// The renewal of a string lock extends the key, whoever holds it.
+    StringRenewBlind,
 }
 
 impl Mutant {
@@ -69,6 +135,39 @@ impl Mutant {
         Mutant::ReentryForgotten,
         Mutant::InnerReleaseEnds,
         Mutant::NoPoliteness,
+        // Of semaphores, latches and locks of several.
+        Mutant::DeadHoldersKept,
+        Mutant::GivenBackTwice,
+        Mutant::RepeatIsFresh,
+        Mutant::RepliesNotKept,
+        Mutant::PurgeOne,
+        Mutant::RenewalResurrects,
+        Mutant::MessageIsOpen,
+        Mutant::RollbackForgetsFirst,
+        Mutant::GivenOrder,
+        Mutant::MinorityIsEnough,
+        Mutant::LastDeadline,
+        Mutant::DriftIgnored,
+        // Of one kind of lock each.
+        Mutant::PlaceNotKept,
+        Mutant::PlaceOfLeaverKept,
+        Mutant::ZeroWaitPasses,
+        Mutant::NewcomerFirst,
+        Mutant::NextUntold,
+        Mutant::TokenTakenOver,
+        Mutant::CounterEnds,
+        Mutant::TurnBeginsAgain,
+        Mutant::ReadRenewsHashOnly,
+        Mutant::UpgradeWaits,
+        Mutant::DowngradeEndsReads,
+        Mutant::WriteHandedOverReaders,
+        Mutant::ReaderPassesWriter,
+        Mutant::SecondJoins,
+        Mutant::SecondWaits,
+        Mutant::SpinWithoutPause,
+        Mutant::ReleaseUntold,
+        Mutant::StringReleaseBlind,
+        Mutant::StringRenewBlind,
     ];
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use uuid::Uuid;
 
 use crate::session::hold::Hold;
 
@@ -15,7 +16,8 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 /// Every lock value is an owner of its own. Where a deeper layer knows only the name of a lock that
 /// its caller may hold, pass an `Owner` along and make the lock value with
 /// [`owned_by`](crate::Lock::owned_by): all lock values of one owner and one name share one hold.
-/// Clones are the same owner. Two owners always exclude each other.
+/// Clones are the same owner. Two owners always exclude each other, and so does one owner on two
+/// clients, which may be connected to different servers.
 #[derive(Clone)]
 pub struct Owner(Arc<Inner>);
 
@@ -36,13 +38,14 @@ impl Owner {
         self.0.id
     }
 
-    /// The live hold of this owner under a key.
-    pub(crate) fn hold_of(&self, key: &str) -> Option<Arc<Hold>> {
+    /// The live holds of this owner under a key of a client, of whatever kind.
+    pub(crate) fn holds_of(&self, client: Uuid, key: &str) -> Vec<Arc<Hold>> {
         let holds = self.0.holds.lock();
         holds
             .iter()
             .filter_map(Weak::upgrade)
-            .find(|hold| &*hold.place.key == key && hold.is_live())
+            .filter(|hold| hold.client == client && &*hold.place.key == key && hold.is_live())
+            .collect()
     }
 
     pub(crate) fn add(&self, hold: &Arc<Hold>) {

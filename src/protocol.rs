@@ -4,8 +4,16 @@
 //! session decides when to send it and what an answer means.
 
 pub(crate) mod batch;
+pub(crate) mod calls;
+pub(crate) mod counts;
+#[cfg(feature = "test-util")]
+pub(crate) mod faulty;
 pub(crate) mod keys;
-pub(crate) mod lock;
+pub(crate) mod kind;
+pub(crate) mod place;
+#[cfg(test)]
+pub(crate) mod plain;
+pub(crate) mod scan;
 pub(crate) mod script;
 
 use std::sync::Arc;

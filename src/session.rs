@@ -7,15 +7,17 @@
 pub(crate) mod acquire;
 mod attempt;
 pub(crate) mod background;
+mod beat;
 #[cfg(feature = "test-util")]
 pub(crate) mod gate;
 pub(crate) mod hold;
-pub(crate) mod place;
+pub(crate) mod once;
 mod poll;
 pub(crate) mod rejoin;
-mod releases;
+pub(crate) mod releases;
 pub(crate) mod request;
 mod room;
+pub(crate) mod several;
 mod tenancy;
 mod wake;
 mod watchdog;
@@ -25,18 +27,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use crate::error::Error;
 use crate::lease::LossReason;
 use crate::mutant::{Mutant, Mutants};
-use crate::protocol::{Call, Unexpected, Value, lock};
+use crate::protocol::place::Place;
+use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::{Counters, Stats, count};
 use crate::transport::{CallError, Fault, Lane, Transport};
 
 use hold::{Doubt, Hold};
-use place::Place;
 use releases::{Chore, Releases};
 use room::Rooms;
 use watchdog::Watchdog;
@@ -53,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) key_prefix: String,
     pub(crate) streak: Streak,
     pub(crate) poll: Duration,
+    /// How long a waiter of a fair lock keeps its place without a sign of life.
+    pub(crate) fair_claim: Duration,
 }
 
 pub(crate) struct Session {
@@ -61,11 +66,13 @@ pub(crate) struct Session {
     pub(crate) rooms: Rooms,
     pub(crate) watchdog: Watchdog,
     pub(crate) releases: Releases,
+    /// A waiter got a place in a queue in Redis.
+    in_line: Notify,
     pub(crate) counters: Arc<Counters>,
     pub(crate) settings: Settings,
     pub(crate) mutants: Mutants,
     /// The first half of every field of this client.
-    client_id: String,
+    client_id: Uuid,
     next_id: AtomicU64,
     closed: AtomicBool,
     stage: watch::Sender<Stage>,
@@ -99,7 +106,7 @@ pub(crate) struct Parts {
     pub(crate) counters: Arc<Counters>,
     pub(crate) settings: Settings,
     pub(crate) mutants: Mutants,
-    pub(crate) client_id: String,
+    pub(crate) client_id: Uuid,
 }
 
 impl Session {
@@ -111,6 +118,7 @@ impl Session {
             rooms: Rooms::new(settings.streak, mutants),
             watchdog: Watchdog::new(),
             releases: Releases::new(),
+            in_line: Notify::new(),
             counters,
             settings,
             mutants,
@@ -123,6 +131,8 @@ impl Session {
 
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
         count(&self.counters.calls);
+        #[cfg(feature = "test-util")]
+        let call = crate::protocol::faulty::spoil(self.mutants, call);
         self.transport.call(lane, call).await
     }
 
@@ -136,27 +146,29 @@ impl Session {
         }
     }
 
+    pub(crate) fn client_id(&self) -> Uuid {
+        self.client_id
+    }
+
     pub(crate) fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Relaxed)
     }
 
-    /// A fresh owner field. Redisson's form, `<client uuid>:<number>`; never used again.
-    fn next_field(&self) -> Arc<str> {
-        Arc::from(format!("{}:{}", self.client_id, self.next_id()))
+    /// A fresh owner field, never used again.
+    fn next_field(&self, place: &Place, permits: u32) -> Arc<str> {
+        place.field(self.client_id, self.next_id(), permits)
     }
 
     /// Lowers the count of a field; zero ends the hold.
     fn release_call(&self, place: &Place, field: &Arc<str>, holds: u32) -> Call {
-        let publish = self.transport.publish_command();
-        lock::release(&place.key, &place.channel, publish, holds, field)
+        place.release(self.transport.publish_command(), holds, field)
     }
 
     /// Ends a hold whose last guard is gone.
     fn end_call(&self, hold: &Hold) -> Call {
         let place = &hold.place;
         if self.mutants.has(Mutant::ReleaseWithoutOwnerTest) {
-            let publish = self.transport.publish_command();
-            return lock::force_release(&place.key, &place.channel, publish);
+            return place.force_release(self.transport.publish_command());
         }
         self.release_call(place, &hold.field, 0)
     }
@@ -168,10 +180,19 @@ impl Session {
         }
         self.watchdog.disarm(hold);
         self.count_loss();
-        if reason != LossReason::Gone {
+        if reason != LossReason::Gone || hold.place.entries(&hold.field) > 1 {
             self.undo_late(hold);
         }
         self.rooms.vacate(hold, 0);
+    }
+
+    /// Shutdown marks the session before it looks for holds: one of the two sees the other.
+    fn lose_if_closed(&self, hold: &Arc<Hold>) -> bool {
+        let closed = self.is_closed();
+        if closed {
+            self.lose(hold, LossReason::Closed);
+        }
+        closed
     }
 
     fn count_loss(&self) {
@@ -192,7 +213,7 @@ impl Session {
     fn undo_late(&self, hold: &Hold) {
         let doubt = hold.doubt().unwrap_or_else(|| Doubt {
             epoch: self.transport.epoch(Lane::Caller),
-            lease: hold.lease(),
+            lease: hold.longest_lease(),
             once: true,
         });
         let (place, field) = (hold.place.clone(), hold.field.clone());
@@ -230,6 +251,9 @@ impl Session {
         self.closed.store(true, SeqCst);
         self.rooms.wake_all();
         self.wakes.end_outage();
+        for hold in self.rooms.recall() {
+            self.releases.post(Chore::Release(hold));
+        }
         for hold in self.watchdog.holds() {
             self.lose(&hold, LossReason::Closed);
         }

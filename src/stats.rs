@@ -62,7 +62,7 @@ counters! {
     lost,
     /// Releases that were left to the background.
     releases_queued,
-    /// Releases and undos given up after a whole lease without an answer.
+    /// Releases and undos given up: refused, or without an answer for two leases and 10 s.
     releases_failed,
     /// Script calls.
     calls,

@@ -43,6 +43,14 @@ pub(crate) enum CallError {
 }
 
 impl CallError {
+    /// The same error of a call that takes nothing: whatever became of it, nothing is in doubt.
+    pub(crate) fn took_nothing(self) -> Self {
+        match self {
+            CallError::Unknown(fault) => CallError::NotApplied(fault),
+            other => other,
+        }
+    }
+
     /// The same error after an earlier call of the same request whose outcome is not known.
     pub(crate) fn in_doubt(self) -> Self {
         match self {
@@ -62,6 +70,14 @@ impl fmt::Display for Fault {
     }
 }
 
+impl Fault {
+    /// A script met a key of another type. Up to Redis 6.2 the place where it met it comes first.
+    pub(crate) fn is_wrong_type(&self) -> bool {
+        self.0.starts_with("WRONGTYPE ")
+            || self.0.starts_with("ERR Error running script") && self.0.contains(": WRONGTYPE ")
+    }
+}
+
 /// Sorts an error reply of the server: `LOADING …`, `WRONGTYPE …`.
 ///
 /// The first group passes by itself (a starting, failing-over or overloaded server); in the second
@@ -70,9 +86,11 @@ impl fmt::Display for Fault {
 pub(crate) fn sort_error_reply(text: &str) -> CallError {
     let fault = Fault(text.to_owned());
     // Up to Redis 6.2 an error that a script met stands behind the place where it met it:
-    // `ERR Error running script (call to f_…): @user_script:2: -READONLY You can't write …`.
+    // `ERR Error running script (call to f_…): @user_script:2: -READONLY You can't write …`, or,
+    // where the script caught it, `@user_script: 2: -READONLY You can't write …`.
     let met = text
         .strip_prefix("ERR Error running script")
+        .or_else(|| text.strip_prefix("@user_script:"))
         .and_then(|rest| rest.split_whitespace().find_map(|word| word.strip_prefix('-')));
     let code = met.unwrap_or(text).split([' ', ':']).next().unwrap_or_default();
     match code {
@@ -144,6 +162,15 @@ impl Transport {
     #[expect(clippy::unused_self, reason = "it is for the server to say, not for this crate")]
     pub(crate) fn publish_command(&self) -> &'static str {
         "PUBLISH"
+    }
+
+    /// The server as the configuration names it; of the same text, it is the same one.
+    pub(crate) fn server(&self) -> String {
+        match self {
+            Transport::Redis(redis) => redis.server(),
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(link) => link.server(),
+        }
     }
 
     /// How often a connection was made again.

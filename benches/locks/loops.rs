@@ -38,7 +38,10 @@ pub(crate) async fn one_key(options: &Options) -> Result<Report, Failure> {
     let watch = Arc::new(Watch::default());
     let mut running = JoinSet::new();
     for task in 0..options.tasks {
-        let lock = client.lock("bench:shared");
+        let lock = match options.scenario.as_str() {
+            "S8" | "S8x" => client.fair_lock("bench:shared"),
+            _ => client.lock("bench:shared"),
+        };
         let probe = if options.verify { Some(Probe::open(options.address()).await?) } else { None };
         running.spawn(turns(lock, task + 1, probe, watch.clone()));
     }

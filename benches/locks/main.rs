@@ -11,6 +11,7 @@
 //! | --- | --- | --- |
 //! | S1, S2 | 1 or `--tasks` tasks lock and unlock, a key each | latency and rate of the pair |
 //! | S3, S4 | `--tasks` tasks share one key; S4 is meant for two processes at once | the acquire |
+//! | S8, S8x | as S3 and S4, with the fair lock | the acquire |
 //! | S5 | one client unlocks while another one waits | from the unlock to the waiter's return |
 //! | S6 | `--n` locks are kept by renewal | what that costs in a second |
 //! | S7 | `--n` tasks wait for `--n` held keys, then all are released | until all have theirs |
@@ -75,7 +76,7 @@ async fn run(options: &Options) -> Result<Report, Failure> {
     match options.scenario.as_str() {
         "S1" => loops::own_keys(options, 1).await,
         "S2" => loops::own_keys(options, options.tasks).await,
-        "S3" | "S4" => loops::one_key(options).await,
+        "S3" | "S4" | "S8" | "S8x" => loops::one_key(options).await,
         "S5" => handover::run(options).await,
         "S6" => many::held(options).await,
         "S7" => many::awaited(options).await,

@@ -15,13 +15,15 @@ use crate::stats::Counters;
 use crate::transport::Transport;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
-use crate::transport::redis::{Redis, Timing};
+use crate::transport::redis::{Absent, Redis, Timing};
 
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// A round trip takes well under a millisecond in one data centre; a second means trouble.
 const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
 const POLL_DEFAULT: Duration = Duration::from_secs(1);
+/// Several beats of a living waiter, and little to wait for after a dead one.
+const FAIR_CLAIM_DEFAULT: Duration = Duration::from_secs(2);
 const PREFIX_MAX: usize = 256;
 
 /// May a released hold pass to the next waiter of the same client without going through Redis?
@@ -33,7 +35,8 @@ const PREFIX_MAX: usize = 256;
 pub enum LocalHandover {
     /// Every release goes to Redis.
     Off,
-    /// At most so many hand-overs in a row, and none later than so long after the first.
+    /// At most so many hand-overs in a row, and none later than so long after the first. A count or a
+    /// time of zero is [`Off`](LocalHandover::Off).
     Streak {
         /// Hand-overs in a row. Raising it favours this client's waiters over those of others.
         count: u32,
@@ -57,6 +60,7 @@ pub struct ClientBuilder {
     command_timeout: Duration,
     connect_timeout: Duration,
     safety_poll: Duration,
+    fair_claim: Duration,
     key_prefix: String,
     handover: LocalHandover,
     mutants: Mutants,
@@ -84,6 +88,7 @@ impl ClientBuilder {
             command_timeout: COMMAND_TIMEOUT_DEFAULT,
             connect_timeout: CONNECT_TIMEOUT_DEFAULT,
             safety_poll: POLL_DEFAULT,
+            fair_claim: FAIR_CLAIM_DEFAULT,
             key_prefix: String::new(),
             handover: LocalHandover::default(),
             mutants: Mutants::default(),
@@ -103,7 +108,8 @@ impl ClientBuilder {
 
     /// How long one call may take before its reply counts as lost. Default: 1 s. From 10 ms to 60 s.
     ///
-    /// Longer: a dead server is noticed later. Shorter: a slow one is taken for dead.
+    /// Longer: a dead server is noticed later. Shorter: a slow one is taken for dead. It may be longer
+    /// than the lease: a renewal is waited for a third of that at most, then sent again.
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
         self.command_timeout = timeout;
         self
@@ -121,6 +127,17 @@ impl ClientBuilder {
     /// Costs one call for each 500 names waited for. Longer: a lost message delays a waiter longer.
     pub fn safety_poll(mut self, every: Duration) -> Self {
         self.safety_poll = every;
+        self
+    }
+
+    /// How long a waiter of a fair lock keeps its place in the queue without a sign of life.
+    /// Default: 2 s. From 100 ms to 60 s.
+    ///
+    /// Living waiters give one in the background, at least every third of it. Shorter: a waiter that
+    /// died delays those behind it less, and one that stalls loses its place sooner. Keep it several
+    /// times longer than a slow answer of the server takes. Clients may differ in it.
+    pub fn fair_claim(mut self, claim: Duration) -> Self {
+        self.fair_claim = claim;
         self
     }
 
@@ -168,8 +185,34 @@ impl ClientBuilder {
     ///
     /// [`Error::Config`] names the setting, its value and its limits; nothing was sent.
     /// [`Error::Unavailable`] if nobody answers within the connect time-out, [`Error::Protocol`] if
-    /// the server refuses the user or password.
+    /// the server refuses the user, the password or the database.
     pub async fn connect(self) -> Result<Client, Error> {
+        self.connect_to(Absent::Refused).await
+    }
+
+    /// As [`connect`](ClientBuilder::connect), but a server that cannot be reached is no error: the
+    /// client goes on connecting in the background, and until then its calls are
+    /// [`Error::Unavailable`], or wait as in an outage.
+    ///
+    /// For the servers of a quorum lock: a minority of them may be down when the program starts.
+    ///
+    /// # Redis cost
+    ///
+    /// Three connections.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: the connections are closed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] names the setting, its value and its limits; nothing was sent.
+    /// [`Error::Protocol`] if the server refuses the user, the password or the database.
+    pub async fn connect_in_background(self) -> Result<Client, Error> {
+        self.connect_to(Absent::Allowed).await
+    }
+
+    async fn connect_to(self, absent: Absent) -> Result<Client, Error> {
         let settings = self.settings()?;
         let endpoint = match self.target {
             Target::Url(endpoint) => endpoint?,
@@ -179,11 +222,12 @@ impl ClientBuilder {
         let mutants = self.mutants;
         let counters = Arc::<Counters>::default();
         let wakes = Wakes::new(counters.clone(), mutants);
-        let client_id = uuid::Uuid::new_v4().to_string();
+        let client_id = uuid::Uuid::new_v4();
         let timing = Timing { command: self.command_timeout, connect: self.connect_timeout };
         let thread = Thread::spawn().map_err(|error| failed(error.to_string()))?;
         let name = format!("leasehold:{client_id}");
-        let redis = Redis::connect(&endpoint, timing, &name, wakes.clone(), &thread.runtime);
+        let background = &thread.runtime;
+        let redis = Redis::connect(&endpoint, timing, &name, wakes.clone(), background, absent);
         let redis = redis.await.map_err(|error| {
             Error::from_call(&Arc::from(endpoint.to_string()), Duration::ZERO, error)
         })?;
@@ -201,6 +245,7 @@ impl ClientBuilder {
         in_range("command_timeout", self.command_timeout, &short)?;
         in_range("connect_timeout", self.connect_timeout, &short)?;
         in_range("safety_poll", self.safety_poll, &short)?;
+        in_range("fair_claim", self.fair_claim, &(Duration::from_millis(100)..=minute))?;
         if self.key_prefix.len() > PREFIX_MAX {
             return Err(ConfigError::OutOfRange {
                 what: "length of key_prefix",
@@ -218,6 +263,7 @@ impl ClientBuilder {
             key_prefix: self.key_prefix.clone(),
             streak,
             poll: self.safety_poll,
+            fair_claim: self.fair_claim,
         })
     }
 }
@@ -274,7 +320,7 @@ impl ClientBuilder {
         let link = engine.link(wakes.clone(), &runtime);
         link.set_command_timeout(settings.command_timeout);
         let transport = Transport::Embedded(link);
-        let client_id = uuid::Uuid::new_v4().to_string();
+        let client_id = uuid::Uuid::new_v4();
         let parts = Parts { transport, wakes, counters, settings, mutants, client_id };
         let session = Session::new(parts);
         match thread {
@@ -300,24 +346,40 @@ impl ClientBuilder {
 mod tests {
     use super::*;
 
-    fn refused(builder: &ClientBuilder) -> String {
-        builder.settings().expect_err("out of range").to_string()
+    fn builder() -> ClientBuilder {
+        ClientBuilder::new("redis://127.0.0.1")
     }
 
     #[test]
-    fn settings_out_of_range_are_refused_with_value_and_limits() {
-        let builder = || ClientBuilder::new("redis://127.0.0.1");
-        let text = refused(&builder().lease(Duration::from_millis(99)));
-        assert!(
-            text.contains("lease") && text.contains("99ms") && text.contains("100ms"),
-            "{text}"
-        );
-        let text = refused(&builder().command_timeout(Duration::ZERO));
-        assert!(text.contains("command_timeout") && text.contains("10ms"), "{text}");
-        let text = refused(&builder().safety_poll(Duration::from_secs(61)));
-        assert!(text.contains("safety_poll") && text.contains("61s"), "{text}");
-        let text = refused(&builder().key_prefix("p".repeat(257)));
-        assert!(text.contains("257"), "{text}");
-        assert!(builder().settings().is_ok());
+    fn every_span_has_limits_and_is_refused_with_value_and_limits() {
+        type Set = fn(ClientBuilder, Duration) -> ClientBuilder;
+        let (ms, tick) = (Duration::from_millis, Duration::from_nanos(1));
+        let table: [(&str, Set, Duration, Duration); 5] = [
+            ("lease", ClientBuilder::lease, ms(100), Lease::MAX),
+            ("command_timeout", ClientBuilder::command_timeout, ms(10), ms(60_000)),
+            ("connect_timeout", ClientBuilder::connect_timeout, ms(10), ms(60_000)),
+            ("safety_poll", ClientBuilder::safety_poll, ms(10), ms(60_000)),
+            ("fair_claim", ClientBuilder::fair_claim, ms(100), ms(60_000)),
+        ];
+        for (setting, set, least, most) in table {
+            for fits in [least, most] {
+                assert!(set(builder(), fits).settings().is_ok(), "{setting}: {fits:?}");
+            }
+            for given in
+                [Duration::ZERO, tick, least.saturating_sub(tick), most + tick, Duration::MAX]
+            {
+                let text = set(builder(), given).settings().expect_err(setting).to_string();
+                for part in [setting, &format!("`{given:?}`"), &format!("{least:?} to {most:?}")] {
+                    assert!(text.contains(part), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_prefix_that_is_too_long_is_refused() {
+        assert!(builder().key_prefix("p".repeat(256)).settings().is_ok());
+        let refused = builder().key_prefix("p".repeat(257)).settings().expect_err("too long");
+        assert!(refused.to_string().contains("257"), "{refused}");
     }
 }

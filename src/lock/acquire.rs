@@ -11,7 +11,8 @@ use crate::session::request::Wait;
 
 /// An acquisition in the making; `.await` it.
 ///
-/// Without settings it waits as long as it takes and the lease is renewed.
+/// Without settings it waits as long as it takes and the lease is renewed. Its cost, its cancel safety
+/// and its errors are those of [`Lock::lock`], with a wait those of [`Lock::try_lock`].
 #[derive(Debug)]
 #[must_use = "an acquisition does nothing unless it is awaited"]
 pub struct Acquire<'a> {
@@ -26,13 +27,14 @@ impl<'a> Acquire<'a> {
         Acquire { lock, wait: None, lease: Lease::Renewed, max_hold: None }
     }
 
-    /// Waits at most so long; zero asks once.
+    /// Waits at most so long; zero asks once, more than a year has no end.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// How long Redis keeps the hold without hearing from us.
+    /// How long Redis keeps the hold without hearing from us: [`Lease::Renewed`], or a fixed lease from
+    /// [`Lease::MIN`] to [`Lease::MAX`].
     pub fn lease(mut self, lease: impl Into<Lease>) -> Self {
         self.lease = lease.into();
         self
@@ -41,7 +43,8 @@ impl<'a> Acquire<'a> {
     /// Ends the hold after so long, even if its guard lives and renewal works.
     ///
     /// For holders that may hang or leak their guard: the lock becomes lost
-    /// ([`LossReason::MaxHold`](crate::LossReason::MaxHold)) and is released.
+    /// ([`LossReason::MaxHold`](crate::LossReason::MaxHold)) and is released. The limits are those of a
+    /// lease.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
         self

@@ -7,11 +7,26 @@ use std::sync::Arc;
 
 /// Puts `prefix:` before a name, with braces where the name has none.
 pub(crate) fn prefixed(prefix: &str, name: &str) -> Arc<str> {
-    if name.contains('{') {
-        Arc::from(format!("{prefix}:{name}"))
-    } else {
-        Arc::from(format!("{prefix}:{{{name}}}"))
-    }
+    Arc::from(format!("{prefix}:{}", tagged(name)))
+}
+
+/// What stands before the name in the queue of a fair lock, and in the counter of a fenced one.
+pub(crate) const FAIR_QUEUE: &str = "redisson_lock_queue";
+pub(crate) const FENCE_COUNTER: &str = "redisson_lock_token";
+
+/// The name in braces, if it has none.
+pub(crate) fn tagged(name: &str) -> Arc<str> {
+    if name.contains('{') { Arc::from(name) } else { Arc::from(format!("{{{name}}}")) }
+}
+
+/// Puts `:suffix` behind a name, with braces where the name has none.
+pub(crate) fn suffixed(name: &str, suffix: &str) -> Arc<str> {
+    Arc::from(format!("{}:{suffix}", tagged(name)))
+}
+
+/// The channel of the latch: it adds braces of its own, whatever the name contains.
+pub(crate) fn latch_channel(name: &str) -> Arc<str> {
+    Arc::from(format!("redisson_countdownlatch__channel__{{{name}}}"))
 }
 
 /// The channel of the re-entrant lock (and of fair and fenced ones, as their base).

@@ -2,6 +2,9 @@
 
 use std::sync::OnceLock;
 
+#[cfg(feature = "test-util")]
+use crate::mutant::{Mutant, Mutants};
+
 /// The text of a script and its hash.
 #[derive(Debug)]
 pub(crate) struct Script {
@@ -21,8 +24,13 @@ impl Script {
 
     /// The number by which [`BATCH`] knows this script, if it is one of those.
     pub(crate) fn number_in_batch(&self) -> Option<i64> {
-        let index = IN_BATCH.iter().position(|script| std::ptr::eq(*script, self))?;
+        let index = IN_BATCH.iter().position(|script| script.is(self))?;
         i64::try_from(index + 1).ok()
+    }
+
+    /// Whether the two are the same script.
+    pub(crate) fn is(&self, other: &Script) -> bool {
+        std::ptr::eq(self, other)
     }
 
     /// The name by which EVALSHA knows this script: 40 lower-case hex digits.
@@ -32,9 +40,11 @@ impl Script {
 }
 
 macro_rules! scripts {
-    ($($constant:ident = $name:literal;)*) => {
-        $(pub(crate) static $constant: Script =
-            Script::new($name, include_str!(concat!("lua/", $name, ".lua")));)*
+    ($($constant:ident = $name:literal $(after $($shared:literal)+)?;)*) => {
+        $(pub(crate) static $constant: Script = Script::new($name, concat!(
+            $($(include_str!(concat!("lua/", $shared, ".lua")),)+)?
+            include_str!(concat!("lua/", $name, ".lua")),
+        ));)*
 
         /// Every script, for the tests that compare engines.
         #[cfg(feature = "test-util")]
@@ -42,8 +52,22 @@ macro_rules! scripts {
     };
 }
 
+// A script that stands before another is local functions for it.
 scripts! {
+    COUNT_SET = "count_set";
+    FAIR_ACQUIRE = "fair_acquire" after "clock" "fair_queue";
+    FAIR_BEAT = "fair_beat" after "clock" "fair_queue";
+    FAIR_FORCE_RELEASE = "fair_force_release" after "clock" "fair_queue";
+    FAIR_RELEASE = "fair_release" after "clock" "fair_queue";
+    FENCED_ACQUIRE = "fenced_acquire";
+    FENCED_SET = "fenced_set";
+    FENCED_TAKE_OVER = "fenced_take_over";
     KEYS_EXIST = "keys_exist";
+    LATCH_ASK = "latch_ask";
+    LATCH_COUNT = "latch_count";
+    LATCH_COUNT_DOWN = "latch_count_down";
+    LATCH_DELETE = "latch_delete";
+    LOCKS_SCAN = "locks_scan";
     LOCK_ACQUIRE = "lock_acquire";
     LOCK_FORCE_RELEASE = "lock_force_release";
     LOCK_INSPECT = "lock_inspect";
@@ -51,6 +75,37 @@ scripts! {
     LOCK_RELEASE = "lock_release";
     LOCK_RENEW = "lock_renew";
     LOCK_TAKE_OVER = "lock_take_over";
+    MULTI_ACQUIRE = "multi_acquire";
+    PERMIT_ACQUIRE = "permit_acquire" after "clock" "give_back" "permit_holds";
+    PERMIT_COUNT = "permit_count" after "clock" "give_back" "permit_holds";
+    PERMIT_EXPIRE = "permit_expire";
+    PERMIT_LEASE = "permit_lease" after "clock" "give_back" "permit_holds";
+    PERMIT_RELEASE = "permit_release" after "clock" "give_back" "permit_holds";
+    PERMIT_RENEW = "permit_renew" after "clock" "give_back" "permit_holds" "full_server";
+    PERMIT_RESIZE = "permit_resize" after "clock" "give_back" "permit_holds";
+    PERMIT_UPDATE = "permit_update" after "clock" "give_back" "permit_holds";
+    READ_ACQUIRE = "read_acquire";
+    READ_EXTEND = "read_extend";
+    READ_RELEASE = "read_release" after "read_holds";
+    READ_RENEW = "read_renew";
+    RW_FORCE_RELEASE = "rw_force_release";
+    SEMAPHORE_ACQUIRE = "semaphore_acquire" after "clock" "give_back" "semaphore_holds";
+    SEMAPHORE_ADD = "semaphore_add";
+    SEMAPHORE_AVAILABLE = "semaphore_available" after "clock" "give_back" "semaphore_holds";
+    SEMAPHORE_DRAIN = "semaphore_drain" after "clock" "give_back" "semaphore_holds";
+    SEMAPHORE_KEEP = "semaphore_keep";
+    SEMAPHORE_RELEASE = "semaphore_release" after "clock" "give_back" "semaphore_holds";
+    SEMAPHORE_RENEW = "semaphore_renew" after "clock" "full_server";
+    STRING_ACQUIRE = "string_acquire";
+    STRING_EXTEND = "string_extend";
+    STRING_FORCE_RELEASE = "string_force_release";
+    STRING_INSPECT = "string_inspect";
+    STRING_RELEASE = "string_release";
+    STRING_RENEW = "string_renew";
+    STRING_TAKE_OVER = "string_take_over";
+    WRITE_ACQUIRE = "write_acquire";
+    WRITE_RELEASE = "write_release" after "read_holds";
+    WRITE_RENEW = "write_renew";
 }
 
 /// What [`BATCH`] can run, in the order in which it counts them.
@@ -70,7 +125,35 @@ macro_rules! batch {
 pub(crate) static BATCH: Script =
     Script::new("batch", batch!("lock_acquire" "lock_reenter" "lock_release" "lock_take_over"));
 
-/// [`LOCK_RENEW`] with a fault, for the tests that must find it.
 #[cfg(feature = "test-util")]
-pub(crate) static MUTANT_RENEW: Script =
-    Script::new("mutant_renew", include_str!("lua/mutant_renew.lua"));
+macro_rules! mutants {
+    ($($constant:ident = $name:literal: $($part:literal)*;)*) => {
+        $(static $constant: Script = Script::new($name, concat!(
+            $(include_str!(concat!("lua/", $part, ".lua")),)*
+        ));)*
+    };
+}
+
+// What stands between the functions and the script that calls them puts a fault into one of them.
+#[cfg(feature = "test-util")]
+mutants! {
+    DEAD_KEPT = "mutant_dead_kept": "clock" "give_back" "semaphore_holds" "mutant_dead_kept" "semaphore_acquire";
+    GIVEN_TWICE = "mutant_given_twice": "clock" "give_back" "semaphore_holds" "mutant_given_twice" "semaphore_release";
+    PURGE_ONE = "mutant_purge_one": "clock" "give_back" "permit_holds" "mutant_purge_one" "permit_acquire";
+    RESURRECTS = "mutant_resurrects": "clock" "give_back" "permit_holds" "full_server" "mutant_resurrects" "permit_renew";
+}
+
+/// The script, with the fault of a mutant if it is about this one.
+#[cfg(feature = "test-util")]
+pub(crate) fn with_fault(mutants: Mutants, script: &'static Script) -> &'static Script {
+    let faulty: [(Mutant, &Script, &'static Script); 4] = [
+        (Mutant::DeadHoldersKept, &SEMAPHORE_ACQUIRE, &DEAD_KEPT),
+        (Mutant::GivenBackTwice, &SEMAPHORE_RELEASE, &GIVEN_TWICE),
+        (Mutant::PurgeOne, &PERMIT_ACQUIRE, &PURGE_ONE),
+        (Mutant::RenewalResurrects, &PERMIT_RENEW, &RESURRECTS),
+    ];
+    let chosen = |(mutant, of, _): &&(Mutant, &Script, &'static Script)| {
+        mutants.has(*mutant) && of.is(script)
+    };
+    faulty.iter().find(chosen).map_or(script, |(_, _, faulty)| faulty)
+}

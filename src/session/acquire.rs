@@ -11,16 +11,15 @@ use super::attempt::{Answer, Attempt};
 use super::hold::Hold;
 use super::rejoin::{reenter, settle};
 use super::releases::Chore;
-use super::request::{Outage, Request, Wait};
+use super::request::{Outage, Request, Standing, Wait};
 use super::room::{REST, Rest, Rested, Turn, Waiter};
 use super::tenancy::Tenancy;
 use super::wake::Listener;
-use super::{Handle, jittered, sleep_until_some};
+use super::{Handle, Session, jittered, sleep_until_some};
 use crate::error::Error;
-use crate::lease::LossReason;
 use crate::mutant::Mutant;
+use crate::protocol::kind::{Kind, Pace};
 use crate::stats::count;
-use crate::transport::CallError;
 
 /// A wait does not end without an attempt as recent as this.
 const FRESH: Duration = Duration::from_millis(50);
@@ -28,20 +27,41 @@ const FRESH: Duration = Duration::from_millis(50);
 /// How a place in the room ended.
 enum Seated {
     Granted(Tenancy),
-    /// The owner holds the lock by another future.
-    Reenter,
+    /// Look again: the owner holds the lock by another future, or a zero wait was not the first.
+    Again,
+    /// There is nothing to hold: what was waited for has come.
+    Open,
 }
 
 /// Takes the lock for the owner, again if it holds it already.
 pub(crate) async fn acquire(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error> {
     let tenancy = take(handle, request).await?;
-    let session = &handle.session;
-    // Shutdown marks the session before it looks for holds: one of the two sees the other.
-    if session.is_closed() {
-        session.lose(tenancy.hold(), LossReason::Closed);
+    if handle.session.lose_if_closed(tenancy.hold()) {
         return Err(Error::Closed);
     }
     Ok(tenancy)
+}
+
+/// Waits until a latch is open.
+pub(crate) async fn wait_open(handle: &Arc<Handle>, request: &Request) -> Result<(), Error> {
+    loop {
+        let session = &*handle.session;
+        if session.is_closed() {
+            return Err(Error::Closed);
+        }
+        if request.wait == Wait::Once {
+            return match Attempt::new(session, request, None).ask(None).await {
+                Ok(Answer::Open) => Ok(()),
+                Ok(Answer::HeldFor(_) | Answer::Granted(_) | Answer::TookOver(_)) => {
+                    Err(request.timed_out(session))
+                }
+                Err(error) => Err(request.failed(error)),
+            };
+        }
+        if let Seated::Open = Seat::take(handle, request).acquire().await? {
+            return Ok(());
+        }
+    }
 }
 
 async fn take(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error> {
@@ -50,36 +70,75 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error>
         if session.is_closed() {
             return Err(Error::Closed);
         }
-        let held = request.owner.hold_of(&request.place.key);
-        if let Some(hold) = held.filter(|_| !session.mutants.has(Mutant::ReentryForgotten)) {
-            match reenter(handle, request, &hold).await? {
+        let standing = request.standing();
+        let apart = matches!(standing, Standing::Apart);
+        match standing {
+            Standing::Within(hold) => match reenter(handle, request, &hold).await? {
                 Some(tenancy) => return Ok(tenancy),
                 None => continue,
+            },
+            Standing::Refused(how) => {
+                return Err(Error::AlreadyHeld { name: request.place.name.clone(), how });
             }
+            Standing::Beside => match ask_aside(handle, request).await {
+                Ok(Some(tenancy)) => return Ok(tenancy),
+                // What it held has just been lost: then as anybody.
+                Ok(None) if request.wait != Wait::Once => {}
+                Ok(None) => return Err(request.timed_out(session)),
+                Err(error) => return Err(error),
+            },
+            Standing::Apart => {}
         }
         if request.wait == Wait::Once && session.rooms.is_occupied(&request.place) {
-            return ask_aside(handle, request).await;
+            if !lets_others_first(session, request)
+                && let Some(tenancy) = ask_aside(handle, request).await?
+            {
+                return Ok(tenancy);
+            }
+            return Err(request.timed_out(session));
         }
-        match Seat::take(handle, request).acquire().await? {
+        let seat = Seat::take(handle, request);
+        // Whoever of its owner gets it calls in those that are in the room by then.
+        let again = match request.standing() {
+            Standing::Apart => false,
+            Standing::Beside => apart,
+            Standing::Within(_) | Standing::Refused(_) => true,
+        };
+        if again {
+            continue;
+        }
+        match seat.acquire().await? {
             Seated::Granted(tenancy) => return Ok(tenancy),
-            Seated::Reenter => {}
+            Seated::Again | Seated::Open => {}
         }
     }
 }
 
-/// Asks once beside the room: a zero wait neither queues nor jumps over a queue in Redis.
-async fn ask_aside(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error> {
+/// A reader may have been asked to let this client's writers go first.
+fn lets_others_first(session: &Session, request: &Request) -> bool {
+    let Some(writers) = &request.place.yields_to else { return false };
+    // Whoever reads already is what the writers wait for.
+    session.rooms.is_waited_in(writers) && !matches!(request.standing(), Standing::Beside)
+}
+
+/// Asks beside the room: a zero wait neither queues nor jumps over a queue in Redis, and who is let
+/// in by what it holds must not wait behind those who wait for that. `None` if it is held.
+async fn ask_aside(handle: &Arc<Handle>, request: &Request) -> Result<Option<Tenancy>, Error> {
     let session = &*handle.session;
+    let mut outage = Outage::new();
     let mut attempt = Attempt::new(session, request, None);
-    match attempt.ask(request.limit(session)).await {
-        Ok(Answer::Granted(hold)) => {
-            let tenancy = settle(handle, request, &Arc::new(hold));
-            session.rooms.granted_aside(&request.place, request.owner.id());
-            count(&session.counters.acquired_at_once);
-            Ok(tenancy)
+    loop {
+        match attempt.ask(request.limit(session)).await {
+            Ok(Answer::Granted(hold) | Answer::TookOver(hold)) => {
+                let tenancy = settle(handle, request, &hold);
+                session.rooms.call_in(&request.place, request.owner.id());
+                session.lose_if_closed(&hold);
+                count(&session.counters.acquired_at_once);
+                return Ok(Some(tenancy));
+            }
+            Ok(Answer::HeldFor(_) | Answer::Open) => return Ok(None),
+            Err(error) => outage.ride_out(session, request, error).await?,
         }
-        Ok(Answer::HeldFor(_)) => Err(request.timed_out(session)),
-        Err(error) => Err(request.failed(error)),
     }
 }
 
@@ -95,7 +154,7 @@ struct Seat<'a> {
 
 impl<'a> Seat<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
-        let waiter = Waiter::new(request.owner.id(), request.terms);
+        let waiter = Waiter::new(request.owner.id(), request.terms, request.no_expiry.clone());
         handle.session.rooms.enter(&request.place, &waiter);
         Seat { handle, request, waiter, queued: false, left: false }
     }
@@ -108,21 +167,32 @@ impl<'a> Seat<'a> {
                 return Err(Error::Closed);
             }
             match self.waiter.take_turn() {
+                // Another came between the look at the room and this seat: then beside it.
+                Turn::Wait if self.request.wait == Wait::Once => return Ok(Seated::Again),
                 Turn::Wait => {}
                 Turn::Granted(tenancy) => {
                     self.left = true;
+                    // Only now do its other futures find what they shall re-enter.
                     self.request.owner.add(tenancy.hold());
+                    session.rooms.call_in(&self.request.place, self.request.owner.id());
                     count(&session.counters.handed_over);
                     count(&session.counters.acquired_after_waiting);
                     return Ok(Seated::Granted(tenancy));
                 }
-                Turn::Reenter => return Ok(Seated::Reenter),
+                Turn::Reenter => return Ok(Seated::Again),
+                Turn::Open => {
+                    self.left = true;
+                    return Ok(Seated::Open);
+                }
                 Turn::Front(rest) => {
                     // A zero wait asks at once or not at all.
                     let rest = rest.filter(|_| self.request.wait != Wait::Once);
                     return self.contend(rest, None).await;
                 }
-                Turn::TakeOver(hold) => return self.contend(None, Some(hold)).await,
+                Turn::TakeOver(hold) => {
+                    count(&session.counters.handed_over);
+                    return self.contend(None, Some(hold)).await;
+                }
             }
             self.queued = true;
             tokio::select! {
@@ -130,6 +200,10 @@ impl<'a> Seat<'a> {
                 () = self.waiter.changed() => {}
                 // CANCEL: our drop gives the place, or what was told meanwhile, to the next.
                 () = sleep_until_some(self.request.deadline()) => {
+                    // The front has asked for all.
+                    if session.rooms.met_no_expiry(&self.request.place) {
+                        self.request.met(None);
+                    }
                     return Err(self.request.timed_out(session));
                 }
             }
@@ -142,17 +216,31 @@ impl<'a> Seat<'a> {
         rest: Option<Rest>,
         from: Option<Arc<Hold>>,
     ) -> Result<Seated, Error> {
+        let waiter = self.waiter.clone();
+        let mut attempt = Attempt::new(&self.handle.session, self.request, from).waiting(&waiter);
+        let outcome = self.ask_until_over(&mut attempt, rest).await;
+        if matches!(outcome, Err(Error::Timeout { .. })) {
+            attempt.leave().await;
+        }
+        outcome
+    }
+
+    async fn ask_until_over(
+        &mut self,
+        attempt: &mut Attempt<'_>,
+        rest: Option<Rest>,
+    ) -> Result<Seated, Error> {
         let (session, request) = (&*self.handle.session, self.request);
         let mut outage = Outage::new();
-        let handed_over = from.is_some();
-        let mut attempt = Attempt::new(session, request, from);
+        let mut pacing = Pacing::new(session, request.place.kind.pace());
         let mut listener = None;
         let mut woken = false;
-        let mut at_once = true;
-        let rests = rest.is_some();
+        let mut rested = if rest.is_some() { Rested::InVain } else { Rested::Not };
         let mut polite = rest.map_or(0, |rest| rest.others - 1);
         if let Some(rest) = rest {
-            listener = self.listen(&mut outage).await?;
+            if pacing.listens() {
+                listener = self.listen(&mut outage, attempt.channel()).await?;
+            }
             self.rest_until(rest.until).await;
         }
         loop {
@@ -161,47 +249,51 @@ impl<'a> Seat<'a> {
             }
             self.waiter.forget_wakes();
             let asked = Instant::now();
-            let left = match attempt.ask(request.limit(session)).await {
-                Ok(Answer::Granted(hold)) => {
-                    if handed_over {
-                        count(&session.counters.handed_over);
-                    }
-                    let rested = match (rests, at_once) {
-                        (true, true) => Rested::InVain,
-                        (_, false) => Rested::ForOthers,
-                        (false, true) => Rested::Not,
-                    };
-                    return Ok(Seated::Granted(self.granted(hold, rested)));
-                }
+            // What may have been granted already is not given to others by waiting.
+            let answer = if !attempt.is_in_doubt() && lets_others_first(session, request) {
+                Ok(Answer::HeldFor(None))
+            } else {
+                attempt.ask(request.limit(session)).await
+            };
+            let left = match answer {
                 Ok(Answer::HeldFor(left)) => left,
+                Ok(Answer::Granted(hold)) => return Ok(self.granted(&hold, rested)),
+                Ok(Answer::TookOver(hold)) => return Ok(self.granted(&hold, Rested::TookOver)),
+                Ok(Answer::Open) => return Ok(self.opened(asked)),
                 Err(error) => {
                     outage.ride_out(session, request, error).await?;
                     continue;
                 }
             };
-            at_once = false;
+            rested = Rested::ForOthers;
             if woken {
                 count(&session.counters.wakes_in_vain);
             }
             if request.is_over() {
                 return Err(request.timed_out(session));
             }
-            if listener.is_none() {
-                listener = self.listen(&mut outage).await?;
+            let channel = attempt.channel();
+            let heard = |listener: &Listener<'_>| *listener.channel() == channel;
+            if pacing.listens() && !listener.as_ref().is_some_and(heard) {
+                listener = self.listen(&mut outage, channel).await?;
                 // Check, listen, check again: a release between the two was not heard.
                 if !session.mutants.has(Mutant::NoRecheckAfterSubscribe) {
                     continue;
                 }
             }
-            match self.pause(asked, left).await? {
+            match self.pause(asked, pacing.next(left)).await? {
                 Pause::Ask { by_message } => {
+                    let latch = request.place.kind == Kind::Latch;
+                    if by_message && latch && session.mutants.has(Mutant::MessageIsOpen) {
+                        return Ok(self.opened(asked));
+                    }
                     woken = by_message;
                     if by_message && polite > 0 {
                         polite -= 1;
                         self.rest_until(Instant::now() + jittered(REST)).await;
                     }
                 }
-                Pause::Reenter => return Ok(Seated::Reenter),
+                Pause::Reenter => return Ok(Seated::Again),
             }
         }
     }
@@ -211,25 +303,37 @@ impl<'a> Seat<'a> {
         sleep_until(self.request.deadline().map_or(rest, |deadline| rest.min(deadline))).await;
     }
 
-    fn granted(&mut self, hold: Hold, rested: Rested) -> Tenancy {
+    fn opened(&mut self, asked: Instant) -> Seated {
+        self.handle.session.rooms.opened(&self.request.place, &self.waiter, asked);
+        self.left = true;
+        Seated::Open
+    }
+
+    fn granted(&mut self, hold: &Arc<Hold>, rested: Rested) -> Seated {
         let session = &*self.handle.session;
-        let hold = Arc::new(hold);
-        let tenancy = settle(self.handle, self.request, &hold);
-        session.rooms.granted(&self.request.place, &self.waiter, &hold, rested);
+        let tenancy = settle(self.handle, self.request, hold);
+        session.rooms.granted(&self.request.place, &self.waiter, hold, rested);
+        session.lose_if_closed(hold);
         self.left = true;
         count(if rested == Rested::Not && !self.queued {
             &session.counters.acquired_at_once
         } else {
             &session.counters.acquired_after_waiting
         });
-        tenancy
+        Seated::Granted(tenancy)
     }
 
     /// Subscribes, riding out an outage; `None` if it could not be confirmed yet.
-    async fn listen(&self, outage: &mut Outage) -> Result<Option<Listener<'a>>, Error> {
+    async fn listen(
+        &self,
+        outage: &mut Outage,
+        channel: Arc<str>,
+    ) -> Result<Option<Listener<'a>>, Error> {
         let session = &*self.handle.session;
-        let place = &self.request.place;
-        let listener = session.wakes.listen(&session.transport, &place.channel, &self.waiter);
+        let mut listener = session.wakes.listen(&session.transport, &channel, &self.waiter);
+        if self.request.place.kind == Kind::Fair {
+            listener = listener.private();
+        }
         let ready = async {
             tokio::select! {
                 biased;
@@ -241,12 +345,7 @@ impl<'a> Seat<'a> {
         match ready.await {
             Some(Ok(())) => Ok(Some(listener)),
             Some(Err(error)) => {
-                // A subscription takes nothing: whatever became of it, no lock is in doubt.
-                let error = match error {
-                    CallError::Unknown(fault) => CallError::NotApplied(fault),
-                    other => other,
-                };
-                outage.ride_out(session, self.request, error).await?;
+                outage.ride_out(session, self.request, error.took_nothing()).await?;
                 Ok(None)
             }
             None => Err(self.request.timed_out(session)),
@@ -254,11 +353,9 @@ impl<'a> Seat<'a> {
     }
 
     /// Sleeps until it makes sense to ask again.
-    async fn pause(&self, asked: Instant, left: Option<Duration>) -> Result<Pause, Error> {
+    async fn pause(&self, asked: Instant, span: Option<Duration>) -> Result<Pause, Error> {
         let (session, request) = (&*self.handle.session, self.request);
-        let timer = left
-            .filter(|_| !session.mutants.has(Mutant::NoTimer))
-            .and_then(|left| Instant::now().checked_add(left + expiry_jitter()));
+        let timer = span.and_then(|span| Instant::now().checked_add(span));
         loop {
             if self.waiter.take_wake() {
                 return Ok(Pause::Ask { by_message: true });
@@ -290,6 +387,43 @@ enum Pause {
     Reenter,
 }
 
+/// When a waiter asks again if nobody tells it to.
+struct Pacing<'a> {
+    session: &'a Session,
+    pace: Pace,
+    pauses: u32,
+}
+
+impl<'a> Pacing<'a> {
+    fn new(session: &'a Session, pace: Pace) -> Self {
+        Pacing { session, pace, pauses: 0 }
+    }
+
+    fn listens(&self) -> bool {
+        self.pace.listens()
+    }
+
+    /// The next pause, at most until what is in the way ends by itself.
+    fn next(&mut self, left: Option<Duration>) -> Option<Duration> {
+        let ends = left.map(|left| left + expiry_jitter());
+        let pause = match self.pace {
+            _ if self.session.mutants.has(Mutant::NoTimer) => return None,
+            Pace::Told => return ends,
+            Pace::Ask { first_ms, .. } if self.session.mutants.has(Mutant::SpinWithoutPause) => {
+                Duration::from_millis(first_ms)
+            }
+            Pace::ToldOrPoll => jittered(self.session.settings.poll),
+            Pace::Ask { first_ms, most_ms } => {
+                let grown = first_ms.checked_shl(self.pauses).unwrap_or(most_ms).min(most_ms);
+                self.pauses = (self.pauses + 1).min(16);
+                // Between half of it and all: clients that began together drift apart.
+                Duration::from_millis(grown).mul_f64(0.5 + 0.5 * fastrand::f64())
+            }
+        };
+        Some(ends.map_or(pause, |ends| ends.min(pause)))
+    }
+}
+
 /// Waiters of many clients see the same remaining lease; they should not ask at the same moment.
 fn expiry_jitter() -> Duration {
     Duration::from_micros(fastrand::u64(1_000..10_000))
@@ -308,7 +442,7 @@ impl Drop for Seat<'_> {
         match self.waiter.take_turn() {
             Turn::Granted(tenancy) => drop(tenancy),
             Turn::TakeOver(hold) => session.releases.post(Chore::Release(hold)),
-            Turn::Wait | Turn::Front(_) | Turn::Reenter => {}
+            Turn::Wait | Turn::Front(_) | Turn::Reenter | Turn::Open => {}
         }
     }
 }

@@ -3,21 +3,26 @@
 //! An attempt becomes a hold, or whatever it may have taken is undone when it is dropped.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Session;
 use super::hold::{Doubt, Hold, Names};
-use super::releases::Chore;
-use super::request::Request;
+use super::releases::{Chore, Owing};
+use super::request::{GRACE, Request, Wait};
+use super::room::Waiter;
 use crate::mutant::Mutant;
-use crate::protocol::lock::{self, Acquired};
-use crate::protocol::{Call, Value};
+use crate::protocol::calls::{self, Acquired, Ask, Queueing, TakenOver};
+use crate::protocol::kind::Kind;
+use crate::protocol::{Call, Unexpected, Value};
 use crate::transport::{CallError, Fault, Lane};
 
 pub(super) struct Attempt<'a> {
     session: &'a Session,
     request: &'a Request,
+    /// Who waits in Redis too, if its kind of lock does that.
+    waiter: Option<&'a Waiter>,
     /// Our name on the wire; never used by another acquisition.
     field: Arc<str>,
     /// The hold before, whose field may be turned into ours.
@@ -26,51 +31,160 @@ pub(super) struct Attempt<'a> {
     in_flight: Option<Doubt>,
     /// An earlier call may be applied, or may yet be.
     doubt: Option<Doubt>,
+    /// We may have a place in a queue in Redis.
+    queued: bool,
+    /// Something may have to be undone, which our drop posts before this goes.
+    owing: Option<Owing<'a>>,
 }
 
 /// What Redis said.
 pub(super) enum Answer {
-    Granted(Hold),
-    HeldFor(Option<std::time::Duration>),
+    Granted(Arc<Hold>),
+    /// The hold before is ours now; the lock was not free in between.
+    TookOver(Arc<Hold>),
+    HeldFor(Option<Duration>),
+    /// There is nothing to hold: what was waited for has come.
+    Open,
 }
 
 impl<'a> Attempt<'a> {
     pub(super) fn new(session: &'a Session, request: &'a Request, from: Option<Arc<Hold>>) -> Self {
-        let field = session.next_field();
-        Attempt { session, request, field, from, in_flight: None, doubt: None }
+        let field = session.next_field(&request.place, request.permits);
+        let owing = from.is_some().then(|| session.releases.owe());
+        Attempt {
+            session,
+            request,
+            waiter: None,
+            field,
+            from,
+            in_flight: None,
+            doubt: None,
+            queued: false,
+            owing,
+        }
+    }
+
+    /// Waits in Redis too, where the kind of lock does that.
+    pub(super) fn waiting(mut self, waiter: &'a Waiter) -> Self {
+        let waits = self.request.place.kind == Kind::Fair && self.request.wait != Wait::Once;
+        self.waiter = waits.then_some(waiter);
+        self
+    }
+
+    pub(super) fn field(&self) -> &Arc<str> {
+        &self.field
+    }
+
+    /// An earlier call may have been granted.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.doubt.is_some()
+    }
+
+    /// Where it is told that it is its turn.
+    pub(super) fn channel(&self) -> Arc<str> {
+        self.request.place.channel_of(&self.field)
     }
 
     /// Asks Redis once, until `limit` at most.
     pub(super) async fn ask(&mut self, limit: Option<Instant>) -> Result<Answer, CallError> {
         if let Some(from) = self.from.clone() {
             let (place, lease) = (&self.request.place, self.request.terms.lease);
-            let call = lock::take_over(&place.key, &from.field, &self.field, lease);
+            let call = place.take_over(&from.field, &self.field, lease);
             let (sent, reply) = self.send(call, limit).await;
             // Whatever came back, the field before is not ours to turn over again.
-            let there = reply.and_then(|value| lock::still_held(value).map_err(Into::into));
-            match there {
-                Ok(true) => {
+            match self.understood(reply, calls::taken_over) {
+                Ok(TakenOver::Held(token)) => {
                     self.from = None;
-                    return self.grant(sent);
+                    return self.grant(sent, token).map(Answer::TookOver);
                 }
-                Ok(false) => self.from = None,
+                Ok(TakenOver::Gone) => self.from = None,
                 Err(error) => {
                     self.undo_from();
                     return Err(error);
                 }
             }
         }
-        let place = &self.request.place;
-        let call = lock::acquire(&place.key, &self.field, self.request.terms.lease);
+        if self.doubt.is_some() && self.session.mutants.has(Mutant::RepeatIsFresh) {
+            self.field = self.session.next_field(&self.request.place, self.request.permits);
+        }
+        let call = self.question();
         let (sent, reply) = self.send(call, limit).await;
         if self.session.mutants.has(Mutant::UnknownIsGranted)
             && matches!(reply, Err(CallError::Unknown(_)))
         {
-            return self.grant(sent);
+            return self.grant(sent, None).map(Answer::Granted);
         }
-        match reply.and_then(|value| lock::acquired(value).map_err(Into::into))? {
-            Acquired::Yes => self.grant(sent),
-            Acquired::HeldFor(left) => Ok(Answer::HeldFor(left)),
+        let reply = match self.request.place.kind {
+            Kind::Latch => reply.map_err(CallError::took_nothing),
+            _ => reply,
+        };
+        match self.understood(reply, calls::acquired)? {
+            Acquired::Yes(_) if self.request.place.kind == Kind::Latch => {
+                self.doubt = None;
+                Ok(Answer::Open)
+            }
+            Acquired::Yes(token) => self.grant(sent, token).map(Answer::Granted),
+            Acquired::HeldFor(left) => {
+                if let Some(waiter) = self.waiter {
+                    waiter.in_line(&self.field, sent);
+                    self.session.in_line.notify_one();
+                }
+                if self.doubt.is_none() && !self.queued {
+                    self.owing = None;
+                }
+                self.request.met(left);
+                Ok(Answer::HeldFor(left))
+            }
+        }
+    }
+
+    /// What a reply means. One that no script gives may stand for a grant.
+    fn understood<T>(
+        &mut self,
+        reply: Result<Value, CallError>,
+        read: impl FnOnce(Value) -> Result<T, Unexpected>,
+    ) -> Result<T, CallError> {
+        read(reply?).map_err(|unexpected| {
+            self.doubt = self.doubt.or(Some(self.first_doubt()));
+            unexpected.into()
+        })
+    }
+
+    fn question(&mut self) -> Call {
+        let (session, request) = (self.session, self.request);
+        let claim = session.settings.fair_claim;
+        let queueing = match self.waiter.map(|waiter| waiter.queueing(claim)) {
+            Some(_) if session.mutants.has(Mutant::NewcomerFirst) => Queueing::AtTheFront,
+            queueing => queueing.unwrap_or(Queueing::Not),
+        };
+        self.queued |= queueing != Queueing::Not;
+        // Its release must know that it may leave a reader behind.
+        let under = request.writes_already();
+        if let Some(write) = &under
+            && !session.mutants.has(Mutant::WriteHandedOverReaders)
+        {
+            write.stays_with_its_owner();
+        }
+        let writer = under.as_ref().map(|hold| &hold.field);
+        let lease = request.terms.lease;
+        let ask = Ask { field: &self.field, lease, queueing, claim, writer };
+        request.place.acquire(session.transport.publish_command(), &ask)
+    }
+
+    /// Gives up a place in a queue, so that whoever is told of the time-out finds it gone. What
+    /// is not confirmed in time, our drop leaves to the background, and so it does with an earlier
+    /// call that may yet come.
+    pub(super) async fn leave(&mut self) {
+        if !self.queued {
+            return;
+        }
+        let session = self.session;
+        let call = session.release_call(&self.request.place, &self.field, 0);
+        // CANCEL: our drop undoes the field again.
+        let left = session.call_until(Some(Instant::now() + GRACE), call).await.is_ok();
+        if left && self.doubt.is_none() {
+            self.queued = false;
+            self.owing = None;
         }
     }
 
@@ -80,23 +194,46 @@ impl<'a> Attempt<'a> {
         limit: Option<Instant>,
     ) -> (Instant, Result<Value, CallError>) {
         let sent = Instant::now();
-        let epoch = self.session.transport.epoch(Lane::Caller);
-        let once = self.doubt.is_none();
-        let open = Doubt { epoch, lease: self.request.terms.lease, once };
-        self.in_flight = Some(open);
-        // CANCEL: our drop queues an undo behind this call.
-        let reply = self.session.call_until(limit, call).await;
-        self.in_flight = None;
-        if matches!(reply, Err(CallError::Unknown(_))) {
-            // The oldest doubt is the one that takes longest to settle.
-            let epoch = self.doubt.map_or(epoch, |doubt| doubt.epoch);
-            self.doubt = Some(Doubt { epoch, ..open });
-        }
+        self.begin();
+        let reply = if self.session.is_closed() {
+            Err(CallError::Closed)
+        } else {
+            // CANCEL: our drop queues an undo behind this call.
+            self.session.call_until(limit, call).await
+        };
+        self.end(&reply);
         (sent, reply)
     }
 
+    /// A call about our field goes on the wire.
+    pub(super) fn begin(&mut self) {
+        let releases = &self.session.releases;
+        self.owing.get_or_insert_with(|| releases.owe());
+        self.in_flight = Some(Doubt { once: self.doubt.is_none(), ..self.first_doubt() });
+    }
+
+    /// As if a call about our field were sent now, and none before.
+    fn first_doubt(&self) -> Doubt {
+        let epoch = self.session.transport.epoch(Lane::Caller);
+        Doubt { epoch, lease: self.request.terms.lease, once: true }
+    }
+
+    /// It came to an end.
+    pub(super) fn end(&mut self, reply: &Result<Value, CallError>) {
+        let open = self.in_flight.take();
+        if let (Some(open), Err(CallError::Unknown(_))) = (open, reply) {
+            // The oldest doubt is the one that takes longest to settle.
+            let epoch = self.doubt.map_or(open.epoch, |doubt| doubt.epoch);
+            self.doubt = Some(Doubt { epoch, ..open });
+        }
+    }
+
     /// The field is ours: no await from the reply to the hold.
-    fn grant(&mut self, sent: Instant) -> Result<Answer, CallError> {
+    pub(super) fn grant(
+        &mut self,
+        sent: Instant,
+        token: Option<i64>,
+    ) -> Result<Arc<Hold>, CallError> {
         let session = self.session;
         let from =
             if session.mutants.has(Mutant::DeadlineFromReply) { Instant::now() } else { sent };
@@ -104,18 +241,23 @@ impl<'a> Attempt<'a> {
             place: self.request.place.clone(),
             field: self.field.clone(),
             owner: self.request.owner.id(),
+            client: session.client_id,
             mutants: session.mutants,
         };
         let hold = Hold::new(session.next_id(), names, self.request.terms, from);
+        self.queued = false;
         if hold.loss().is_some() {
             // The process stalled for the whole lease: the grant is worth nothing any more.
             self.undo(self.field.clone());
-            self.field = session.next_field();
+            self.field = session.next_field(&self.request.place, self.request.permits);
             self.doubt = None;
             let fault = "the grant came after its lease had ended";
             return Err(CallError::NotApplied(Fault(fault.into())));
         }
-        Ok(Answer::Granted(hold.with_doubt(self.doubt.take())))
+        if let Some(token) = token {
+            hold.set_token(token);
+        }
+        Ok(Arc::new(hold.with_doubt(self.doubt.take())))
     }
 
     fn undo_from(&mut self) {
@@ -126,13 +268,8 @@ impl<'a> Attempt<'a> {
 
     /// Ends what a field may have taken, or may take yet.
     fn undo(&self, field: Arc<str>) {
-        let none = Doubt {
-            epoch: self.session.transport.epoch(Lane::Caller),
-            lease: self.request.terms.lease,
-            once: true,
-        };
         // The older doubt is the one that takes longer to settle.
-        let doubt = self.doubt.or(self.in_flight).unwrap_or(none);
+        let doubt = self.doubt.or(self.in_flight).unwrap_or_else(|| self.first_doubt());
         let once = doubt.once && (self.doubt.is_none() || self.in_flight.is_none());
         let (place, doubt) = (self.request.place.clone(), Doubt { once, ..doubt });
         self.session.releases.post(Chore::Undo { place, field, doubt });
@@ -144,10 +281,13 @@ impl Drop for Attempt<'_> {
         self.undo_from();
         let forgotten = if self.in_flight.is_some() {
             self.session.mutants.has(Mutant::CancelNotUndone)
+        } else if self.doubt.is_some() {
+            self.session.mutants.has(Mutant::UnknownForgotten)
         } else {
-            self.doubt.is_none() || self.session.mutants.has(Mutant::UnknownForgotten)
+            !self.queued
         };
-        if !forgotten {
+        // A latch takes nothing.
+        if !forgotten && self.request.place.kind != Kind::Latch {
             self.undo(self.field.clone());
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use super::{Session, Stage, poll, releases, watchdog};
+use super::{Session, Stage, beat, poll, releases, watchdog};
 
 /// After the last handle is gone, this long is spent on releases that Redis does not confirm.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
@@ -21,6 +21,7 @@ pub(crate) async fn serve(session: Arc<Session>) {
         biased;
         () = releases::run(&session) => {}
         () = watchdog::run(&session) => {}
+        () = beat::run(&session) => {}
         () = poll::run(&session) => {}
         () = poll::sweep(&session) => {}
         () = drained => {}

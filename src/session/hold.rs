@@ -11,16 +11,17 @@
 //!
 //! `state` is taken alone and never across an await.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use uuid::Uuid;
 
-use super::place::Place;
 use crate::lease::{HoldState, LossReason};
 use crate::mutant::{Mutant, Mutants};
+use crate::protocol::place::Place;
 
 /// Who holds what under which name.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Names {
     pub(crate) field: Arc<str>,
     /// The [`Owner`](crate::Owner) in this process.
     pub(crate) owner: u64,
+    /// The client: a hold of one says nothing to another, which may be of another server.
+    pub(crate) client: Uuid,
     pub(crate) mutants: Mutants,
 }
 
@@ -42,6 +45,8 @@ pub(crate) struct Terms {
     pub(crate) renewed: bool,
     /// The watchdog ends it after this.
     pub(crate) max_hold: Option<Duration>,
+    /// How much earlier than the lease the hold ends here, beyond the usual.
+    pub(crate) drift: Duration,
 }
 
 /// A field that may be taken by a call whose outcome is not known.
@@ -62,8 +67,11 @@ pub(crate) struct Hold {
     pub(crate) field: Arc<str>,
     /// The [`Owner`](crate::Owner) in this process.
     pub(crate) owner: u64,
+    pub(crate) client: Uuid,
     /// Orders the watchdog's table; fresh for each hold of this client.
     pub(crate) id: u64,
+    /// The token of a fenced lock.
+    token: OnceLock<i64>,
     state: Mutex<State>,
     changed: Notify,
     mutants: Mutants,
@@ -74,19 +82,23 @@ struct State {
     phase: Phase,
     uncertain: bool,
     deadline: Instant,
+    drift: Duration,
     ignore_deadline: bool,
     guards: u32,
     /// Guards whose lease the watchdog renews.
     renewed: u32,
     /// The lease of the last renewed guard.
     lease: Duration,
+    /// The longest lease that was ever asked for.
+    longest: Duration,
     ends_at: Option<Instant>,
-    /// Re-entries and partial releases on the wire.
+    /// Re-entries and partial releases on the wire, or about to be sent.
     open_calls: u32,
     /// An attempt for this field that may still be executed.
     doubt: Option<Doubt>,
-    /// A later call about this field had no answer.
-    in_doubt: bool,
+    /// The field never passes to another owner: a later call about it had no answer, or a read hold
+    /// was taken under this write hold.
+    stays: bool,
     /// The hold's key in the watchdog's table.
     due: Option<Instant>,
 }
@@ -124,36 +136,40 @@ pub(crate) enum Duty {
 /// When a lease that was asked for at `sent` is surely still running.
 ///
 /// The margin covers the drift of two clocks over one lease (0.1 %) and Redis' whole milliseconds.
-pub(crate) fn local_deadline(sent: Instant, lease: Duration) -> Instant {
-    let margin = (Duration::from_millis(1) + lease / 1000).min(lease / 5);
+pub(crate) fn local_deadline(sent: Instant, lease: Duration, drift: Duration) -> Instant {
+    let margin = (Duration::from_millis(1) + lease / 1000 + drift).min(lease / 5);
     sent + lease.saturating_sub(margin)
 }
 
 impl Hold {
     /// A hold that was granted by a call sent at `sent`, with one guard.
     pub(crate) fn new(id: u64, names: Names, terms: Terms, sent: Instant) -> Self {
-        let Names { place, field, owner, mutants } = names;
+        let Names { place, field, owner, client, mutants } = names;
         let state = State {
             phase: Phase::Live,
             uncertain: false,
-            deadline: local_deadline(sent, terms.lease),
+            deadline: local_deadline(sent, terms.lease, terms.drift),
+            drift: terms.drift,
             ignore_deadline: mutants.has(Mutant::DeadlineIgnored),
             guards: 1,
             renewed: terms.renewed.into(),
             lease: terms.lease,
+            longest: terms.lease,
             ends_at: terms.max_hold.map(|span| sent + span),
             open_calls: 0,
             doubt: None,
-            in_doubt: false,
+            stays: false,
             due: None,
         };
-        Hold { place, field, owner, id, state: Mutex::new(state), changed: Notify::new(), mutants }
+        let (state, changed) = (Mutex::new(state), Notify::new());
+        Hold { place, field, owner, client, id, token: OnceLock::new(), state, changed, mutants }
     }
 
     /// The same field for the next local owner, with what is left of its lease.
     pub(crate) fn handed_over(&self, id: u64, owner: u64, terms: Terms) -> Self {
         let (place, field) = (self.place.clone(), self.field.clone());
-        let names = Names { place, field, owner, mutants: self.mutants };
+        let (client, mutants) = (self.client, self.mutants);
+        let names = Names { place, field, owner, client, mutants };
         let next = Hold::new(id, names, terms, Instant::now());
         next.state.lock().deadline = self.state.lock().deadline;
         next
@@ -162,6 +178,22 @@ impl Hold {
     pub(crate) fn with_doubt(self, doubt: Option<Doubt>) -> Self {
         self.state.lock().doubt = doubt;
         self
+    }
+
+    /// The token of a fenced lock.
+    pub(crate) fn token(&self) -> Option<i64> {
+        self.token.get().copied()
+    }
+
+    /// Told once, when the hold is granted or given back to its owner.
+    pub(crate) fn set_token(&self, token: i64) {
+        // A second telling could only say the same.
+        self.token.get_or_init(|| token);
+    }
+
+    /// A read hold is being taken under this write hold: its release may leave readers behind.
+    pub(crate) fn stays_with_its_owner(&self) {
+        self.state.lock().stays = true;
     }
 
     /// A call of this hold that may still be executed.
@@ -192,9 +224,15 @@ impl Hold {
         self.state.lock().end()
     }
 
-    /// The lease that was last asked for.
-    pub(crate) fn lease(&self) -> Duration {
-        self.state.lock().lease
+    /// How long it may stand in Redis: the longest lease that was asked for.
+    pub(crate) fn longest_lease(&self) -> Duration {
+        self.state.lock().longest
+    }
+
+    /// A call goes on the wire that asks for a lease.
+    pub(crate) fn asks_for(&self, lease: Duration) {
+        let mut state = self.state.lock();
+        state.longest = state.longest.max(lease);
     }
 
     pub(crate) fn guards(&self) -> u32 {
@@ -210,10 +248,12 @@ impl Hold {
             changed.as_mut().enable();
             let end = {
                 let state = self.state.lock();
-                if let Some(reason) = state.loss(Instant::now()) {
-                    return reason;
+                match state.loss(Instant::now()) {
+                    // It was left before its deadline, which does not matter any more.
+                    _ if state.phase == Phase::Leaving => None,
+                    Some(reason) => return reason,
+                    None => (!state.ignore_deadline).then(|| state.end()),
                 }
-                (state.phase == Phase::Live && !state.ignore_deadline).then(|| state.end())
             };
             match end {
                 Some(end) => {
@@ -235,6 +275,7 @@ impl Hold {
             return None;
         }
         state.guards += 1;
+        state.drift = state.drift.max(terms.drift);
         if terms.renewed {
             state.renewed += 1;
             state.lease = terms.lease;
@@ -271,11 +312,10 @@ impl Hold {
         self.state.lock().open_calls -= 1;
     }
 
-    /// Its outcome is not known: the field never passes to another owner.
+    /// Its outcome is not known: the field never passes to another owner. The call that makes up for
+    /// it is open instead.
     pub(crate) fn call_in_doubt(&self) {
-        let mut state = self.state.lock();
-        state.open_calls -= 1;
-        state.in_doubt = true;
+        self.state.lock().stays = true;
     }
 
     /// Redis confirmed a lease asked for at `sent`. Never moves the deadline back (H2).
@@ -283,7 +323,7 @@ impl Hold {
         let mut state = self.state.lock();
         // H1: a hold whose deadline passed meanwhile stays lost.
         if state.loss(Instant::now()).is_none() {
-            state.deadline = state.deadline.max(local_deadline(sent, lease));
+            state.deadline = state.deadline.max(local_deadline(sent, lease, state.drift));
             state.uncertain = false;
             drop(state);
             self.changed.notify_waiters();
@@ -331,7 +371,7 @@ impl Hold {
         let state = self.state.lock();
         state.open_calls == 0
             && state.doubt.is_none()
-            && !state.in_doubt
+            && !state.stays
             && !state.uncertain
             && state.phase == Phase::Leaving
             && state.deadline.saturating_duration_since(Instant::now()) >= state.lease / 2

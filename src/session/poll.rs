@@ -12,7 +12,8 @@ use tokio::time::sleep;
 use super::{Session, jittered};
 use crate::lease::LossReason;
 use crate::mutant::Mutant;
-use crate::protocol::lock;
+use crate::protocol::calls;
+use crate::protocol::place::Place;
 use crate::stats::count;
 use crate::transport::Lane;
 
@@ -40,32 +41,35 @@ pub(crate) async fn run(session: &Session) {
         if session.mutants.has(Mutant::NoTimer) {
             continue;
         }
-        let keys = session.rooms.waited_for();
-        for batch in keys.chunks(BATCH) {
+        let places = session.rooms.waited_for();
+        for batch in places.chunks(BATCH) {
             check(session, batch).await;
         }
     }
 }
 
 /// Finds the keys that are gone, by halves.
-async fn check(session: &Session, keys: &[Arc<str>]) {
-    let mut parts = vec![keys];
+async fn check(session: &Session, places: &[Arc<Place>]) {
+    let mut parts = vec![places];
     while let Some(part) = parts.pop() {
         // A hold that is older than the question must be there; a younger one may not have been.
-        let known: Vec<_> = part.iter().map(|key| session.rooms.holder(key)).collect();
+        let known: Vec<_> = part.iter().map(|place| session.rooms.holder(&place.room)).collect();
+        let keys = part.iter().map(|place| place.key.clone()).collect();
         count(&session.counters.polls);
-        let reply = session.call(Lane::Background, lock::keys_exist(part.to_vec())).await;
-        let Some(exist) = reply.ok().and_then(|value| lock::count(value).ok()) else { return };
+        let reply = session.call(Lane::Background, calls::keys_exist(keys)).await;
+        let Some(exist) = reply.ok().and_then(|value| calls::count(value).ok()) else { return };
         if exist == part.len() {
             continue;
         }
-        if part.len() > FEW {
+        // But nobody asks behind a hold of ours: whether it is gone must be known of it alone.
+        let ours = part.len() > 1 && exist > 0 && known.iter().any(Option::is_some);
+        if part.len() > FEW || ours {
             let (left, right) = part.split_at(part.len() / 2);
             parts.extend([left, right]);
             continue;
         }
-        for (key, known) in part.iter().zip(known) {
-            let holder = session.rooms.nudge(key);
+        for (place, known) in part.iter().zip(known) {
+            let holder = session.rooms.nudge(&place.room);
             if exist == 0 && holder.is_some() && holder == known {
                 lose(session, holder);
             }

@@ -11,7 +11,8 @@ use super::tenancy::{OpenCall, Tenancy};
 use super::{Handle, Session};
 use crate::error::Error;
 use crate::lease::LossReason;
-use crate::protocol::lock;
+use crate::protocol::calls::{self, TakenOver};
+use crate::protocol::kind::Kind;
 use crate::stats::count;
 use crate::transport::CallError;
 
@@ -30,12 +31,13 @@ pub(super) async fn reenter(
         let tenancy = Tenancy::new(handle.clone(), hold.clone(), request.terms);
         let limit = request.limit(session);
         match confirm(session, hold, request.terms.lease, guards, limit).await {
-            Ok(true) => {
+            Ok(true) if hold.loss().is_none() => {
                 open.settled();
                 count(&session.counters.reentered);
                 return Ok(Some(tenancy));
             }
-            Ok(false) => {
+            // It is gone, or the answer came when its lease had ended.
+            Ok(_) => {
                 open.settled();
                 return Ok(None);
             }
@@ -57,8 +59,9 @@ async fn confirm(
     limit: Option<Instant>,
 ) -> Result<bool, CallError> {
     let sent = Instant::now();
-    let call = lock::reenter(&hold.place.key, &hold.field, lease, guards);
-    let there = lock::still_held(session.call_until(limit, call).await?)?;
+    hold.asks_for(lease);
+    let call = hold.place.reenter(&hold.field, lease, guards);
+    let there = calls::still_held(session.call_until(limit, call).await?)?;
     if there {
         hold.confirmed(sent, lease);
         session.watchdog.arm(hold, None);
@@ -87,19 +90,55 @@ pub(crate) async fn adopt(
         return Err(Error::Closed);
     }
     let (place, terms) = (&request.place, request.terms);
+    if session.watchdog.keeps(place, field) {
+        let how = "by a guard of this client: it was not forgotten";
+        return Err(Error::AlreadyHeld { name: place.name.clone(), how });
+    }
     let field: Arc<str> = Arc::from(field);
     let sent = Instant::now();
     let owner = request.owner.id();
-    let names =
-        Names { place: place.clone(), field: field.clone(), owner, mutants: session.mutants };
+    let (client, mutants) = (session.client_id, session.mutants);
+    let names = Names { place: place.clone(), field: field.clone(), owner, client, mutants };
     let hold = Arc::new(Hold::new(session.next_id(), names, terms, sent));
     // CANCEL: the hold was given to us; our drop releases it.
     let tenancy = settle(handle, request, &hold);
-    match confirm(session, &hold, terms.lease, 1, None).await {
-        Ok(true) => Ok(tenancy),
-        Ok(false) => Err(Error::lost(&place.name, LossReason::Gone)),
-        Err(error) => Err(request.failed(error)),
+    if session.lose_if_closed(&hold) {
+        return Err(Error::Closed);
     }
+    let there = match confirm(session, &hold, terms.lease, 1, None).await {
+        Ok(true) if place.kind == Kind::Fenced => learn_token(session, &hold).await,
+        answer => answer,
+    };
+    match (there, hold.loss()) {
+        (Ok(true), None) => {
+            session.rooms.call_in(place, owner);
+            Ok(tenancy)
+        }
+        // The answer may have come when its lease had ended.
+        (Ok(_), loss) => Err(Error::lost(&place.name, loss.unwrap_or(LossReason::Gone))),
+        (Err(error), _) => {
+            if !matches!(error, CallError::Unknown(_)) {
+                // Nothing was done: the hold stays with whoever knows its text.
+                tenancy.let_go();
+            }
+            Err(request.failed(error))
+        }
+    }
+}
+
+/// A hold that is taken over from itself is told its token again; false, and it is lost, if it is
+/// not there. An acquisition would be told, too, but one that is dropped may be executed after the
+/// release, and would bring the hold back.
+async fn learn_token(session: &Session, hold: &Arc<Hold>) -> Result<bool, CallError> {
+    let call = hold.place.take_over(&hold.field, &hold.field, hold.longest_lease());
+    let reply = session.call_until(None, call).await;
+    let there = reply.and_then(|value| calls::taken_over(value).map_err(Into::into))?;
+    if let TakenOver::Held(Some(token)) = there {
+        hold.set_token(token);
+        return Ok(true);
+    }
+    session.lose(hold, LossReason::Gone);
+    Ok(false)
 }
 
 /// Makes a hold last at least `lease` from now.

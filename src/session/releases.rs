@@ -7,6 +7,8 @@
 //! - **Q2** An answer *absent* confirms an undo only if the lane kept its connection since the
 //!   attempt was sent; else the attempt may be executed later, and the undo is repeated for one
 //!   lease after the first answer.
+//! - **Q3** A session does not end while an attempt may yet post something: whoever sends an
+//!   acquisition owes before it asks whether the session is closed.
 //!
 //! # Bounds
 //!
@@ -14,19 +16,20 @@
 //! [`AT_ONCE`] are on the wire.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 use super::Session;
 use super::hold::{Doubt, Hold};
-use super::place::Place;
-use crate::protocol::lock::{self, Released};
+use crate::protocol::calls::{self, Released};
+use crate::protocol::counts;
+use crate::protocol::place::Place;
 use crate::stats::count;
 use crate::transport::{CallError, Lane};
 
@@ -40,10 +43,12 @@ const GIVE_UP_SLACK: Duration = Duration::from_secs(10);
 /// Something to settle in the background.
 #[derive(Debug)]
 pub(crate) enum Chore {
-    /// Lower the count of a hold to the guards that live.
+    /// Lower the count of a hold to the guards that live; an open call of the hold until then.
     Lower(Arc<Hold>),
     /// End a hold whose last guard is gone, then let the next local waiter in.
     Release(Arc<Hold>),
+    /// Take permits of a semaphore off the books.
+    Keep(Arc<Hold>),
     /// End whatever an attempt may have taken.
     Undo { place: Arc<Place>, field: Arc<str>, doubt: Doubt },
 }
@@ -53,12 +58,32 @@ pub(crate) struct Releases {
     sender: mpsc::UnboundedSender<Chore>,
     receiver: Mutex<Option<mpsc::UnboundedReceiver<Chore>>>,
     pending: AtomicU64,
+    /// Attempts that may yet post something.
+    owing: AtomicU64,
+    paid: Notify,
+}
+
+/// Something may have to be posted; dropped when it was, or when there is nothing to post.
+#[derive(Debug)]
+pub(crate) struct Owing<'a>(&'a Releases);
+
+impl Drop for Owing<'_> {
+    fn drop(&mut self) {
+        self.0.owing.fetch_sub(1, SeqCst);
+        self.0.paid.notify_one();
+    }
 }
 
 impl Releases {
     pub(crate) fn new() -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
-        Releases { sender, receiver: Mutex::new(Some(receiver)), pending: AtomicU64::new(0) }
+        Releases {
+            sender,
+            receiver: Mutex::new(Some(receiver)),
+            pending: AtomicU64::new(0),
+            owing: AtomicU64::new(0),
+            paid: Notify::new(),
+        }
     }
 
     /// Takes a chore over. Needs no runtime; after the end of the session it does nothing.
@@ -67,6 +92,12 @@ impl Releases {
         if self.sender.send(chore).is_err() {
             self.pending.fetch_sub(1, Relaxed);
         }
+    }
+
+    /// Keeps the session from ending (Q3).
+    pub(crate) fn owe(&self) -> Owing<'_> {
+        self.owing.fetch_add(1, SeqCst);
+        Owing(self)
     }
 
     pub(crate) fn pending(&self) -> u64 {
@@ -91,8 +122,11 @@ pub(crate) async fn run(session: &Session) {
                 session.releases.pending.fetch_sub(1, Relaxed);
             }
             () = session.stopping(), if !stopping => stopping = true,
+            () = session.releases.paid.notified(), if stopping => {}
         }
-        if stopping && working.is_empty() && queue.is_empty() {
+        // In this order: what is owed is posted first and then not owed any more.
+        let owing = session.releases.owing.load(SeqCst);
+        if stopping && owing == 0 && working.is_empty() && queue.is_empty() {
             return;
         }
     }
@@ -101,15 +135,19 @@ pub(crate) async fn run(session: &Session) {
 async fn settle(session: &Session, chore: Chore) {
     count(&session.counters.releases_queued);
     match chore {
-        Chore::Lower(hold) => lower(session, &hold).await,
+        Chore::Lower(hold) => {
+            lower(session, &hold).await;
+            hold.call_settled();
+        }
         Chore::Release(hold) => {
-            let told = end(session, &hold.place, &hold.field, hold.lease(), None, || {
+            let told = end(session, &hold.place, &hold.field, hold.longest_lease(), None, || {
                 // Redis is out of reach: the next waiter may as well watch for itself.
                 session.rooms.vacate(&hold, 0);
             });
             let told = told.await;
             session.released(&hold, told);
         }
+        Chore::Keep(hold) => keep(session, &hold).await,
         Chore::Undo { place, field, doubt } => {
             end(session, &place, &field, doubt.lease, Some(doubt), || {}).await;
         }
@@ -141,6 +179,26 @@ async fn lower(session: &Session, hold: &Arc<Hold>) {
     }
 }
 
+/// Takes permits off the books, until that is confirmed or their lease is over.
+async fn keep(session: &Session, hold: &Hold) {
+    let give_up = Instant::now() + hold.longest_lease();
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let call = counts::keep(&hold.place, &hold.field);
+        match session.call(Lane::Background, call).await {
+            Ok(_) | Err(CallError::Closed) => return,
+            Err(error) => {
+                if matches!(error, CallError::Refused(_)) || Instant::now() >= give_up {
+                    count(&session.counters.releases_failed);
+                    return;
+                }
+                session.wakes.restored_within(super::jittered(pause)).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+}
+
 /// Releases a field until that is confirmed (Q1, Q2); how many subscribers were told.
 async fn end(
     session: &Session,
@@ -158,7 +216,7 @@ async fn end(
         let call = session.release_call(place, field, 0);
         let reply = session.call(lane, call).await;
         let now = Instant::now();
-        match reply.and_then(|value| lock::released(value).map_err(Into::into)) {
+        match reply.and_then(|value| calls::released(value).map_err(Into::into)) {
             Ok(released) => {
                 let told = if let Released::Free { told } = released { told } else { 0 };
                 let settled = doubt.is_none_or(|doubt| {

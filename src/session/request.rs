@@ -1,31 +1,41 @@
 //! One acquisition as it was asked for, and its patience.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use uuid::Uuid;
 
-use super::hold::Terms;
-use super::place::Place;
+use super::hold::{Hold, Terms};
 use super::{Session, jittered, sleep_until_some};
 use crate::error::Error;
+use crate::mutant::{Mutant, Mutants};
 use crate::owner::Owner;
+use crate::protocol::kind::Kind;
+use crate::protocol::place::Place;
 use crate::stats::count;
 use crate::transport::CallError;
 
 /// What a reply may take beyond the wait before it counts as lost.
-const GRACE: Duration = Duration::from_millis(25);
+pub(crate) const GRACE: Duration = Duration::from_millis(25);
 const OUTAGE_PAUSE: Duration = Duration::from_millis(50);
 const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// One acquisition, checked.
 #[derive(Debug)]
 pub(crate) struct Request {
+    client: Uuid,
     pub(crate) place: Arc<Place>,
     pub(crate) owner: Owner,
     pub(crate) terms: Terms,
+    /// How many permits of a semaphore; one of anything else.
+    pub(crate) permits: u32,
     pub(crate) wait: Wait,
     pub(crate) started: Instant,
+    /// What was in the way had no expiry.
+    pub(super) no_expiry: Arc<AtomicBool>,
+    mutants: Mutants,
 }
 
 /// How long a caller is patient.
@@ -37,17 +47,94 @@ pub(crate) enum Wait {
     Forever,
 }
 
+impl Wait {
+    /// There is no time for another question.
+    pub(crate) fn is_over(self) -> bool {
+        match self {
+            Wait::Once => true,
+            Wait::Until(deadline) => Instant::now() >= deadline,
+            Wait::Forever => false,
+        }
+    }
+}
+
+/// How an acquisition stands to what its owner already holds.
+#[derive(Debug)]
+pub(super) enum Standing {
+    /// It holds nothing there, or that does not matter.
+    Apart,
+    /// It holds the lock: the count is raised.
+    Within(Arc<Hold>),
+    /// It holds it in a way that lets this one in at once, as a hold of its own.
+    Beside,
+    /// It would wait for itself.
+    Refused(&'static str),
+}
+
 impl Request {
+    pub(crate) fn new(
+        session: &Session,
+        place: Arc<Place>,
+        owner: Owner,
+        terms: Terms,
+        wait: Wait,
+    ) -> Self {
+        let (started, no_expiry) = (Instant::now(), Arc::new(AtomicBool::new(false)));
+        let (client, mutants) = (session.client_id, session.mutants);
+        Request { client, place, owner, terms, permits: 1, wait, started, no_expiry, mutants }
+    }
+
+    pub(crate) fn with_permits(self, permits: u32) -> Self {
+        Request { permits, ..self }
+    }
+
+    /// Somebody else has it for so long.
+    pub(super) fn met(&self, left: Option<Duration>) {
+        let no_expiry = left.is_none() && self.place.kind.tells_of_missing_expiry();
+        self.no_expiry.store(no_expiry, Relaxed);
+    }
+
+    /// What the owner already holds under the same key decides how it is asked for.
+    pub(super) fn standing(&self) -> Standing {
+        let mutants = self.mutants;
+        let kind = self.place.kind;
+        if matches!(kind, Kind::Semaphore | Kind::Permit | Kind::Latch) {
+            return Standing::Apart;
+        }
+        let held = self.owner.holds_of(self.client, &self.place.key);
+        let same = held.iter().find(|hold| hold.place.kind == kind);
+        let Some(first) = held.first() else { return Standing::Apart };
+        let reentrant = self.place.reentrant || mutants.has(Mutant::SecondJoins);
+        match (kind, same) {
+            (Kind::Read, Some(_)) if reentrant => Standing::Beside,
+            (Kind::Read, None) if first.place.kind == Kind::Write => Standing::Beside,
+            (_, Some(_)) if reentrant && mutants.has(Mutant::ReentryForgotten) => Standing::Apart,
+            (_, Some(own)) if reentrant => Standing::Within(own.clone()),
+            (_, Some(_)) if mutants.has(Mutant::SecondWaits) => Standing::Apart,
+            (_, Some(_)) => Standing::Refused("and it is not re-entrant"),
+            (Kind::Write, None) if mutants.has(Mutant::UpgradeWaits) => Standing::Apart,
+            (Kind::Write, None) => {
+                Standing::Refused("for reading: an upgrade would wait for the reader's own release")
+            }
+            (_, None) => Standing::Refused("as another kind of lock"),
+        }
+    }
+
+    /// The write hold under which this read hold is taken.
+    pub(super) fn writes_already(&self) -> Option<Arc<Hold>> {
+        if self.place.kind != Kind::Read {
+            return None;
+        }
+        let held = self.owner.holds_of(self.client, &self.place.key);
+        held.into_iter().find(|hold| hold.place.kind == Kind::Write)
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         if let Wait::Until(deadline) = self.wait { Some(deadline) } else { None }
     }
 
     pub(super) fn is_over(&self) -> bool {
-        match self.wait {
-            Wait::Once => true,
-            Wait::Until(deadline) => Instant::now() >= deadline,
-            Wait::Forever => false,
-        }
+        self.wait.is_over()
     }
 
     /// When a call that is sent now counts as lost, if that is before its own time-out.
@@ -64,7 +151,9 @@ impl Request {
 
     pub(super) fn timed_out(&self, session: &Session) -> Error {
         count(&session.counters.timed_out);
-        Error::Timeout { name: self.place.name.clone(), waited: self.started.elapsed() }
+        let name = self.place.name.clone();
+        let no_expiry = self.no_expiry.load(Relaxed);
+        Error::Timeout { name, waited: self.started.elapsed(), no_expiry }
     }
 
     pub(super) fn failed(&self, error: CallError) -> Error {

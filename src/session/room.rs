@@ -3,9 +3,13 @@
 //! All waiters of a name in this process stand here; only the front talks to Redis. When a hold
 //! ends, the next waiter gets it directly for a bounded streak; then it is released for everybody.
 //!
+//! Where several may hold at once, the front is followed by the next one as soon as it was granted.
+//! Where Redis keeps the queue, nobody waits here: all stand in the open.
+//!
 //! # Invariants
 //!
-//! - **R1** A room is in the map while it has a tenant, or keeps a pause in favour of other clients.
+//! - **R1** A room is in the map while it has a tenant or waiters in the open, or keeps a pause in
+//!   favour of other clients, or remembers that it met some.
 //! - **R2** There is one front or one holder, never both: whoever stops being one of them gives the
 //!   room to the next waiter or closes it.
 //! - **R3** A waiter in the queue is told of its turn once; what it is told may be an obligation
@@ -21,21 +25,23 @@
 //!
 //! Rooms: names held or waited for. Waiters: futures inside `acquire`.
 
+mod waiter;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
 use std::time::Duration;
 
 use dashmap::DashMap;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::hold::{Hold, Terms};
-use super::place::Place;
 use super::tenancy::Tenancy;
 use crate::mutant::{Mutant, Mutants};
+use crate::protocol::kind::{HandOver, Line};
+use crate::protocol::place::Place;
+
+pub(crate) use waiter::{Turn, Waiter};
 
 /// How long a client lets others go first: a few round trips.
 pub(crate) const REST: Duration = Duration::from_millis(1);
@@ -53,29 +59,14 @@ pub(crate) struct Streak {
     pub(crate) time: Duration,
 }
 
-/// What a waiter is told.
-pub(crate) enum Turn {
-    /// Others are ahead.
-    Wait,
-    /// It is the front: ask Redis, after letting other clients go first.
-    Front(Option<Rest>),
-    /// The front may turn the field of the hold before into its own, in one call.
-    TakeOver(Arc<Hold>),
-    /// The lock is its own, handed over without a call.
-    Granted(Tenancy),
-    /// Its owner holds the lock already.
-    Reenter,
-}
+/// Those who ask again instead of listening are told of nothing: they are let first if one of them
+/// was met as short a time ago as this.
+const ASKERS_REMEMBERED: Duration = Duration::from_secs(10);
+/// And for as long as this client's turn took, at most about as long as they pause.
+const ASKERS_REST_MAX: Duration = Duration::from_millis(100);
 
-/// One waiting future, as the room knows it.
-pub(crate) struct Waiter {
-    owner: u64,
-    terms: Terms,
-    turn: Mutex<Turn>,
-    /// Something may have changed in Redis.
-    woken: AtomicBool,
-    notify: Notify,
-}
+/// Waiters that stand in a queue in Redis, each with its field.
+pub(crate) type InLine = Vec<(Arc<str>, Arc<Waiter>)>;
 
 /// The rooms of one client.
 pub(crate) struct Rooms {
@@ -88,11 +79,15 @@ struct Room {
     place: Arc<Place>,
     tenant: Tenant,
     queue: VecDeque<Arc<Waiter>>,
+    /// Those that ask Redis each for itself.
+    open: Vec<Arc<Waiter>>,
     streak: u32,
     streak_since: Instant,
     /// Subscribers elsewhere that were told of the last release.
     told: i64,
     idle: Option<Idle>,
+    /// When the front last got the lock after somebody else had it, where waiters ask.
+    met: Option<Instant>,
 }
 
 /// Subscribers elsewhere that did not take their turn when they were let first.
@@ -141,6 +136,8 @@ pub(crate) enum Rested {
     Not,
     InVain,
     ForOthers,
+    /// Nobody could: it took its hold over, and the streak goes on.
+    TookOver,
 }
 
 /// What happens to a room when its hold is given up.
@@ -151,50 +148,6 @@ pub(crate) enum Departure {
     Release,
 }
 
-impl Waiter {
-    pub(crate) fn new(owner: u64, terms: Terms) -> Arc<Self> {
-        let turn = Mutex::new(Turn::Wait);
-        Arc::new(Waiter {
-            owner,
-            terms,
-            turn,
-            woken: AtomicBool::new(false),
-            notify: Notify::new(),
-        })
-    }
-
-    /// Tells the waiter to ask again. Coalesces.
-    pub(crate) fn wake(&self) {
-        self.woken.store(true, Release);
-        self.notify.notify_one();
-    }
-
-    /// Forgets wakes that came before the call that is about to be sent: it will see for itself.
-    pub(crate) fn forget_wakes(&self) {
-        self.woken.store(false, Release);
-    }
-
-    /// Resolves when the waiter was woken or told something.
-    pub(crate) async fn changed(&self) {
-        self.notify.notified().await;
-    }
-
-    /// True once for each wake.
-    pub(crate) fn take_wake(&self) -> bool {
-        self.woken.swap(false, AcqRel)
-    }
-
-    /// What it was told since it last asked.
-    pub(crate) fn take_turn(&self) -> Turn {
-        std::mem::replace(&mut *self.turn.lock(), Turn::Wait)
-    }
-
-    fn tell(&self, turn: Turn) {
-        *self.turn.lock() = turn;
-        self.notify.notify_one();
-    }
-}
-
 impl Rooms {
     pub(crate) fn new(streak: Streak, mutants: Mutants) -> Self {
         Rooms { map: DashMap::new(), streak, mutants }
@@ -202,15 +155,21 @@ impl Rooms {
 
     /// Joins the room of a place; the first becomes its front.
     pub(crate) fn enter(&self, place: &Arc<Place>, waiter: &Arc<Waiter>) {
-        let mut room = self.map.entry(place.key.clone()).or_insert_with(|| Room {
+        let mut room = self.map.entry(place.room.clone()).or_insert_with(|| Room {
             place: place.clone(),
             tenant: Tenant::Nobody { rest: None },
             queue: VecDeque::new(),
+            open: Vec::new(),
             streak: 0,
             streak_since: Instant::now(),
             told: 0,
             idle: None,
+            met: None,
         });
+        if place.kind.line() == Line::Open {
+            room.open.push(waiter.clone());
+            return waiter.tell(Turn::Front(None));
+        }
         room.queue.push_back(waiter.clone());
         if let Tenant::Nobody { rest } = room.tenant {
             room.promote(rest.filter(|rest| rest.until > Instant::now()));
@@ -218,39 +177,90 @@ impl Rooms {
     }
 
     pub(crate) fn is_occupied(&self, place: &Place) -> bool {
-        self.map.get(&place.key).is_some_and(|room| !matches!(room.tenant, Tenant::Nobody { .. }))
+        let nobody = |room: &Room| matches!(room.tenant, Tenant::Nobody { .. });
+        place.kind.line() == Line::Open
+            || self.map.get(&place.room).is_some_and(|room| !nobody(&room))
+    }
+
+    /// Does anybody of this client wait in a room?
+    pub(crate) fn is_waited_in(&self, room: &str) -> bool {
+        self.map.get(room).is_some_and(|room| room.waiting() > 0)
     }
 
     /// A waiter goes away without the lock: from the queue, or from the front.
     pub(crate) fn leave(&self, place: &Place, waiter: &Arc<Waiter>) {
-        self.settle(place, |room| {
-            if matches!(&room.tenant, Tenant::Front(front) if Arc::ptr_eq(front, waiter)) {
+        self.settle(&place.room, |room| {
+            if room.is_front(waiter) {
                 return room.promote(None);
             }
             room.queue.retain(|queued| !Arc::ptr_eq(queued, waiter));
-            Next::Same
+            room.open.retain(|open| !Arc::ptr_eq(open, waiter));
+            if room.open.is_empty() { Next::Empty } else { Next::Same }
         });
+        self.nudge_readers(place);
+    }
+
+    /// A writer waits no longer: readers that let it go first may ask.
+    fn nudge_readers(&self, place: &Place) {
+        if let Some(readers) = place.room_behind() {
+            self.nudge(&readers);
+        }
+    }
+
+    /// What the front waited for has come: also for all who waited when it asked.
+    pub(crate) fn opened(&self, place: &Place, front: &Arc<Waiter>, asked: Instant) {
+        let mut told: Vec<Arc<Waiter>> = Vec::new();
+        self.settle(&place.room, |room| {
+            let (before, after) = room.queue.drain(..).partition(|waiter| waiter.since < asked);
+            room.queue = after;
+            told = VecDeque::into(before);
+            if room.is_front(front) { room.promote(None) } else { Next::Same }
+        });
+        for waiter in &told {
+            waiter.tell(Turn::Open);
+        }
     }
 
     /// The front got the lock from Redis; at once, if nobody was there before it.
     pub(crate) fn granted(&self, place: &Place, front: &Arc<Waiter>, hold: &Hold, rested: Rested) {
-        self.settle(place, |room| {
-            if matches!(&room.tenant, Tenant::Front(waiter) if Arc::ptr_eq(waiter, front)) {
-                room.tenant = Tenant::Holder { id: hold.id, leaving: false };
+        self.settle(&place.room, |room| {
+            room.open.retain(|open| !Arc::ptr_eq(open, front));
+            if !room.is_front(front) {
+                return room.call_in(hold.owner);
+            }
+            if place.kind.line() == Line::Chain {
+                return room.promote(None);
+            }
+            room.tenant = Tenant::Holder { id: hold.id, leaving: false };
+            if rested != Rested::TookOver || self.mutants.has(Mutant::TurnBeginsAgain) {
                 (room.streak, room.streak_since) = (0, Instant::now());
-                match rested {
-                    Rested::InVain => room.idle = Some(Idle::after(room.idle, room.told)),
-                    Rested::ForOthers => room.idle = None,
-                    Rested::Not => {}
+            }
+            match rested {
+                Rested::InVain => room.idle = Some(Idle::after(room.idle, room.told)),
+                Rested::ForOthers => {
+                    room.idle = None;
+                    room.met = (!place.kind.pace().listens()).then(Instant::now);
                 }
+                Rested::Not | Rested::TookOver => {}
             }
             room.call_in(hold.owner)
         });
+        self.call_in_sides(place, hold.owner);
+        self.nudge_readers(place);
     }
 
-    /// An owner got the lock beside the room: its other futures re-enter.
-    pub(crate) fn granted_aside(&self, place: &Place, owner: u64) {
-        self.settle(place, |room| room.call_in(owner));
+    /// An owner got the lock, and its list of holds says so: its other futures look again how they
+    /// stand to it.
+    pub(crate) fn call_in(&self, place: &Place, owner: u64) {
+        self.settle(&place.room, |room| room.call_in(owner));
+        self.call_in_sides(place, owner);
+    }
+
+    /// Those that wait for a side of the same read/write lock re-enter, or would wait for themselves.
+    fn call_in_sides(&self, place: &Place, owner: u64) {
+        for side in place.rooms_of_sides() {
+            self.settle(&side, |room| room.call_in(owner));
+        }
     }
 
     /// The last guard of a hold went: hand the hold over, or say that it must be released.
@@ -262,7 +272,7 @@ impl Rooms {
         terms: Terms,
         pass: impl FnOnce(u64, Terms) -> Tenancy,
     ) -> Departure {
-        let Some(mut room) = self.map.get_mut(&hold.place.key) else { return Departure::Release };
+        let Some(mut room) = self.map.get_mut(&hold.place.room) else { return Departure::Release };
         let room = &mut *room;
         if !matches!(room.tenant, Tenant::Holder { id, .. } if id == hold.id) {
             return Departure::Release;
@@ -273,7 +283,9 @@ impl Rooms {
         let next = match room.queue.front() {
             // Waiters elsewhere were told how long the lock is held: a shorter lease would end
             // behind their backs.
-            Some(next) if !bounded && hold.is_clear() && next.terms.lease >= hold.lease() => {
+            Some(next)
+                if !bounded && hold.is_clear() && next.terms.lease >= hold.longest_lease() =>
+            {
                 room.queue.pop_front()
             }
             _ => None,
@@ -283,15 +295,11 @@ impl Rooms {
             return Departure::Release;
         };
         room.streak += 1;
-        if terms.renewed && next.terms.renewed {
+        let free = hold.place.kind.hand_over() == HandOver::Free;
+        if free && terms.renewed && next.terms.renewed {
             let tenancy = pass(next.owner, next.terms);
             room.tenant = Tenant::Holder { id: tenancy.hold().id, leaving: false };
-            let owner = next.owner;
             next.tell(Turn::Granted(tenancy));
-            let Next::Tell(told) = room.call_in(owner) else { return Departure::HandedOver };
-            for waiter in told {
-                waiter.tell(Turn::Reenter);
-            }
         } else {
             room.tenant = Tenant::Front(next.clone());
             next.tell(Turn::TakeOver(hold.clone()));
@@ -302,14 +310,19 @@ impl Rooms {
     /// A hold is gone, released or lost: the next waiter asks Redis.
     ///
     /// Other clients that were told of it get a moment to ask first.
+    /// So do readers of this client after its writers: both would learn of the release at once, and
+    /// the writer by the shorter way.
     pub(crate) fn vacate(&self, hold: &Hold, told: i64) {
-        self.settle(&hold.place, |room| match room.tenant {
+        let readers = hold.place.room_of_readers().is_some_and(|room| self.wake_front(&room));
+        self.settle(&hold.place.room, |room| match room.tenant {
             Tenant::Holder { id, .. } if id == hold.id => {
                 let now = Instant::now();
                 let idle = room.idle.filter(|idle| now < idle.until).map_or(0, |idle| idle.told);
                 room.told = told;
                 let polite = told > idle && !self.mutants.has(Mutant::NoPoliteness);
-                room.promote(Rest::for_others(if polite { told } else { 0 }))
+                let others = if polite { told } else { 0 } + i64::from(readers);
+                let rest = Rest::for_others(others);
+                room.promote(room.rest_for_askers(now).or(rest))
             }
             _ => Next::Same,
         });
@@ -321,22 +334,61 @@ impl Rooms {
             if let Tenant::Front(front) = &room.tenant {
                 front.wake();
             }
-            room.queue.iter().for_each(|waiter| waiter.wake());
+            room.queue.iter().chain(&room.open).for_each(|waiter| waiter.wake());
         }
+    }
+
+    /// Takes back the holds that fronts were to take over and have not looked at yet.
+    pub(crate) fn recall(&self) -> Vec<Arc<Hold>> {
+        let recalled = |room: &Room| match &room.tenant {
+            Tenant::Front(front) => front.recall(),
+            Tenant::Holder { .. } | Tenant::Nobody { .. } => None,
+        };
+        self.map.iter().filter_map(|room| recalled(&room)).collect()
+    }
+
+    /// The places of which waiters stand in queues in Redis.
+    pub(crate) fn with_lines(&self) -> Vec<Arc<Place>> {
+        let in_line = |room: &Room| room.open.iter().any(|waiter| waiter.field_in_line().is_some());
+        let rooms = self.map.iter().filter(|room| in_line(room));
+        let mut places: Vec<_> = rooms.map(|room| room.place.clone()).collect();
+        places.sort_by(|one, other| one.room.cmp(&other.room));
+        places
+    }
+
+    /// Waiters of a room that stand in a queue in Redis.
+    pub(crate) fn in_line(&self, room: &str) -> InLine {
+        let in_line = |waiter: &Arc<Waiter>| Some((waiter.field_in_line()?, waiter.clone()));
+        let Some(room) = self.map.get(room) else { return InLine::new() };
+        room.open.iter().filter_map(in_line).collect()
+    }
+
+    /// Has the front of a room met a key without expiry?
+    pub(crate) fn met_no_expiry(&self, place: &Place) -> bool {
+        let front = |room: &Room| match &room.tenant {
+            Tenant::Front(front) => front.met_no_expiry(),
+            Tenant::Holder { .. } | Tenant::Nobody { .. } => false,
+        };
+        self.map.get(&place.room).is_some_and(|room| front(&room))
     }
 
     /// Wakes the front of a room, or says which hold of ours is in the way.
-    pub(crate) fn nudge(&self, key: &str) -> Option<u64> {
-        let room = self.map.get(key)?;
-        if let Tenant::Front(front) = &room.tenant {
-            front.wake();
-        }
-        room.holder()
+    pub(crate) fn nudge(&self, room: &str) -> Option<u64> {
+        self.wake_front(room);
+        self.holder(room)
+    }
+
+    /// Lets the front of a room ask; false if there is none.
+    fn wake_front(&self, room: &str) -> bool {
+        let Some(room) = self.map.get(room) else { return false };
+        let Tenant::Front(front) = &room.tenant else { return false };
+        front.wake();
+        true
     }
 
     /// The hold of this client that is the tenant of a room and is not being released.
-    pub(crate) fn holder(&self, key: &str) -> Option<u64> {
-        self.map.get(key)?.holder()
+    pub(crate) fn holder(&self, room: &str) -> Option<u64> {
+        self.map.get(room)?.holder()
     }
 
     /// Removes rooms that only kept a pause.
@@ -345,17 +397,18 @@ impl Rooms {
         self.map.retain(|_, room| !room.is_over(now));
     }
 
-    /// The keys somebody waits for, for the safety poll.
-    pub(crate) fn waited_for(&self) -> Vec<Arc<str>> {
+    /// What somebody waits for without asking, for the safety poll.
+    pub(crate) fn waited_for(&self) -> Vec<Arc<Place>> {
         let waits = |room: &Room| match &room.tenant {
-            Tenant::Front(_) => true,
+            Tenant::Front(_) => room.place.kind.pace().listens(),
             Tenant::Holder { .. } => room.holder().is_some() && !room.queue.is_empty(),
             Tenant::Nobody { .. } => false,
         };
-        let waited = self.map.iter().filter(|room| waits(room));
-        let mut keys: Vec<_> = waited.map(|room| room.place.key.clone()).collect();
-        keys.sort();
-        keys
+        let waited = |room: &Room| room.place.kind.is_polled_by_key() && waits(room);
+        let waited = self.map.iter().filter(|room| waited(room));
+        let mut places: Vec<_> = waited.map(|room| room.place.clone()).collect();
+        places.sort_by(|one, other| one.room.cmp(&other.room));
+        places
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -363,28 +416,26 @@ impl Rooms {
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        let waiters =
-            |room: &Room| room.queue.len() + usize::from(matches!(room.tenant, Tenant::Front(_)));
-        self.map.iter().map(|room| waiters(&room)).sum()
+        self.map.iter().map(|room| room.waiting()).sum()
     }
 
     /// Changes a room under its lock; whoever is told something is told after it.
-    fn settle(&self, place: &Place, change: impl FnOnce(&mut Room) -> Next) {
-        let next = match self.map.get_mut(&place.key) {
+    fn settle(&self, room: &str, change: impl FnOnce(&mut Room) -> Next) {
+        let next = match self.map.get_mut(room) {
             Some(mut room) => change(&mut room),
             None => return,
         };
         match next {
             Next::Same => {}
-            Next::Tell(waiters) => waiters.iter().for_each(|waiter| waiter.tell(Turn::Reenter)),
-            Next::Empty => self.close(place),
+            Next::Tell(waiters) => waiters.iter().for_each(|waiter| waiter.call_in()),
+            Next::Empty => self.close(room),
         }
     }
 
     /// Removes a room without a tenant, unless it keeps a pause (R1).
-    fn close(&self, place: &Place) {
+    fn close(&self, room: &str) {
         let now = Instant::now();
-        self.map.remove_if(&place.key, |_, room| room.is_over(now));
+        self.map.remove_if(room, |_, room| room.is_over(now));
     }
 }
 
@@ -398,6 +449,9 @@ impl Room {
     /// Makes the next waiter the front.
     fn promote(&mut self, rest: Option<Rest>) -> Next {
         if let Some(next) = self.queue.pop_front() {
+            if let Tenant::Front(before) = &self.tenant {
+                next.knows_from(before);
+            }
             next.tell(Turn::Front(rest));
             self.tenant = Tenant::Front(next);
             Next::Same
@@ -407,12 +461,31 @@ impl Room {
         }
     }
 
+    fn rest_for_askers(&self, now: Instant) -> Option<Rest> {
+        let until = now + (now - self.streak_since).min(ASKERS_REST_MAX);
+        self.remembers_askers(now).then_some(Rest { until, others: 1 })
+    }
+
+    fn remembers_askers(&self, now: Instant) -> bool {
+        self.met.is_some_and(|met| now < met + ASKERS_REMEMBERED)
+    }
+
+    fn is_front(&self, waiter: &Arc<Waiter>) -> bool {
+        matches!(&self.tenant, Tenant::Front(front) if Arc::ptr_eq(front, waiter))
+    }
+
+    fn waiting(&self) -> usize {
+        let front = usize::from(matches!(self.tenant, Tenant::Front(_)));
+        self.queue.len() + self.open.len() + front
+    }
+
     /// Nobody is in it, and nothing is worth remembering.
     fn is_over(&self, now: Instant) -> bool {
         let rests = |rest: Option<Rest>| rest.is_some_and(|rest| now < rest.until);
-        let remembers = self.idle.is_some_and(|idle| now < idle.until + IDLE_MAX);
+        let remembers =
+            self.idle.is_some_and(|idle| now < idle.until + IDLE_MAX) || self.remembers_askers(now);
         let empty = matches!(self.tenant, Tenant::Nobody { rest } if !rests(rest));
-        empty && !remembers && self.queue.is_empty()
+        empty && !remembers && self.queue.is_empty() && self.open.is_empty()
     }
 
     fn holder(&self) -> Option<u64> {
@@ -430,18 +503,17 @@ impl Room {
         {
             told.push(front.clone());
         }
+        told.extend(self.open.iter().filter(|waiter| waiter.owner == owner).cloned());
         if self.queue.iter().any(|waiter| waiter.owner == owner) {
             let (same, others) = self.queue.drain(..).partition(|waiter| waiter.owner == owner);
             self.queue = others;
             told.extend::<VecDeque<_>>(same);
         }
-        if told.is_empty() { Next::Same } else { Next::Tell(told) }
-    }
-}
-
-impl fmt::Debug for Waiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiter").field("owner", &self.owner).finish_non_exhaustive()
+        match told.is_empty() {
+            true if self.waiting() == 0 => Next::Empty,
+            true => Next::Same,
+            false => Next::Tell(told),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use super::{Handle, Session};
 use crate::error::Error;
 use crate::lease::LossReason;
 use crate::mutant::Mutant;
-use crate::protocol::lock::{self, Released};
+use crate::protocol::calls::{self, Released};
 use crate::transport::{CallError, Lane};
 
 pub(crate) struct Tenancy {
@@ -86,7 +86,10 @@ impl Drop for Tenancy {
         }
         match self.hold.leave(self.terms) {
             Left::Lost(reason) => session.lose(&self.hold, reason),
-            Left::Inner(_) => session.releases.post(Chore::Lower(self.hold.clone())),
+            Left::Inner(_) => {
+                self.hold.call_sent();
+                session.releases.post(Chore::Lower(self.hold.clone()));
+            }
             Left::Last => match depart(&self.handle, &self.hold, self.terms) {
                 Departure::HandedOver => {}
                 Departure::Release => session.releases.post(Chore::Release(self.hold.clone())),
@@ -121,7 +124,7 @@ async fn lower(session: &Session, hold: &Arc<Hold>, guards: u32) -> Result<(), E
     let open = OpenCall::new(session, hold);
     // CANCEL: `open` queues a repetition.
     let reply = session.call(Lane::Caller, call).await;
-    match reply.and_then(|value| lock::released(value).map_err(Into::into)) {
+    match reply.and_then(|value| calls::released(value).map_err(Into::into)) {
         Ok(Released::Absent) => {
             open.settled();
             session.lose(hold, LossReason::Gone);
@@ -131,7 +134,7 @@ async fn lower(session: &Session, hold: &Arc<Hold>, guards: u32) -> Result<(), E
             open.settled();
             Ok(())
         }
-        Err(error) => Err(Error::from_call(&place.name, hold.lease(), error)),
+        Err(error) => Err(Error::from_call(&place.name, hold.longest_lease(), error)),
     }
 }
 
@@ -200,7 +203,7 @@ async fn release_hold(session: &Session, hold: &Arc<Hold>) -> Result<(), Error> 
         let sent = Instant::now();
         // CANCEL: `leaving` posts the release; repeating it changes nothing.
         let reply = session.call(Lane::Caller, session.end_call(hold)).await;
-        match reply.and_then(|value| lock::released(value).map_err(Into::into)) {
+        match reply.and_then(|value| calls::released(value).map_err(Into::into)) {
             Ok(Released::Free { told }) => {
                 leaving.settled(told);
                 return Ok(());
@@ -222,14 +225,14 @@ async fn release_hold(session: &Session, hold: &Arc<Hold>) -> Result<(), Error> 
                 in_doubt |= matches!(error, CallError::Unknown(_));
                 if now >= repeat_until {
                     let error = if in_doubt { error.in_doubt() } else { error };
-                    return Err(Error::from_call(&place.name, hold.lease(), error));
+                    return Err(Error::from_call(&place.name, hold.longest_lease(), error));
                 }
                 // A lost connection is in use for a moment longer.
                 let left = repeat_until - now;
                 let pause = if in_doubt { left.min(REPEAT_PAUSE) } else { left };
                 session.wakes.restored_within(pause).await;
             }
-            Err(error) => return Err(Error::from_call(&place.name, hold.lease(), error)),
+            Err(error) => return Err(Error::from_call(&place.name, hold.longest_lease(), error)),
         }
     }
 }

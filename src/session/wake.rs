@@ -61,6 +61,8 @@ pub(crate) struct Listener<'a> {
     transport: &'a Transport,
     channel: Arc<str>,
     id: u64,
+    /// Nobody will ever listen to this channel again.
+    private: bool,
 }
 
 impl Wakes {
@@ -85,7 +87,7 @@ impl Wakes {
         let mut entry = self.channels.entry(channel.clone()).or_default();
         entry.listeners.push((id, waiter.clone()));
         entry.idle_since = None;
-        Listener { wakes: self, transport, channel: channel.clone(), id }
+        Listener { wakes: self, transport, channel: channel.clone(), id, private: false }
     }
 
     pub(crate) fn is_subscribed(&self, channel: &str) -> bool {
@@ -134,6 +136,16 @@ impl Wakes {
 }
 
 impl Listener<'_> {
+    /// Of a channel that is this waiter's own: it is not kept warm.
+    pub(crate) fn private(mut self) -> Self {
+        self.private = true;
+        self
+    }
+
+    pub(crate) fn channel(&self) -> &Arc<str> {
+        &self.channel
+    }
+
     /// Returns when the subscription is confirmed.
     pub(crate) async fn ready(&self) -> Result<(), CallError> {
         if self.wakes.is_subscribed(&self.channel) {
@@ -155,13 +167,13 @@ impl Drop for Listener<'_> {
         if !entry.listeners.is_empty() {
             return;
         }
-        if entry.confirmed {
+        if entry.confirmed && !self.private {
             entry.idle_since = Some(Instant::now());
             return;
         }
         drop(entry);
         self.wakes.channels.remove_if(&self.channel, |channel, entry| {
-            let unused = entry.listeners.is_empty() && !entry.confirmed;
+            let unused = entry.listeners.is_empty() && (self.private || !entry.confirmed);
             if unused {
                 self.transport.unsubscribe(channel);
             }

@@ -29,10 +29,11 @@ use super::Session;
 use super::hold::{Duty, Hold};
 use crate::lease::LossReason;
 use crate::mutant::Mutant;
-use crate::protocol::lock;
+use crate::protocol::calls;
+use crate::protocol::place::Place;
 use crate::transport::{CallError, Lane};
 
-/// Holds renewed by one call. One call blocks Redis for well under a millisecond.
+/// Entries of Redis renewed by one call: it is kept for a few milliseconds at most.
 const BATCH: usize = 500;
 
 /// Renewals fall on a grid of this part of a lease, so that holds taken together renew together.
@@ -92,6 +93,12 @@ impl Watchdog {
 
     pub(crate) fn find(&self, id: u64) -> Option<Arc<Hold>> {
         self.table.lock().due.values().find(|hold| hold.id == id).cloned()
+    }
+
+    /// Is this field held here?
+    pub(crate) fn keeps(&self, place: &Place, field: &str) -> bool {
+        let table = self.table.lock();
+        table.due.values().any(|hold| *hold.field == *field && hold.place.key == place.key)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -163,8 +170,12 @@ pub(crate) async fn run(session: &Session) {
                 Duty::None => {}
             }
         }
-        for batch in to_renew.chunks(BATCH) {
-            renewals.push(renew(session, batch.to_vec()));
+        // Kinds of locks with scripts of their own are renewed by calls of their own.
+        to_renew.sort_by_key(|(hold, _)| script_of(hold));
+        for kind in to_renew.chunk_by(|(one, _), (next, _)| script_of(one) == script_of(next)) {
+            for batch in batches(kind) {
+                renewals.push(renew(session, batch.to_vec()));
+            }
         }
         let next = session.watchdog.next();
         tokio::select! {
@@ -176,18 +187,37 @@ pub(crate) async fn run(session: &Session) {
     }
 }
 
+/// Parts that are one call's work each; a hold that is more than that is a part of its own.
+fn batches(mut holds: &[(Arc<Hold>, Duration)]) -> Vec<&[(Arc<Hold>, Duration)]> {
+    let mut batches = Vec::new();
+    while !holds.is_empty() {
+        let mut entries = 0;
+        let fits = holds.iter().take_while(|(hold, _)| {
+            entries += hold.place.entries(&hold.field);
+            entries <= BATCH
+        });
+        let (batch, rest) = holds.split_at(fits.count().max(1));
+        batches.push(batch);
+        holds = rest;
+    }
+    batches
+}
+
+fn script_of(hold: &Hold) -> &'static str {
+    calls::renewal_of(hold.place.kind).sha1()
+}
+
 /// One batch: one call, and for each hold what it means.
 async fn renew(session: &Session, batch: Vec<(Arc<Hold>, Duration)>) {
     let sent = Instant::now();
-    let holds: Vec<_> = batch
-        .iter()
-        .map(|(hold, lease)| (hold.place.key.clone(), hold.field.clone(), *lease))
-        .collect();
+    let holds: Vec<(&Place, _, _)> =
+        batch.iter().map(|(hold, lease)| (&*hold.place, &hold.field, *lease)).collect();
+    let kind = batch[0].0.place.kind;
     let shortest = batch.iter().map(|(_, lease)| *lease).min().unwrap_or_default();
     // A renewal that takes a third of the lease leaves time for another one.
-    let call = session.call(Lane::Background, lock::renew_with(session.mutants, &holds));
+    let call = session.call(Lane::Background, calls::renew(kind, &holds));
     let reply = match timeout(shortest / 3, call).await {
-        Ok(Ok(value)) => lock::renewed(value, batch.len()).map_err(Into::into),
+        Ok(Ok(value)) => calls::renewed(value, batch.len()).map_err(Into::into),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(CallError::Unknown(crate::transport::Fault("no answer".into()))),
     };
@@ -209,7 +239,7 @@ async fn renew(session: &Session, batch: Vec<(Arc<Hold>, Duration)>) {
                 Box::pin(renew(session, vec![one])).await;
             }
         }
-        Err(CallError::Refused(fault)) if fault.0.starts_with("WRONGTYPE") => {
+        Err(CallError::Refused(fault)) if fault.is_wrong_type() => {
             for (hold, _) in &batch {
                 session.lose(hold, LossReason::Gone);
             }

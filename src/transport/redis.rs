@@ -74,6 +74,27 @@ struct Shared {
     tokens: AtomicU64,
 }
 
+/// Whether a server may be out of reach when its client is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absent {
+    Refused,
+    Allowed,
+}
+
+/// The first connection of a keeper, or why there is none yet.
+async fn open_first(keeper: &Keeper, absent: Absent) -> Result<Result<Link, Fault>, CallError> {
+    match keeper.open(Start::First).await {
+        Ok(link) => Ok(Ok(link)),
+        Err(Failure::Call(CallError::NotApplied(fault))) if absent == Absent::Allowed => {
+            Ok(Err(fault))
+        }
+        Err(Failure::Call(error)) => Err(error),
+        Err(Failure::NoRuntime) => {
+            Err(CallError::NotApplied(Fault("the runtime is shut down".into())))
+        }
+    }
+}
+
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
@@ -85,6 +106,8 @@ impl Redis {
     /// Opens the three connections, within `timing.connect`. Must be called on the runtime that is
     /// to drive the caller's lane; `background` must have a thread of its own.
     ///
+    /// What `absent` allows to be missing is opened later, as after a loss.
+    ///
     /// `name` is shown by CLIENT LIST, if the server allows CLIENT SETNAME.
     pub(crate) async fn connect(
         endpoint: &Endpoint,
@@ -92,6 +115,7 @@ impl Redis {
         name: &str,
         sink: Arc<dyn Sink>,
         background: &Handle,
+        absent: Absent,
     ) -> Result<Redis, CallError> {
         let shared = Arc::new(Shared {
             settings: Settings::new(endpoint, timing, name)?,
@@ -117,17 +141,12 @@ impl Redis {
             keeper(Role::Subscriber, &home, Place::Home),
         ];
         // CANCEL: links that are already open close when they are dropped.
-        let links =
-            futures::future::try_join_all(keepers.iter().map(|keeper| keeper.open(Start::First)));
-        let links = links.await.map_err(|failure| match failure {
-            Failure::Call(error) => error,
-            Failure::NoRuntime => CallError::NotApplied(Fault("the runtime is shut down".into())),
-        })?;
-        let tasks = keepers.into_iter().zip(links).map(|(keeper, link): (Keeper, Link)| {
-            if let Role::Commands(lane) = keeper.role
-                && let Some(wire) = link.wire()
-            {
-                shared.line(lane).up(wire);
+        let first = |keeper| open_first(keeper, absent);
+        let links = futures::future::try_join_all(keepers.iter().map(first)).await?;
+        let tasks = keepers.into_iter().zip(links).map(|(keeper, link)| {
+            match &link {
+                Ok(link) => drop(keeper.hand_out(link)),
+                Err(fault) => keeper.not_connected(fault),
             }
             background.spawn(keeper.run(link))
         });
@@ -163,6 +182,10 @@ impl Redis {
 
     pub(crate) fn unsubscribe(&self, channel: &Arc<str>) {
         self.shared.desk.unsubscribe(channel);
+    }
+
+    pub(crate) fn server(&self) -> String {
+        self.shared.settings.endpoint.clone()
     }
 
     pub(crate) fn reconnects(&self) -> u64 {

@@ -23,6 +23,7 @@ fn conditions_that_pass_are_not_applied() {
         "ERR Error running script (call to f_24d6): @user_script:1: @user_script: 1: \
          -READONLY You can't write against a read only replica.",
         "ERR Error running script (call to f_24d6): @user_script:1: -OOM command not allowed",
+        "@user_script: 13: -OOM command not allowed when used memory > 'maxmemory'.\r\n",
     ];
     for text in texts {
         assert_eq!(sort_error_reply(text), CallError::NotApplied(Fault(text.to_owned())));
@@ -39,6 +40,7 @@ fn what_somebody_has_to_change_is_refused() {
         "ERR user_script:1: Script attempted to access nonexistent global variable 'x'",
         "ERR Error running script (call to f_24d6): @user_script:1: \
          WRONGTYPE Operation against a key holding the wrong kind of value",
+        "@user_script: 13: Unknown Redis command called from Lua script",
         "ERR the text of a script may say: max number of clients",
         "EXECABORT Transaction discarded",
         "ERR",

@@ -1,9 +1,12 @@
 //! What a guard promises, and how it ends.
 
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::Poll;
 use std::time::Duration;
 
-use leasehold::{Error, HoldHandle, HoldState, Lease, LossReason};
+use futures::FutureExt;
+use leasehold::{Client, Error, HoldHandle, HoldState, Lease, Lock, LossReason};
 use tokio::time::{Instant, sleep};
 
 use crate::world::{World, eventually, ms, soon, waiting};
@@ -70,6 +73,30 @@ pub(crate) async fn run_ends_the_work_when_the_lock_is_lost(world: World) {
     assert!(matches!(guard.check(), Err(Error::Lost { .. })));
 }
 
+pub(crate) async fn run_looks_at_the_clock_before_each_poll(world: World) {
+    let client = world.client().await;
+    let make: [fn(&Client) -> Lock; 2] =
+        [|client| client.lock("x"), |client| client.multi_lock(["x", "y"])];
+    for make in make {
+        let lease = world.span(100);
+        let guard = make(&client).try_lock(Duration::ZERO, lease).await.unwrap();
+        let (stall, mut polls) = (world.stall(), 0);
+        let work = poll_fn(move |context| {
+            polls += 1;
+            assert_eq!(polls, 1, "polled after the end of the lease");
+            // It is to be polled again at once, and then the process stands still: no timer fires.
+            context.waker().wake_by_ref();
+            stall(lease);
+            Poll::<()>::Pending
+        });
+        // A task of its own goes on without a look at the timers.
+        let worked = tokio::spawn(async move { guard.run(work).await });
+        let (worked, _) = soon("it ends", worked).await;
+        let error = worked.expect("no panic").unwrap_err();
+        assert!(matches!(error, Error::Lost { reason: LossReason::Expired, .. }), "{error}");
+    }
+}
+
 pub(crate) async fn run_returns_what_the_work_returns(world: World) {
     let client = world.client().await;
     let guard = client.lock("x").lock().await.unwrap();
@@ -102,6 +129,20 @@ pub(crate) async fn extend_moves_the_deadline_forward_only(world: World) {
     let gone = guard.extend(ms(1000)).await.unwrap_err();
     assert!(matches!(gone, Error::Lost { reason: LossReason::Gone, .. }), "{gone}");
     assert!(!world.exists("x"), "not resurrected");
+}
+
+pub(crate) async fn what_was_released_in_time_is_never_lost(world: World) {
+    let client = world.client().await;
+    for names in [vec!["x"], vec!["x", "y"]] {
+        let mut lock = client.multi_lock(names);
+        let guard = lock.try_lock(Duration::ZERO, world.span(100)).await.unwrap();
+        let (told, late) = (tokio::spawn(guard.lost()), guard.lost());
+        guard.unlock().await.unwrap();
+        sleep(world.span(200)).await;
+        assert!(!told.is_finished(), "{:?}", told.await);
+        assert_eq!(late.now_or_never(), None);
+        told.abort();
+    }
 }
 
 pub(crate) async fn max_hold_ends_a_hold(world: World) {
@@ -224,4 +265,21 @@ pub(crate) async fn nothing_is_left_at_rest(world: World) {
     .await;
     assert_eq!(world.number(&["DBSIZE"]), 0);
     assert_eq!((client.stats().lost, client.stats().releases_failed), (0, 0));
+}
+
+pub(crate) async fn a_text_that_was_given_away_is_not_the_next_holders(world: World) {
+    let client = world.client_with_long_streaks().await;
+    let mut locks = [client.string_lock("x"), client.string_lock("x"), client.string_lock("x")];
+    let [first, second, thief] = &mut locks;
+    let held = first.lock().await.unwrap();
+    let text = held.owner().to_owned();
+    let (next, ()) = tokio::join!(soon("the next", second.lock()), async {
+        waiting(&client, 1).await;
+        held.unlock().await.unwrap();
+    });
+    let next = next.0.unwrap();
+    assert_eq!(client.stats().handed_over, 1);
+    let refused = thief.restore(&text).await.unwrap_err();
+    assert!(matches!(refused, Error::NotOwner { .. }), "{refused}");
+    next.unlock().await.unwrap();
 }

@@ -8,13 +8,32 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/sorts.rs"]
+mod sorts;
+
+mod asking;
 mod contention;
+mod crash;
+mod entrances;
+mod every_sort;
+mod fair;
+mod fenced;
 mod guard;
 mod inspection;
+mod kinds;
+mod latches;
+mod line;
+mod listing;
 mod loss;
+mod multi;
 mod outage;
+mod permit_leases;
+mod permits;
+mod read_write;
 mod reentry;
 mod refusal;
+mod restore;
+mod semaphores;
 mod shape;
 mod world;
 
@@ -54,6 +73,9 @@ behaviours! {
         a_shorter_lease_is_not_handed_over,
         without_hand_over_every_release_goes_to_redis,
         other_clients_get_their_turn_between_streaks,
+        other_clients_get_their_turn_between_take_overs,
+        other_clients_get_their_turn_at_a_fenced_lock,
+        other_clients_get_their_turn_where_waiters_ask,
         many_clients_all_get_it,
         a_dropped_wait_leaves_nothing,
         a_dropped_front_passes_the_front_on,
@@ -61,17 +83,23 @@ behaviours! {
         a_waiter_hears_of_every_kind_of_end,
         a_key_of_another_client_is_taken_at_its_expiry,
         the_safety_poll_finds_what_no_message_told,
+        a_hold_that_is_gone_lets_local_waiters_in,
     }
     reentry {
         the_same_value_re_enters,
         an_owner_re_enters_by_name,
         futures_of_one_owner_share_a_hold,
+        futures_of_one_owner_share_a_hold_that_is_handed_over,
         a_nested_lease_never_shortens_the_outer,
         an_inner_release_leaves_the_lease_alone,
         a_longer_inner_lease_counts,
         an_outer_guard_may_go_first,
         a_lost_hold_is_not_re_entered,
         a_cancelled_re_entry_keeps_the_outer_hold,
+        an_owner_of_one_client_is_nobody_to_another,
+        a_lock_that_is_held_can_be_made_non_reentrant,
+        futures_of_one_owner_share_what_is_handed_over,
+        a_dropped_inner_guard_is_not_counted_for_the_next_owner,
     }
     guard {
         unlock_reports_and_frees,
@@ -80,11 +108,14 @@ behaviours! {
         a_drop_while_unwinding_frees,
         a_guard_may_outlive_lock_and_client,
         run_ends_the_work_when_the_lock_is_lost,
+        run_looks_at_the_clock_before_each_poll,
         run_returns_what_the_work_returns,
         a_closure_runs_under_the_lock,
         extend_moves_the_deadline_forward_only,
+        what_was_released_in_time_is_never_lost,
         max_hold_ends_a_hold,
         a_forgotten_guard_leaves_the_lock_to_its_lease,
+        a_text_that_was_given_away_is_not_the_next_holders,
         a_handle_moves_a_hold_to_another_client,
         a_handle_of_an_ended_hold_is_refused,
         shutdown_releases_and_wakes_everybody,
@@ -103,6 +134,138 @@ behaviours! {
         a_key_of_another_type_is_a_loss,
         a_loss_lets_the_next_local_waiter_in,
     }
+    kinds {
+        every_kind_of_lock_excludes_and_wakes,
+        a_name_that_reads_like_another_kind_is_a_lock_of_its_own,
+        tokens_grow,
+        readers_share_and_a_writer_is_alone,
+        permits_are_counted,
+        a_latch_lets_all_go,
+        what_is_held_is_listed,
+        a_crowd_of_readers_is_listed,
+        a_quorum_survives_a_minority,
+    }
+    every_sort {
+        it_is_seen_from_everywhere,
+        nested_holds_are_counted,
+        a_second_time_may_be_an_error,
+        a_wait_that_is_over_ends,
+        a_forced_release_frees,
+        a_fixed_lease_ends_for_a_waiter,
+        a_dead_holder_costs_one_lease,
+        the_rest_of_a_lease_is_told,
+        inner_releases_leave_the_lease_alone,
+        what_another_holds_is_not_released,
+        contenders_of_one_client_all_get_it,
+        contenders_of_many_clients_all_get_it,
+        a_waiter_gets_what_is_released_in_time,
+        a_renewed_lease_lasts,
+        what_is_lost_is_told_and_what_follows_is_renewed,
+        renewal_outlives_a_nested_cycle,
+        a_dropped_acquisition_leaves_nothing,
+        futures_of_one_owner_share_what_they_wait_for,
+        a_longest_hold_ends_it,
+        a_forgotten_hold_is_given_back_to_who_knows_it,
+        a_dropped_restore_leaves_nothing,
+        a_shutdown_ends_hand_overs_on_their_way,
+        a_shutdown_ends_acquisitions_on_their_way,
+        a_tag_keeps_all_keys_together,
+        a_dead_server_is_an_error,
+    }
+    fair {
+        waiters_of_all_clients_are_served_in_order,
+        leases_that_end_pass_it_on_in_order,
+        a_crowd_is_served,
+        live_waiters_outlast_a_holder_of_four_claims,
+        a_wait_that_was_given_up_delays_nobody,
+        a_zero_wait_neither_queues_nor_passes,
+        deadlines_are_the_servers_and_do_not_add_up,
+        a_leaver_moves_nobodys_deadline,
+        a_grant_moves_nobodys_deadline,
+        dead_places_cost_one_claim_together,
+        a_dead_java_waiter_costs_its_deadline,
+        nobody_spins_behind_a_dead_head,
+        a_place_without_a_deadline_is_dead,
+        a_cancelled_head_passes_its_message_on,
+        a_timed_out_head_lets_the_next_in,
+        who_timed_out_has_left_the_queue,
+        who_timed_out_in_doubt_has_left_the_queue,
+        a_purged_waiter_gets_its_place_back,
+        a_deleted_queue_forms_again,
+        a_holder_re_enters_past_the_queue,
+        a_forced_release_tells_the_head,
+        a_client_that_ends_leaves_the_queue,
+        the_queue_is_called_after_the_prefixed_name,
+        claims_of_different_lengths_keep_their_order,
+        a_waiter_that_comes_back_to_a_free_lock_gets_it,
+    }
+    read_write {
+        a_writer_waits_for_the_last_lease_of_readers,
+        the_lease_falls_back_to_what_is_left_of_the_first_read,
+        readers_come_in_when_a_writers_lease_ends,
+        many_readers_hold_longer_than_a_lease,
+        nested_reads_leave_no_entry,
+        a_tagged_name_works_for_both_sides,
+        nested_writes_do_not_add_up,
+        a_read_inside_a_write_comes_and_goes,
+        waiting_readers_come_in_together,
+        a_downgrade_lets_readers_in_at_once,
+        a_downgrade_is_not_handed_over,
+        a_downgrade_is_renewed,
+        an_upgrade_is_refused_at_once,
+        a_writer_re_enters_and_readers_follow,
+        a_side_is_forced_without_the_other,
+        readers_and_writers_mix,
+        a_dead_reader_does_not_live_on_others_renewals,
+        a_renewal_shortens_no_other_readers_lease,
+        a_dropped_reader_leaves_nothing,
+        preferred_writers_go_first,
+        readers_go_on_when_the_writer_gives_up,
+        a_reader_follows_its_owner_that_came_to_write,
+        a_waiting_upgrade_is_refused_when_its_owner_comes_to_read,
+        a_nested_reader_that_let_writers_go_first_follows_its_owner,
+        readers_are_not_starved_by_writers_of_their_client,
+    }
+    fenced {
+        every_way_in_takes_the_next_token,
+        a_nested_section_has_the_token_of_the_outer_one,
+        a_failed_acquisition_takes_no_token,
+        the_counter_outlives_every_end_of_a_hold,
+        tokens_are_exact_as_far_as_the_counter_goes,
+        a_counter_that_gives_no_token_leaves_nothing_behind,
+        a_resource_takes_the_last_token_and_later_ones,
+    }
+    asking {
+        a_waiter_never_subscribes,
+        pauses_grow_to_their_longest,
+        a_spin_lock_tells_others_of_its_release,
+        a_spin_lock_takes_a_wait_as_long_as_it_is,
+        a_string_key_without_expiry_is_told_and_left,
+        a_hash_key_without_expiry_is_told_and_left,
+        a_string_lock_is_a_token_with_an_expiry,
+        every_waiter_is_told_of_a_missing_expiry,
+    }
+    multi {
+        it_is_held_when_every_member_is,
+        free_plain_locks_of_one_client_are_one_call,
+        what_was_taken_is_given_back_and_no_more,
+        one_of_many_contenders_wins,
+        a_second_one_waits_for_the_first,
+        opposite_orders_do_not_wait_for_each_other,
+        a_peer_with_another_order_is_given_way,
+        there_is_one_deadline_for_all,
+        a_fixed_lease_begins_when_the_last_is_taken,
+        members_of_members_have_one_order,
+        one_name_on_two_servers_has_one_order,
+        one_that_is_locked_in_part_looks_locked,
+        a_member_without_expiry_is_told,
+        the_loss_of_one_member_is_the_loss_of_all,
+        a_cancelled_one_leaves_nothing,
+        sets_that_make_no_sense_are_refused,
+        a_client_that_closes_ends_what_needs_it,
+        a_group_is_never_text,
+        members_on_several_servers_are_all_needed,
+    }
     inspection {
         a_free_lock_looks_free,
         a_held_lock_shows_its_holder,
@@ -116,8 +279,110 @@ behaviours! {
         bad_names_are_refused_before_anything_is_sent,
         bad_leases_are_refused_before_anything_is_sent,
         a_key_of_another_type_is_reported,
+        a_forced_release_deletes_no_data,
         an_absurdly_long_wait_is_for_ever,
         a_corrupt_handle_is_refused,
+        locks_that_cannot_be_one_are_refused,
+    }
+    entrances {
+        a_bad_name_is_refused,
+        a_bad_prefix_is_named,
+        one_bad_member_refuses_all,
+        a_bad_lease_is_refused,
+        a_bad_number_is_refused,
+        the_greatest_numbers_are_right,
+        the_greatest_spans_are_taken,
         a_closed_client_refuses,
+        a_dead_server_is_told,
+        an_odd_name_is_a_name,
+        an_odd_prefix_is_searched_for_as_it_is,
+    }
+    restore {
+        other_futures_of_the_owner_re_enter_what_was_restored,
+        who_holds_it_already_restores_nothing_twice,
+        a_text_that_is_no_owners_changes_nothing,
+        an_owner_text_may_be_anything_within_its_limit,
+    }
+    semaphores {
+        a_waiter_for_two_needs_two,
+        none_is_taken_and_given_without_redis,
+        releases_make_a_semaphore,
+        permits_are_set_once,
+        a_semaphore_with_a_life_ends_with_its_holds,
+        permits_are_added_and_taken_away,
+        a_waiter_for_many_waits_for_all,
+        a_timed_wait_ends_with_the_last_release,
+        a_drained_semaphore_has_none,
+        a_release_may_leave_a_missing_semaphore_missing,
+        one_permit_excludes,
+        small_and_huge_acquisitions_all_complete,
+        one_release_lets_many_in,
+        a_front_that_gives_up_lets_the_next_ask,
+        a_key_of_another_type_is_reported,
+        permits_of_a_dead_client_come_back,
+        permits_are_renewed_while_they_are_held,
+        a_permit_that_is_taken_away_is_told,
+        a_forgotten_permit_comes_back_by_no_lease,
+        a_great_number_of_dead_holds_comes_back_in_one_call,
+        a_change_whose_reply_was_lost_counts_once,
+        a_cancelled_acquisition_gives_back_what_it_took,
+    }
+    permits {
+        a_prefix_names_both_keys,
+        a_lease_can_be_changed_by_id,
+        a_missing_semaphore_has_none,
+        counts_follow_the_leases,
+        a_semaphore_that_expires_leaves_no_key,
+        a_waiter_gets_the_permit_at_the_end_of_its_lease,
+        the_number_of_permits_can_be_changed,
+        growing_lets_waiters_in,
+        a_blocked_acquisition_goes_on_after_a_release,
+        several_at_once_are_all_or_none,
+        a_waiter_for_many_waits_for_all,
+        an_unknown_or_expired_id_releases_nothing,
+        one_bad_id_and_none_is_released,
+        the_next_call_brings_expired_permits_back,
+        a_great_number_of_expired_permits_comes_back_in_one_call,
+        what_is_left_of_a_lease_can_be_asked,
+        a_permit_that_never_expires_is_left_alone,
+        one_permit_excludes,
+        two_owners_of_all_permits_take_turns,
+        each_way_costs_one_call,
+        permits_of_a_dead_client_come_back,
+        permits_are_renewed_while_they_are_held,
+        a_permit_that_is_taken_away_is_told,
+        a_call_whose_reply_was_lost_counts_once,
+    }
+    permit_leases {
+        an_extension_never_shortens,
+        a_late_copy_of_an_acquisition_changes_nothing,
+        permits_that_lost_one_of_them_are_lost,
+        a_renewal_is_not_longer_than_redis_can_be_kept,
+        a_semaphore_that_is_made_anew_has_no_holds,
+        a_drain_takes_those_of_dead_holders_too,
+        no_permits_make_no_semaphore,
+    }
+    listing {
+        a_reader_whose_lease_ended_is_not_listed,
+        other_keys_are_left_out_and_in_nobodys_way,
+        patterns_and_prefixes_are_told_apart,
+        thousands_of_locks_are_each_listed_once,
+    }
+    latches {
+        a_timed_wait_sees_what_comes_in_time,
+        a_timed_wait_ends_before_what_comes_late,
+        all_waiters_go_at_zero,
+        as_many_waiters_as_count_downs,
+        a_count_never_falls_below_zero,
+        a_count_is_set_once_until_it_is_zero,
+        a_count_of_zero_sets_nothing,
+        deleting_lets_all_go,
+        who_comes_late_goes_at_once,
+        a_lost_message_costs_one_poll,
+        a_latch_that_opened_during_an_outage_is_found_open,
+        a_latch_that_vanishes_is_open,
+        a_waiter_that_gives_up_leaves_the_others_waiting,
+        shutdown_ends_the_wait,
+        a_change_whose_reply_was_lost_counts_once,
     }
 }

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use leasehold::test_util::Flow;
+use leasehold::test_util::{Delay, Faults, Flow};
 use leasehold::{EmbeddedRedis, Error, HoldState, Lease, LossReason};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{ms, soon, waiting};
+use crate::sorts::SORTS;
+use crate::world::{eventually, ms, soon, waiting};
 
 #[tokio::test(start_paused = true)]
 async fn a_cut_line_is_unavailable_and_a_healed_one_works() {
@@ -90,4 +91,123 @@ async fn what_was_in_doubt_stays_unknown() {
         sleep(ms(200)).await;
     }
     assert_eq!((outer.state(), outer.hold_count()), (HoldState::Held, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_extended_is_released_however_long_the_outage() {
+    let redis = EmbeddedRedis::new();
+    let client = redis.client();
+    let guard = client.lock("x").try_lock(Duration::ZERO, ms(100)).await.unwrap();
+    guard.extend(ms(3_600_000)).await.unwrap();
+    let semaphore = client.semaphore("s");
+    semaphore.try_set_permits(2).await.unwrap();
+    let [back, kept] = [semaphore.acquire(1).await.unwrap(), semaphore.acquire(1).await.unwrap()];
+    for permit in [&back, &kept] {
+        permit.guard().unwrap().extend(ms(3_600_000)).await.unwrap();
+    }
+    redis.cut();
+    drop((guard, back));
+    kept.forget();
+    // Many leases, but for those that stand in Redis.
+    sleep(ms(600_000)).await;
+    redis.heal();
+    sleep(ms(10_000)).await;
+    assert_eq!(client.stats().releases_failed, 0);
+    assert!(!client.lock("x").is_locked().await.unwrap());
+    assert_eq!(semaphore.available().await.unwrap(), 1);
+    // The one that is kept comes back by no lease.
+    sleep(ms(3_600_000)).await;
+    assert_eq!(semaphore.available().await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_in_doubt_stays_unknown_at_the_shutdown() {
+    let redis = EmbeddedRedis::new();
+    let client = redis.builder().command_timeout(ms(9000)).connect().await.unwrap();
+    let latch = client.count_down_latch("l");
+    latch.try_set_count(2).await.unwrap();
+    let link = redis.links().remove(0);
+    link.set_replies(Flow::Vanishes);
+    let shut = async {
+        sleep(ms(20)).await;
+        link.cut();
+        client.shutdown(ms(100)).await
+    };
+    let (counted, _) = tokio::join!(latch.count_down(), shut);
+    let error = counted.unwrap_err();
+    assert!(error.may_be_held(), "it was counted: {error}");
+    assert_eq!(redis.client().count_down_latch("l").count().await.unwrap(), 1);
+}
+
+/// Renewals and extensions go over two connections: which of them runs first is not known.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_on_its_way_shortens_nothing_that_was_extended_meanwhile() {
+    for sort in &SORTS {
+        let redis = EmbeddedRedis::new();
+        let client = redis.builder().lease(ms(3000)).connect().await.unwrap();
+        let link = redis.links().remove(0);
+        let mut lock = sort.lock(&client, "x");
+        let guard = lock.lock().await.unwrap();
+        link.set_faults(Faults { request: Delay::fixed(ms(500)), ..Faults::default() }, 1);
+        let sent = async || link.calls_under_way() > 0;
+        eventually("a renewal is on its way", sent).await;
+        link.set_faults(Faults::default(), 1);
+        let renewed = client.stats().renewed;
+        guard.extend(ms(60_000)).await.unwrap();
+        assert_eq!(client.stats().renewed, renewed, "{}: not yet", sort.name);
+        eventually("it arrives", async || client.stats().renewed > renewed).await;
+        sleep(ms(20_000)).await;
+        guard.check().unwrap();
+        for (key, seen) in redis.dump() {
+            let key = String::from_utf8_lossy(&key).into_owned();
+            // Only the counter of a fenced lock has no expiry.
+            let longer = seen.pttl.is_none_or(|left| left > 35_000);
+            assert!(longer, "{}: {key} has {:?} ms", sort.name, seen.pttl);
+        }
+        assert!(lock.is_held().await.unwrap(), "{}", sort.name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restore_that_was_not_sent_changes_nothing() {
+    for sort in SORTS.iter().filter(|sort| sort.name != "multi") {
+        let redis = EmbeddedRedis::new();
+        let (first, second) = (redis.client(), redis.client());
+        let guard = sort.lock(&first, "x").lock().await.unwrap();
+        let owner = guard.owner().to_owned();
+        guard.forget();
+        let mut lock = sort.lock(&second, "x");
+        let link = redis.links().pop().unwrap();
+        link.cut();
+        let error = lock.restore(&owner).await.unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }), "{}: {error}", sort.name);
+        link.heal();
+        eventually("nothing is owed", async || second.stats().releases_pending == 0).await;
+        sleep(ms(5000)).await;
+        let guard = lock.restore(&owner).await;
+        assert!(guard.is_ok(), "{}: {:?}", sort.name, guard.err());
+        guard.unwrap().unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_extended_is_released_after_a_long_outage() {
+    let redis = EmbeddedRedis::new();
+    let client = redis.client();
+    let mut lock = client.lock("x");
+    for nested in [false, true] {
+        let guard = lock.try_lock(Duration::ZERO, ms(1000)).await.unwrap();
+        let long = Duration::from_hours(1);
+        let inner = if nested {
+            Some(lock.try_lock(Duration::ZERO, long).await.unwrap())
+        } else {
+            guard.extend(long).await.unwrap();
+            None
+        };
+        redis.cut();
+        drop((inner, guard));
+        sleep(Duration::from_mins(1)).await;
+        redis.heal();
+        eventually("it is free", async || redis.dump().is_empty()).await;
+    }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use leasehold::{HoldState, Lease, LossReason, Owner};
+use leasehold::{Error, HoldState, Lease, LossReason, Owner};
 use tokio::time::sleep;
 
 use crate::world::{World, eventually, ms, soon, waiting};
@@ -58,6 +58,29 @@ pub(crate) async fn futures_of_one_owner_share_a_hold(world: World) {
     assert!(guards.iter().all(|guard| guard.owner() == guards[0].owner()));
     drop(guards);
     world.until_gone("x").await;
+}
+
+pub(crate) async fn futures_of_one_owner_share_a_hold_that_is_handed_over(world: World) {
+    for lease in [Lease::Renewed, Lease::from(ms(20_000))] {
+        let client = world.client_with_long_streaks().await;
+        let owner = Owner::new();
+        let mut locks: Vec<_> = (0..3).map(|_| client.lock("x").owned_by(&owner)).collect();
+        let held = client.lock("x").try_lock(Duration::ZERO, lease).await.unwrap();
+        let mut takings: Vec<_> =
+            locks.iter_mut().map(|lock| Box::pin(lock.try_lock(ms(8000), lease))).collect();
+        for taking in &mut takings {
+            assert!(taking.as_mut().now_or_never().is_none());
+        }
+        held.unlock().await.unwrap();
+        // Those that are called in look before the one to which it was handed over.
+        let all = futures::future::join_all(takings.into_iter().rev());
+        let guards = soon("all get in", all).await.0;
+        let guards: Vec<_> = guards.into_iter().map(Result::unwrap).collect();
+        assert!(guards.iter().all(|guard| guard.hold_count() == 3));
+        assert_eq!(client.stats().handed_over, 1);
+        drop(guards);
+        world.until_gone("x").await;
+    }
 }
 
 pub(crate) async fn a_nested_lease_never_shortens_the_outer(world: World) {
@@ -154,4 +177,73 @@ pub(crate) async fn a_cancelled_re_entry_keeps_the_outer_hold(world: World) {
     assert_eq!(outer.state(), HoldState::Held);
     outer.unlock().await.unwrap();
     assert!(!world.exists("x"));
+}
+
+pub(crate) async fn an_owner_of_one_client_is_nobody_to_another(world: World) {
+    let (client, elsewhere) = (world.client().await, world.client().await);
+    let owner = Owner::new();
+    let outer = client.lock("x").owned_by(&owner).lock().await.unwrap();
+    // The other client may be connected to another server: the hold here says nothing there.
+    let refused =
+        elsewhere.lock("x").owned_by(&owner).try_lock(Duration::ZERO, Lease::Renewed).await;
+    assert!(refused.unwrap_err().is_timeout());
+    outer.unlock().await.unwrap();
+    let mut there = elsewhere.lock("x").owned_by(&owner);
+    let guard = there.lock().await.unwrap();
+    assert_eq!(there.hold_count().await.unwrap(), 1);
+    assert_eq!(client.lock("x").owned_by(&owner).hold_count().await.unwrap(), 0);
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_lock_that_is_held_can_be_made_non_reentrant(world: World) {
+    let client = world.client().await;
+    let mut lock = client.lock("x");
+    let guard = lock.lock().await.unwrap();
+    let mut lock = lock.non_reentrant();
+    let refused = lock.lock().await.unwrap_err();
+    assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
+    guard.unlock().await.unwrap();
+    lock.lock().await.unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn futures_of_one_owner_share_what_is_handed_over(world: World) {
+    let client = world.client_with_long_streaks().await;
+    for lease in [Lease::Renewed, Lease::Fixed(ms(30_000))] {
+        let before = client.lock("x").lock().await.unwrap();
+        let owner = Owner::new();
+        let mut locks = [0, 1].map(|_| client.lock("x").owned_by(&owner));
+        let [first, second] = &mut locks;
+        let mut first = Box::pin(first.try_lock(ms(60_000), lease));
+        let mut second = Box::pin(second.try_lock(ms(60_000), lease));
+        // In this order they come, and in the other one they learn that the first has it.
+        assert!(first.as_mut().now_or_never().is_none());
+        assert!(second.as_mut().now_or_never().is_none());
+        before.unlock().await.unwrap();
+        let (both, _) = soon("both", async { tokio::join!(second, first) }).await;
+        let (second, first) = (both.0.unwrap(), both.1.unwrap());
+        assert_eq!((first.hold_count(), first.owner()), (2, second.owner()));
+        second.unlock().await.unwrap();
+        first.unlock().await.unwrap();
+        assert!(!world.exists("x"));
+    }
+}
+
+pub(crate) async fn a_dropped_inner_guard_is_not_counted_for_the_next_owner(world: World) {
+    let client = world.client_with_long_streaks().await;
+    let mut lock = client.lock("x");
+    let outer = lock.lock().await.unwrap();
+    let inner = lock.lock().await.unwrap();
+    let mut next = client.lock("x");
+    let taking = tokio::spawn(async move {
+        let guard = next.lock().await.unwrap();
+        (next, guard)
+    });
+    waiting(&client, 1).await;
+    // Both go before the count could be lowered.
+    drop(inner);
+    drop(outer);
+    let (next, guard) = soon("its turn", taking).await.0.unwrap();
+    assert_eq!((guard.hold_count(), next.hold_count().await.unwrap()), (1, 1));
+    guard.unlock().await.unwrap();
+    world.until_gone("x").await;
 }

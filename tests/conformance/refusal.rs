@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold::{ConfigError, Error, HoldHandle, Lease};
+use leasehold::{ConfigError, Error, HoldHandle, Lease, Lock};
 
+use crate::sorts::SORTS;
 use crate::world::{World, eventually, ms};
 
 pub(crate) async fn bad_names_are_refused_before_anything_is_sent(world: World) {
@@ -97,14 +98,37 @@ pub(crate) async fn a_corrupt_handle_is_refused(world: World) {
     client.adopt(&text.parse().unwrap()).await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn a_closed_client_refuses(world: World) {
+pub(crate) async fn locks_that_cannot_be_one_are_refused(world: World) {
     let client = world.client().await;
-    let mut lock = client.lock("x");
-    client.shutdown(ms(1000)).await.unwrap();
-    let calls = client.stats().calls;
-    assert!(matches!(lock.lock().await, Err(Error::Closed)));
-    assert!(matches!(lock.try_lock(ms(100), ms(100)).await, Err(Error::Closed)));
-    assert!(matches!(lock.is_locked().await, Err(Error::Closed)));
-    assert!(matches!(lock.force_unlock().await, Err(Error::Closed)));
-    assert_eq!(client.stats().calls, calls);
+    let nested = client.multi_lock(["a", "b"]);
+    for mut lock in [
+        client.multi_lock(["a", "b", "a"]),
+        Lock::multi([nested, client.fair_lock("b")]),
+        Lock::quorum([client.lock("a"), client.lock("b"), client.lock("a")]),
+        client.multi_lock([""; 0]),
+        client.multi_lock((0..1025).map(|number| number.to_string())),
+    ] {
+        let refused = lock.lock().await.unwrap_err();
+        assert!(matches!(refused, Error::Config(ConfigError::Members { .. })), "{refused}");
+    }
+    let stats = client.stats();
+    assert_eq!((stats.calls, stats.rooms), (0, 0));
+    let mut most = client.multi_lock((0..1024).map(|number| number.to_string()));
+    most.try_lock(Duration::ZERO, ms(10_000)).await.unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn a_forced_release_deletes_no_data(world: World) {
+    let client = world.client().await;
+    world.command(&["RPUSH", "list", "a"]);
+    world.command(&["HSET", "hash", "a", "b"]);
+    world.command(&["SET", "string", "a"]);
+    for sort in SORTS.iter().filter(|sort| sort.name != "multi") {
+        let other = if sort.name == "string" { "hash" } else { "string" };
+        for key in ["list", other] {
+            let forced = sort.lock(&client, key).force_unlock().await;
+            let refused = matches!(forced, Err(Error::Protocol { .. }));
+            assert!(refused, "{} {key}: {forced:?}", sort.name);
+            assert!(world.exists(key), "{} {key}", sort.name);
+        }
+    }
 }

@@ -1,10 +1,14 @@
 //! What the types promise to whoever stores, sends and shares them.
 
 use std::fmt::Debug;
+use std::path::Path;
 use std::time::Duration;
 
 use leasehold::{
-    Client, ClientBuilder, EmbeddedRedis, Error, HoldHandle, Lock, LockGuard, Owner, Stats,
+    Client, ClientBuilder, ConfigError, CountDownLatch, EmbeddedRedis, Error, FencingToken,
+    HoldHandle, HoldState, Holder, Lease, LocalHandover, Lock, LockGuard, LockInfo, LockKind,
+    LockList, LossReason, Owner, Permit, PermitExpirableSemaphore, ReadWriteLock, Semaphore,
+    SemaphorePermit, Stats,
 };
 
 fn may_go_anywhere<T: Send + Sync + Debug + 'static>() {}
@@ -24,6 +28,13 @@ fn every_type_may_be_sent_shared_and_printed() {
     may_go_anywhere::<LockGuard>();
     may_go_anywhere::<Owner>();
     may_go_anywhere::<Stats>();
+    may_go_anywhere::<ReadWriteLock>();
+    may_go_anywhere::<(Semaphore, SemaphorePermit)>();
+    may_go_anywhere::<(PermitExpirableSemaphore, Permit)>();
+    may_go_anywhere::<CountDownLatch>();
+    may_go_anywhere::<(LockList, LockInfo, LockKind, Holder)>();
+    may_go_anywhere::<(Lease, HoldState, LossReason, FencingToken)>();
+    may_go_anywhere::<(ConfigError, LocalHandover)>();
 }
 
 #[tokio::test(start_paused = true)]
@@ -39,6 +50,17 @@ async fn every_future_may_be_sent() {
     may_be_sent(lock.try_lock(wait, wait)).await.expect("free").forget();
     drop(may_be_sent(lock.is_locked()));
     drop(may_be_sent(lock.acquire().wait(wait).into_future()));
+    let ran = may_be_sent(lock.run(Duration::ZERO, wait, async || 7)).await;
+    assert!(ran.expect_err("it was forgotten").is_timeout());
+    drop(may_be_sent(lock.restore("a:1")));
+    drop(may_be_sent(client.locks("*")));
+    let semaphore = client.semaphore("s");
+    drop(may_be_sent(semaphore.acquire(1)));
+    drop(may_be_sent(semaphore.drain()));
+    let permits = client.permit_expirable_semaphore("p");
+    drop(may_be_sent(permits.acquire(Lease::Renewed)));
+    drop(may_be_sent(permits.release_all(&[])));
+    drop(may_be_sent(client.count_down_latch("l").wait(wait)));
     may_be_sent(client.shutdown(wait)).await.expect("it settles");
 }
 
@@ -48,4 +70,39 @@ async fn a_wait_fits_where_it_is_stored() {
     let mut lock = client.lock("x");
     // Ten thousand waiting tasks are forty megabytes: more would be felt.
     assert!(size_of_val(&lock.lock()) <= 4096, "{}", size_of_val(&lock.lock()));
+}
+
+/// What a caller must know of a call stands at it; `docs/` and the tests say whether it is true.
+#[test]
+fn every_call_says_what_it_costs_leaves_and_fails_with() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files =
+        ["", "lock", "config"].map(|folder| sources.join(folder).read_dir().expect("sources"));
+    let mut calls = 0;
+    for file in files.into_iter().flatten() {
+        let path = file.expect("an entry").path();
+        if path.is_dir() {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a source");
+        let mut said = String::new();
+        for line in text.lines().map(str::trim) {
+            if let Some(name) = line.strip_prefix("pub async fn ") {
+                calls += 1;
+                for section in ["# Redis cost", "# Cancel safety", "# Errors"] {
+                    assert!(
+                        said.contains(section),
+                        "{name} in {} has no {section}",
+                        path.display()
+                    );
+                }
+            }
+            if line.starts_with("///") {
+                said.push_str(line);
+            } else if !line.starts_with('#') {
+                said.clear();
+            }
+        }
+    }
+    assert!(calls > 40, "the sources are looked at: {calls}");
 }

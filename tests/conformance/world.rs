@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use futures::FutureExt;
 use leasehold::test_util::{ErrorReply, Reply};
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, LocalHandover};
 use tokio::time::{Instant, sleep};
@@ -50,6 +51,15 @@ impl World {
         }
     }
 
+    /// What may be late by so much: exact under paused time; on a server the machine may stall,
+    /// and only what never comes is a fault.
+    pub(crate) fn late(&self, span: u64) -> Duration {
+        match self {
+            World::Redis(_) => LIMIT / 2,
+            World::Embedded(_) => ms(span),
+        }
+    }
+
     /// A client that hands holds over however long the sections take.
     pub(crate) async fn client_with_long_streaks(&self) -> Client {
         let streak = LocalHandover::Streak { count: 1000, time: LIMIT };
@@ -59,6 +69,17 @@ impl World {
     /// A client whose renewed holds last so long.
     pub(crate) async fn client_with_lease(&self, lease: Duration) -> Client {
         self.builder().lease(lease).connect().await.expect("a client")
+    }
+
+    /// Lets the process stand still for so long, in the middle of a poll.
+    pub(crate) fn stall(&self) -> fn(Duration) {
+        match self {
+            World::Redis(_) => std::thread::sleep,
+            // Its first poll moves the clock.
+            World::Embedded(_) => {
+                |span| tokio::time::advance(span).now_or_never().unwrap_or_default()
+            }
+        }
     }
 
     /// One command from outside the library; nil comes as `nil`.
@@ -86,6 +107,69 @@ impl World {
         self.number(&["PTTL", key])
     }
 
+    /// The parts of a reply that is a list of texts.
+    pub(crate) fn list(&self, words: &[&str]) -> Vec<String> {
+        match self {
+            World::Redis(server) => {
+                server.command(words).array().iter().map(resp::Reply::text).collect()
+            }
+            World::Embedded(engine) => match engine.command(words) {
+                Ok(Reply::Array(parts)) => parts.into_iter().map(text).collect(),
+                other => panic!("{words:?} gave {other:?}"),
+            },
+        }
+    }
+
+    /// Further places of the same sort.
+    pub(crate) fn more(&self, number: usize) -> Vec<World> {
+        let one = |_| match self {
+            World::Redis(_) => World::redis(),
+            World::Embedded(_) => World::embedded(),
+        };
+        (0..number).map(one).collect()
+    }
+
+    /// Nobody answers any more.
+    pub(crate) fn fail(&mut self) {
+        match self {
+            World::Redis(server) => server.kill(),
+            World::Embedded(engine) => engine.cut(),
+        }
+    }
+
+    /// The clock of the server, as milliseconds since 1970.
+    pub(crate) fn clock(&self) -> i64 {
+        let parts = self.list(&["TIME"]);
+        let [seconds, micros] = [0, 1].map(|at| parts[at].parse::<i64>().expect("a number"));
+        seconds * 1000 + micros / 1000
+    }
+
+    /// How many scripts clients have run.
+    pub(crate) fn calls(&self) -> u64 {
+        match self {
+            World::Redis(server) => {
+                let stats = server.command(&["INFO", "commandstats"]).text();
+                let calls = |line: &str| {
+                    let count = line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?;
+                    Some(count.parse::<u64>().expect("a number"))
+                };
+                stats.lines().find_map(calls).unwrap_or(0)
+            }
+            World::Embedded(engine) => engine.scripts_run().values().sum(),
+        }
+    }
+
+    /// The channels that somebody listens to.
+    pub(crate) fn channels(&self) -> Vec<String> {
+        match self {
+            World::Redis(_) => self.list(&["PUBSUB", "CHANNELS"]),
+            World::Embedded(engine) => {
+                let heard = engine.listeners().into_iter().filter(|(_, listeners)| *listeners > 0);
+                heard.map(|(channel, _)| channel).collect()
+            }
+        }
+    }
+
     pub(crate) async fn until_gone(&self, key: &str) {
         eventually("the key is gone", async || !self.exists(key)).await;
     }
@@ -102,7 +186,7 @@ fn text(reply: Result<Reply, ErrorReply>) -> String {
 }
 
 /// Waits for a condition; fails if it does not come true in time.
-pub(crate) async fn eventually(what: &str, holds: impl AsyncFn() -> bool) {
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let limit = Instant::now() + LIMIT;
     while !holds().await {
         assert!(Instant::now() < limit, "not within {LIMIT:?}: {what}");

@@ -191,7 +191,8 @@ pub(crate) async fn at_rest(client: &Client, limit: Duration) {
     }
 }
 
-/// As [`at_rest`], without rooms: they may keep a pause for others until the next poll.
+/// As [`at_rest`], without rooms: they may keep a pause for others until the next poll, or remember
+/// for ten seconds that they met some.
 pub(crate) async fn idle(client: &Client, limit: Duration) {
     let deadline = Instant::now() + limit;
     loop {
@@ -290,6 +291,12 @@ pub(crate) fn child(role: &str, variables: &[(&str, String)]) -> Running {
 pub(crate) struct Running(Child);
 
 impl Running {
+    /// SIGKILL, as the out-of-memory killer sends it.
+    pub(crate) fn kill(mut self) {
+        self.0.kill().expect("it runs");
+        self.0.wait().expect("it was started");
+    }
+
     /// What it printed; panics if it failed.
     pub(crate) fn finish(mut self) -> String {
         let mut text = String::new();

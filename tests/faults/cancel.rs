@@ -5,17 +5,21 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, Error, LockGuard};
+use leasehold::{Client, Error, Lock, LockGuard};
 
 use crate::bed::{
     Outside, alone, at_rest, connect, cut_after, cut_after_polls, hold, idle, ms, note, size,
     threads, until,
 };
+use crate::sorts::{SORTS, Sort};
 use crate::support::proxy::Proxy;
+use crate::support::resp::Reply;
 use crate::support::server::Server;
 
-/// A dropped call is settled within this.
-const SETTLED: Duration = Duration::from_secs(1);
+/// A dropped call is settled within this, long before a lease ends.
+const SETTLED: Duration = Duration::from_secs(5);
+/// The delays of a sweep: a slow machine tries as many, further apart.
+const CUTS: u32 = 400;
 /// A contended call that is not cut ends by itself after this.
 const WAIT: Duration = ms(12);
 
@@ -31,6 +35,11 @@ enum Cut {
 }
 
 impl Cut {
+    /// So that what was there is still to be had.
+    fn begins_nothing(self) -> bool {
+        matches!(self, Cut::Polls(0) | Cut::Answered(0))
+    }
+
     async fn apply<T>(self, future: impl Future<Output = T>) -> Option<T> {
         let future = Box::pin(future);
         match self {
@@ -58,13 +67,15 @@ enum Scene {
     Unlock,
     /// `unlock` of an inner guard.
     UnlockInner,
-    /// `adopt` of a hold that another client handed on.
+    /// `adopt` of a hold that another client handed on; only a plain lock has a handle.
     Adopt,
+    /// `restore` of a hold that was left to its lease; not of several locks.
+    Restore,
     /// `extend` of a hold.
     Extend,
 }
 
-const SCENES: [Scene; 9] = [
+const SCENES: [Scene; 10] = [
     Scene::TryFree,
     Scene::LockFree,
     Scene::TryHeld,
@@ -73,58 +84,90 @@ const SCENES: [Scene; 9] = [
     Scene::Unlock,
     Scene::UnlockInner,
     Scene::Adopt,
+    Scene::Restore,
     Scene::Extend,
 ];
 
+impl Scene {
+    fn fits(self, sort: &Sort) -> bool {
+        match self {
+            Scene::Reenter | Scene::UnlockInner => sort.reentrant,
+            Scene::Adopt => sort.name == PLAIN.name,
+            Scene::Restore => sort.name != "multi",
+            _ => true,
+        }
+    }
+}
+
+const PLAIN: Sort = SORTS[0];
+
+/// Every key and what it holds, but for the counters of tokens: what a call may leave behind.
+const CONTENTS: &str = "local keys, all = redis.call('keys', '*'), {}
+table.sort(keys)
+for _, key in ipairs(keys) do
+  local kind = redis.call('type', key).ok
+  local value
+  if kind == 'hash' then value = redis.call('hgetall', key)
+  elseif kind == 'list' then value = redis.call('lrange', key, 0, -1)
+  elseif kind == 'zset' then value = redis.call('zrange', key, 0, -1)
+  else value = redis.call('get', key) end
+  if string.find(key, '_token:') == nil then table.insert(all, { key, value }) end
+end
+return all";
+
 struct Stage {
+    sort: Sort,
     client: Client,
     other: Client,
     outside: Outside,
 }
 
 impl Stage {
-    async fn new(server: &Server, url: &str) -> Self {
+    async fn new(sort: Sort, server: &Server, url: &str) -> Self {
         let stage = Stage {
+            sort,
             client: connect(url).await,
             other: connect(&server.url()).await,
             outside: Outside::of(server),
         };
         // The scripts are known to the server from here on.
-        hold(&stage.client, "warm").await.unlock().await.expect("held");
+        stage.lock("warm").lock().await.expect("free").unlock().await.expect("held");
         stage
+    }
+
+    fn lock(&self, name: &str) -> Lock {
+        self.sort.lock(&self.client, name)
+    }
+
+    /// Somebody else's hold that keeps this sort of lock out.
+    async fn rival(&self, name: &str) -> LockGuard {
+        let other = &self.other;
+        let taken = if self.sort.exclusive {
+            self.sort.lock(other, name).lock().await
+        } else {
+            other.read_write_lock(name).write().lock().await
+        };
+        taken.expect("it is free")
+    }
+
+    fn contents(&mut self) -> Reply {
+        self.outside.command(&["EVAL", CONTENTS, "0"])
     }
 
     /// Plays a scene with a cut; true if the call was done before it.
     async fn play(&mut self, scene: Scene, cut: Cut) -> bool {
         let name = "cut";
-        let mut lock = self.client.lock(name);
-        let what = format!("{scene:?} {cut:?}");
+        let mut lock = self.lock(name);
+        let what = format!("{}, {scene:?} {cut:?}", self.sort.name);
         let done = match scene {
             Scene::TryFree => kept(&what, cut.apply(lock.try_lock(WAIT, ms(30_000))).await),
             Scene::LockFree => kept(&what, cut.apply(lock.lock()).await),
-            Scene::TryHeld | Scene::LockHeld => {
-                let guard = hold(&self.other, name).await;
-                let owner = guard.owner().to_owned();
-                let done = if matches!(scene, Scene::TryHeld) {
-                    match cut.apply(lock.try_lock(WAIT, ms(30_000))).await {
-                        Some(Err(Error::Timeout { .. })) => true,
-                        None => false,
-                        Some(other) => panic!("{what}: {other:?}"),
-                    }
-                } else {
-                    assert!(cut.apply(lock.lock()).await.is_none(), "{what}: it is held");
-                    false
-                };
-                self.settled(&what, name, &[(owner, 1)]).await;
-                guard.check().expect("the holder is not touched");
-                guard.unlock().await.expect("still the holder's");
-                done
-            }
+            Scene::TryHeld | Scene::LockHeld => self.held(&what, scene, cut, &mut lock).await,
             Scene::Reenter => {
                 let outer = lock.lock().await.expect("free");
-                let owner = outer.owner().to_owned();
+                let before = self.contents();
                 let done = kept(&what, cut.apply(lock.try_lock(WAIT, ms(30_000))).await);
-                self.settled(&what, name, &[(owner, 1)]).await;
+                self.settled(&what, &before).await;
                 outer.check().expect("the outer hold is not touched");
                 assert_eq!(outer.hold_count(), 1, "{what}");
                 outer.unlock().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
@@ -136,52 +179,84 @@ impl Stage {
             }
             Scene::UnlockInner => {
                 let outer = lock.lock().await.expect("free");
-                let owner = outer.owner().to_owned();
+                let before = self.contents();
                 let inner = lock.lock().await.expect("its own");
                 let done = released(&what, cut.apply(inner.unlock()).await);
-                self.settled(&what, name, &[(owner, 1)]).await;
+                self.settled(&what, &before).await;
                 outer.check().expect("the outer hold is not touched");
                 outer.unlock().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
                 done
             }
             Scene::Adopt => self.adopt(&what, name, cut).await,
-            Scene::Extend => self.extend(&what, name, cut).await,
+            Scene::Restore => self.restore(&what, &mut lock, cut).await,
+            Scene::Extend => self.extend(&what, &mut lock, cut).await,
         };
-        self.settled(&what, name, &[]).await;
+        self.settled(&what, &Reply::Array(vec![])).await;
         idle(&self.client, SETTLED).await;
+        done
+    }
+
+    async fn held(&mut self, what: &str, scene: Scene, cut: Cut, lock: &mut Lock) -> bool {
+        let guard = self.rival("cut").await;
+        let before = self.contents();
+        let done = if matches!(scene, Scene::TryHeld) {
+            match cut.apply(lock.try_lock(WAIT, ms(30_000))).await {
+                // A reply that a stalled machine brings after the wait counts as lost.
+                Some(Err(Error::Timeout { .. } | Error::Unknown { .. })) => true,
+                None => false,
+                Some(other) => panic!("{what}: {other:?}"),
+            }
+        } else {
+            assert!(cut.apply(lock.lock()).await.is_none(), "{what}: it is held");
+            false
+        };
+        self.settled(what, &before).await;
+        guard.check().expect("the holder is not touched");
+        guard.unlock().await.expect("still the holder's");
         done
     }
 
     async fn adopt(&self, what: &str, name: &str, cut: Cut) -> bool {
         let handle = hold(&self.other, name).await.into_handle().expect("held");
         let done = kept(what, cut.apply(self.client.adopt(&handle)).await);
-        if matches!(cut, Cut::Polls(0) | Cut::Answered(0)) {
-            // Nothing was begun, so the hold is still to be had.
+        if cut.begins_nothing() {
             drop(self.client.adopt(&handle).await.expect("still there"));
         }
         done
     }
 
-    async fn extend(&mut self, what: &str, name: &str, cut: Cut) -> bool {
-        let guard = hold(&self.client, name).await;
+    async fn restore(&self, what: &str, lock: &mut Lock, cut: Cut) -> bool {
+        let guard = lock.lock().await.expect("free");
         let owner = guard.owner().to_owned();
+        guard.forget();
+        let done = kept(what, cut.apply(lock.restore(&owner)).await);
+        if cut.begins_nothing() {
+            drop(lock.restore(&owner).await.expect("still there"));
+        }
+        done
+    }
+
+    async fn extend(&mut self, what: &str, lock: &mut Lock, cut: Cut) -> bool {
+        let guard = lock.lock().await.expect("free");
+        let before = self.contents();
         let done = released(what, cut.apply(guard.extend(ms(40_000))).await);
-        self.settled(what, name, &[(owner, 1)]).await;
+        self.settled(what, &before).await;
         guard.check().expect("the hold is not touched");
         guard.unlock().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
         done
     }
 
-    async fn settled(&mut self, what: &str, key: &str, expected: &[(String, i64)]) {
+    /// Redis is as it was, and the client has nothing to do.
+    async fn settled(&mut self, what: &str, expected: &Reply) {
         let deadline = Instant::now() + SETTLED;
         loop {
-            let (holds, stats) = (self.outside.holds(key), self.client.stats());
+            let (contents, stats) = (self.contents(), self.client.stats());
             let busy = stats.waiting + stats.listeners + stats.releases_pending;
-            if holds == expected && busy == 0 {
+            if contents == *expected && busy == 0 {
                 return;
             }
             let late = Instant::now() >= deadline;
-            assert!(!late, "{what}: {holds:?}, expected {expected:?}; {stats:?}");
+            assert!(!late, "{what}: {contents:?}, expected {expected:?}; {stats:?}");
             tokio::task::yield_now().await;
         }
     }
@@ -209,30 +284,47 @@ fn released(what: &str, outcome: Option<Result<(), Error>>) -> bool {
     }
 }
 
+/// Cuts every scene after every number of polls, again and again.
+async fn sweep_polls(stage: &mut Stage, repetitions: usize) {
+    let sort = stage.sort;
+    for scene in SCENES.into_iter().filter(|scene| scene.fits(&sort)) {
+        let mut most = 0;
+        for repetition in 0..repetitions {
+            for polls in 0.. {
+                let at_once = repetition % 2 == 0;
+                let cut = if at_once { Cut::Polls(polls) } else { Cut::Answered(polls) };
+                let done = Box::pin(stage.play(scene, cut)).await;
+                // `lock` of a held lock is never done: past all its steps is enough.
+                if done || matches!(scene, Scene::LockHeld) && polls == 12 {
+                    most = most.max(polls);
+                    break;
+                }
+                assert!(polls < 100, "{scene:?} is never done, repetition {repetition}");
+            }
+        }
+        note(&format!("{}, {scene:?}: done after at most {most} polls", sort.name));
+    }
+    at_rest(&stage.client, Duration::from_secs(5)).await;
+    assert_eq!(stage.contents(), Reply::Array(vec![]));
+}
+
 #[test]
 fn a_call_dropped_after_any_number_of_polls_leaves_nothing() {
     alone(Duration::from_mins(1), async {
         let server = Server::start();
-        let mut stage = Stage::new(&server, &server.url()).await;
-        for scene in SCENES {
-            let mut most = 0;
-            for repetition in 0..16 {
-                for polls in 0.. {
-                    let at_once = repetition % 2 == 0;
-                    let cut = if at_once { Cut::Polls(polls) } else { Cut::Answered(polls) };
-                    let done = Box::pin(stage.play(scene, cut)).await;
-                    // `lock` of a held lock is never done: past all its steps is enough.
-                    if done || matches!(scene, Scene::LockHeld) && polls == 12 {
-                        most = most.max(polls);
-                        break;
-                    }
-                    assert!(polls < 100, "{scene:?} is never done, repetition {repetition}");
-                }
-            }
-            note(&format!("{scene:?}: done after at most {most} polls"));
+        let mut stage = Stage::new(PLAIN, &server, &server.url()).await;
+        Box::pin(sweep_polls(&mut stage, 16)).await;
+    });
+}
+
+#[test]
+fn a_call_of_any_sort_dropped_after_any_number_of_polls_leaves_nothing() {
+    alone(Duration::from_mins(3), async {
+        let server = Server::start();
+        for sort in SORTS.into_iter().skip(1) {
+            let mut stage = Stage::new(sort, &server, &server.url()).await;
+            Box::pin(sweep_polls(&mut stage, 4)).await;
         }
-        at_rest(&stage.client, Duration::from_secs(5)).await;
-        assert_eq!(stage.outside.keys(), 0);
     });
 }
 
@@ -241,8 +333,20 @@ fn a_call_dropped_after_any_delay_leaves_nothing() {
     let step = Duration::from_micros(size("LEASEHOLD_STEP_US", 10) as u64);
     alone(Duration::from_mins(2), async move {
         let server = Server::start();
-        let mut stage = Stage::new(&server, &server.url()).await;
+        let mut stage = Stage::new(PLAIN, &server, &server.url()).await;
         Box::pin(sweep(&mut stage, "direct", step)).await;
+    });
+}
+
+#[test]
+fn a_call_of_any_sort_dropped_after_any_delay_leaves_nothing() {
+    let step = Duration::from_micros(3 * size("LEASEHOLD_STEP_US", 10) as u64);
+    alone(Duration::from_mins(5), async move {
+        let server = Server::start();
+        for sort in SORTS.into_iter().skip(1) {
+            let mut stage = Stage::new(sort, &server, &server.url()).await;
+            Box::pin(sweep(&mut stage, "direct", step)).await;
+        }
     });
 }
 
@@ -252,7 +356,7 @@ fn a_call_dropped_after_any_delay_on_a_slow_line_leaves_nothing() {
     alone(Duration::from_mins(10), async move {
         let server = Server::start();
         let proxy = Proxy::start(server.address());
-        let mut stage = Stage::new(&server, &proxy.url()).await;
+        let mut stage = Stage::new(PLAIN, &server, &proxy.url()).await;
         proxy.delay_replies(ms(2));
         Box::pin(sweep(&mut stage, "2 ms", step)).await;
     });
@@ -260,18 +364,20 @@ fn a_call_dropped_after_any_delay_on_a_slow_line_leaves_nothing() {
 
 async fn sweep(stage: &mut Stage, line: &str, step: Duration) {
     let trip = round_trip(&stage.client).await;
-    for scene in SCENES {
+    let step = step.max(trip * 3 / CUTS);
+    let sort = stage.sort;
+    for scene in SCENES.into_iter().filter(|scene| scene.fits(&sort)) {
         let (mut delay, mut cuts, mut done) = (Duration::ZERO, 0, 0);
         let started = Instant::now();
         while delay <= trip * 3 {
             done += u32::from(Box::pin(stage.play(scene, Cut::Delay(delay))).await);
             (delay, cuts) = (delay + step, cuts + 1);
         }
-        let took = started.elapsed();
-        note(&format!("{line}, {scene:?}: {cuts} cuts, trip {trip:?}, {done} done, {took:?}"));
+        let (name, took) = (sort.name, started.elapsed());
+        note(&format!("{name}, {line}, {scene:?}: {cuts} cuts, {trip:?}, {done} done, {took:?}"));
     }
     at_rest(&stage.client, Duration::from_secs(5)).await;
-    assert_eq!(stage.outside.keys(), 0);
+    assert_eq!(stage.contents(), Reply::Array(vec![]));
 }
 
 /// The median of some calls.
@@ -289,25 +395,28 @@ async fn round_trip(client: &Client) -> Duration {
 
 #[test]
 fn a_dropped_waiter_lets_the_next_one_in() {
-    alone(Duration::from_secs(30), async {
+    alone(Duration::from_mins(2), async {
         let server = Server::start();
-        let mut stage = Stage::new(&server, &server.url()).await;
-        for polls in 0..12 {
-            let guard = hold(&stage.other, "cut").await;
-            let mut first = stage.client.lock("cut");
-            let mut second = stage.client.lock("cut");
-            let next = tokio::spawn(async move {
-                let guard = second.lock().await?;
-                guard.unlock().await
-            });
-            let gone = cut_after_polls(polls, ms(1), Box::pin(first.lock())).await;
-            assert!(gone.is_none(), "it is held");
-            guard.unlock().await.expect("held");
-            let outcome = crate::bed::within("the next waiter", SETTLED, next).await;
-            outcome.expect("no panic").expect("its turn");
-            stage.settled(&format!("{polls} polls"), "cut", &[]).await;
+        for sort in SORTS {
+            let mut stage = Stage::new(sort, &server, &server.url()).await;
+            for polls in 0..12 {
+                let guard = stage.rival("cut").await;
+                let (mut first, mut second) = (stage.lock("cut"), stage.lock("cut"));
+                let next = tokio::spawn(async move {
+                    let guard = second.lock().await?;
+                    guard.unlock().await
+                });
+                let gone = cut_after_polls(polls, ms(1), Box::pin(first.lock())).await;
+                assert!(gone.is_none(), "it is held");
+                guard.unlock().await.expect("held");
+                let outcome = crate::bed::within("the next waiter", SETTLED, next).await;
+                outcome.expect("no panic").expect("its turn");
+                let what = format!("{}, {polls} polls", sort.name);
+                stage.settled(&what, &Reply::Array(vec![])).await;
+            }
+            // Where waiters ask, a room remembers for a while that it met another client.
+            idle(&stage.client, Duration::from_secs(5)).await;
         }
-        at_rest(&stage.client, Duration::from_secs(5)).await;
     });
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, ConfigError, Error, HoldHandle};
+use leasehold::{Client, ConfigError, Error, HoldHandle, Lease};
 
 use crate::bed::{
     Outside, assert_protocol, assert_unavailable, at_rest, beside, brisk, connect, hold, ms, until,
@@ -133,6 +133,45 @@ fn out_of_memory_is_unavailable_and_the_holder_can_still_unlock() {
 }
 
 #[test]
+fn a_full_server_renews_what_is_held() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = brisk(&server.url()).lease(ms(3000)).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        let mut locks = [
+            client.lock("plain"),
+            client.fair_lock("fair"),
+            client.fenced_lock("fenced"),
+            client.string_lock("string"),
+        ];
+        let (mut read, mut write) = (client.read_write_lock("r"), client.read_write_lock("w"));
+        let mut guards = Vec::new();
+        for lock in locks.iter_mut().chain([read.read(), write.write()]) {
+            guards.push(lock.lock().await.expect("it is free"));
+        }
+        let semaphore = client.semaphore("semaphore");
+        semaphore.try_set_permits(2).await.expect("set");
+        let permits = semaphore.acquire(1).await.expect("there is one");
+        let expirable = client.permit_expirable_semaphore("permits");
+        expirable.try_set_permits(2).await.expect("set");
+        let several = expirable.try_acquire_many(2, Duration::ZERO, Lease::Renewed);
+        let several = several.await.expect("there are two");
+        outside.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        // Each of them twice: the second time shows that the first one counted.
+        let renewed = client.stats().renewed;
+        let each_twice = || client.stats().renewed >= renewed + 16;
+        until("all are renewed twice", LIMIT, each_twice).await;
+        assert_eq!(client.stats().renewals_failed, 0);
+        for guard in guards {
+            guard.unlock().await.expect("it is held");
+        }
+        permits.release().await.expect("it is held");
+        several.release().await.expect("they are held");
+        assert_eq!(client.stats().lost, 0);
+    });
+}
+
+#[test]
 fn logins_that_are_missing_or_wrong_are_protocol() {
     beside(LIMIT, async {
         let server = Server::start_with(&["--requirepass", "right"]);
@@ -185,7 +224,7 @@ fn missing_rights_are_protocol() {
             assert_eq!(outside.command(&words).text(), "OK", "{words:?}");
         };
         allow("nothing", &["~*", "&*", "+@connection"]);
-        allow("elsewhere", &["~app:*", "&redisson_lock__channel:{app:*", "+@all"]);
+        allow("elsewhere", &["~app:*", "resetchannels", "&redisson_lock__channel:{app:*", "+@all"]);
         allow("deaf", &["~*", "resetchannels", "+@all"]);
         let client = brisk(&user("nothing")).connect().await.expect("connects");
         assert_protocol("no scripts", ask(&client, "n").await, "NOPERM");

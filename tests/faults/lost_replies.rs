@@ -19,20 +19,20 @@ use crate::support::server::Server;
 const LIMIT: Duration = Duration::from_secs(30);
 const LEASE: Duration = ms(1_500);
 /// From the end of a fault to the end of what it left: a reconnect and a repetition.
-const HEALED: Duration = ms(1_500);
+pub(crate) const HEALED: Duration = ms(1_500);
 
-struct Bed {
-    server: Server,
-    proxy: Proxy,
+pub(crate) struct Bed {
+    pub(crate) server: Server,
+    pub(crate) proxy: Proxy,
     /// Through the proxy.
-    client: Client,
+    pub(crate) client: Client,
     /// Directly.
-    rival: Client,
-    outside: Outside,
+    pub(crate) rival: Client,
+    pub(crate) outside: Outside,
 }
 
 impl Bed {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let server = Server::start();
         let proxy = Proxy::start(server.address());
         let client = brisk(&proxy.url()).lease(LEASE).connect().await.expect("connects");
@@ -357,9 +357,11 @@ fn renewals_without_replies_make_a_hold_uncertain_then_lost_and_then_free() {
             let after = cut.elapsed();
             assert_eq!(reason, LossReason::Expired);
             assert!(after < LEASE + ms(50), "{after:?}");
-            // The guard knows first, by a margin of 2.5 ms: if we look in time.
-            let there = bed.outside.exists("n");
-            assert!(there || guard.deadline().elapsed() > ms(2), "redis ended it first");
+            // The guard knows first, by a margin of 2.5 ms: if we look in time. Where calls get
+            // through, the client releases what is lost, and may be quicker than this look.
+            let there = bed.outside.exists("n") || applied;
+            let late = guard.deadline().elapsed();
+            assert!(there || late > ms(2), "redis ended it first, {late:?} after the deadline");
             // Never longer than another lease, whatever became of the renewals.
             let started = Instant::now();
             until("free", LEASE + ms(200), || !bed.outside.exists("n")).await;

@@ -30,8 +30,13 @@ mod cost;
 mod drops;
 mod errors;
 mod exclusion;
+mod fair;
+mod lost_grants;
 mod lost_replies;
+mod restart;
 mod rights;
+#[path = "../support/sorts.rs"]
+mod sorts;
 #[path = "../support/mod.rs"]
 mod support;
 mod waiters;

@@ -1,11 +1,15 @@
 //! Nobody waits for ever and nobody asks too often, whatever becomes of messages and servers.
 
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, LossReason};
 
 use crate::bed::{
-    Outside, alone, at_rest, beside, brisk, builder, connect, hold, ms, note, size, until, within,
+    Outside, alone, at_rest, beside, brisk, builder, connect, hold, ms, note, runtime, size, turn,
+    until, within,
 };
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
@@ -13,8 +17,8 @@ use crate::support::server::Server;
 const LIMIT: Duration = Duration::from_mins(1);
 /// Between two safety polls; `brisk` has it.
 const POLL: Duration = ms(300);
-/// A lost message delays a waiter no longer: a poll with its jitter, and some round trips.
-const WOKEN: Duration = ms(600);
+/// A waiter whose message is lost waits for a poll. Without it the lease of 30 s would have to end.
+const WOKEN: Duration = ms(10_000);
 
 type Taking = tokio::task::JoinHandle<Result<Duration, Error>>;
 
@@ -363,7 +367,7 @@ async fn idle_commands(outside: &mut Outside, names: usize) -> u64 {
         let before = outside.commands();
         let started = Instant::now();
         while started.elapsed() < ms(30) {
-            std::thread::yield_now();
+            thread::yield_now();
         }
         outside.commands() - before < 5
     })
@@ -375,4 +379,36 @@ async fn idle_commands(outside: &mut Outside, names: usize) -> u64 {
     let bound = 12 + 4 * (names as u64).div_ceil(500);
     assert!(rate <= bound, "{rate} commands a second while {names} wait");
     rate
+}
+
+/// Two threads that look at a free lock at the same moment: one gets it, the other is told at once.
+#[test]
+fn a_zero_wait_never_stands_in_line() {
+    let _turn = turn();
+    let (server, runtime) = (Server::start(), runtime(2));
+    let client = runtime.block_on(connect(&server.url()));
+    let (start, end, waited) = (Barrier::new(2), Barrier::new(2), AtomicBool::new(false));
+    let take_turns = || {
+        for _ in 0..8_000 {
+            let mut lock = client.lock("n");
+            start.wait();
+            // The one that gets it keeps it until the other has its answer.
+            let taken = runtime.block_on(async {
+                tokio::time::timeout(POLL * 20, lock.try_lock(Duration::ZERO, LIMIT)).await
+            });
+            waited.fetch_or(taken.is_err(), Ordering::SeqCst);
+            end.wait();
+            if let Ok(Ok(guard)) = taken {
+                runtime.block_on(guard.unlock()).expect("held");
+            }
+            if waited.load(Ordering::SeqCst) {
+                break;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(take_turns);
+        scope.spawn(take_turns);
+    });
+    assert!(!waited.into_inner(), "a zero wait waited for the holder");
 }

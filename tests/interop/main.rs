@@ -2,13 +2,29 @@
 //!
 //! Every test has a server and a JVM of its own. `tests/run` builds what the JVM runs.
 #![expect(clippy::print_stderr, reason = "measured times are shown with --nocapture")]
+#![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
+#![expect(clippy::large_futures, reason = "a whole test is one future")]
 
+mod both;
 mod contention;
+mod crowd;
+mod driver;
+mod exclusive;
+mod fair;
+mod fenced;
 mod inspection;
+mod latch;
+mod multi;
 mod nesting;
+mod non_reentrant;
 mod observer;
+mod permits;
+mod queue;
+mod read_write;
 mod redisson;
 mod renewal;
+mod semaphore;
+mod spin;
 #[path = "../support/mod.rs"]
 mod support;
 mod waking;

@@ -57,31 +57,17 @@ impl Observer {
         self.ask(command).await[0].parse().expect("an integer")
     }
 
-    /// Scripts that the server has run so far.
-    pub(crate) async fn scripts(&mut self) -> u64 {
+    /// How often the server has run these commands so far, those in scripts included. A script that
+    /// the server did not know yet was not run.
+    pub(crate) async fn calls(&mut self, commands: &[&str]) -> u64 {
         let stats = self.ask("INFO commandstats").await.remove(0);
         let calls = |line: &str| -> Option<u64> {
             let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-            matches!(name, "eval" | "evalsha").then(|| rest.split(',').next()?.parse().ok())?
+            let number = |text: &str| text.split(',').next()?.parse::<u64>().ok();
+            let failed = rest.split_once("failed_calls=").and_then(|(_, rest)| number(rest));
+            commands.contains(&name).then(|| Some(number(rest)? - failed.unwrap_or(0)))?
         };
         stats.lines().filter_map(calls).sum()
-    }
-
-    /// Waits until somebody has subscribed to the lock's channel and has then asked once more,
-    /// with which he has `asked` at least so often since there were `before` scripts: only a
-    /// message, or the end of the lease, will now make him ask again.
-    pub(crate) async fn wait_for_waiter(&mut self, name: &str, before: u64, asked: u64) {
-        let tagged = if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") };
-        let channel = format!("redisson_lock__channel:{tagged}");
-        let limit = Instant::now() + Duration::from_secs(20);
-        loop {
-            let listeners = self.ask(&format!("PUBSUB NUMSUB {channel}")).await;
-            if listeners[1] != "0" && self.scripts().await >= before + asked {
-                return;
-            }
-            assert!(Instant::now() < limit, "nobody waits for {name}");
-            sleep(LOOK_EVERY).await;
-        }
     }
 
     /// Waits until a command that replies with an integer replies with this one.

@@ -3,20 +3,31 @@
 //! A request is sent when a method is called, not when its future is first polled: a test can let
 //! a Java thread wait for a lock and go on. Every reply is awaited with a deadline. The child ends
 //! when its standard input closes, and is killed when this is dropped.
+//!
+//! A thread does one thing after another: while it waits for a lock it answers nothing else.
+
+pub(crate) mod contention;
+mod latch;
+mod locks;
+mod semaphores;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::pin::Pin;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// How long the work of one request may take; long enough for a lock to be waited for.
 const DEADLINE: Duration = Duration::from_mins(1);
+
+/// The reply to a request that has been sent.
+pub(crate) type Reply<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<String>>>>;
 
@@ -33,6 +44,15 @@ struct Requests {
     last_id: u64,
 }
 
+/// What else than Redisson's defaults a client is to use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    /// `lockWatchdogTimeout`
+    pub(crate) watchdog: Option<Duration>,
+    /// `fairLockWaitTimeout`
+    pub(crate) fair_wait: Option<Duration>,
+}
+
 /// An exception: its class and its message.
 #[derive(Debug)]
 pub(crate) struct Thrown(pub(crate) String);
@@ -40,9 +60,14 @@ pub(crate) struct Thrown(pub(crate) String);
 impl Redisson {
     /// Starts a JVM with one Redisson client; `watchdog` is its `lockWatchdogTimeout`.
     pub(crate) async fn start(url: &str, watchdog: Option<Duration>) -> Redisson {
+        Redisson::start_with(url, Timeouts { watchdog, fair_wait: None }).await
+    }
+
+    pub(crate) async fn start_with(url: &str, timeouts: Timeouts) -> Redisson {
         let java = Redisson::launch();
-        let watchdog = watchdog.map(|d| d.as_millis().to_string()).unwrap_or_default();
-        java.ask::<String>(&format!("connect {url} {watchdog}")).await.expect("connect");
+        let [watchdog, fair_wait] =
+            [timeouts.watchdog, timeouts.fair_wait].map(|d| millis(d.unwrap_or_default()));
+        java.done(&format!("connect {url} {watchdog} {fair_wait}")).await;
         java
     }
 
@@ -66,71 +91,21 @@ impl Redisson {
         Redisson { child, requests: Mutex::new(Requests { input, last_id: 0 }), pending }
     }
 
-    /// Takes a lock on a thread; waits as long as it takes. Without a lease the watchdog renews it.
-    pub(crate) fn lock(
-        &self,
-        thread: &str,
-        lock: &str,
-        lease: Option<Duration>,
-    ) -> impl Future<Output = ()> + Send + use<> {
-        let lease = lease.map(|d| d.as_millis().to_string()).unwrap_or_default();
-        let reply = self.ask::<String>(&format!("lock {thread} {lock} {lease}"));
-        async move {
-            reply.await.expect("lock");
+    /// The owner that Redis sees when this thread holds a lock.
+    pub(crate) fn owner(&self, thread: &str) -> Reply<String> {
+        self.expect(&format!("owner {thread}"))
+    }
+
+    /// Waits until this thread, which works on a request, sleeps until a message comes.
+    pub(crate) async fn until_parked(&self, thread: &str) {
+        while !self.expect::<bool>(&format!("parked {thread}")).await {
+            sleep(Duration::from_millis(2)).await;
         }
     }
 
-    pub(crate) fn try_lock(
-        &self,
-        thread: &str,
-        lock: &str,
-        wait: Duration,
-        lease: Option<Duration>,
-    ) -> impl Future<Output = bool> + Send + use<> {
-        let lease = lease.map_or("-1".to_owned(), |d| d.as_millis().to_string());
-        let wait = wait.as_millis();
-        self.expect(&format!("trylock {thread} {lock} {wait} {lease}"))
-    }
-
-    pub(crate) async fn unlock(&self, thread: &str, lock: &str) -> Result<(), Thrown> {
-        self.ask::<String>(&format!("unlock {thread} {lock}")).await.map(|_| ())
-    }
-
-    pub(crate) async fn is_locked(&self, lock: &str) -> bool {
-        self.expect(&format!("islocked {lock}")).await
-    }
-
-    pub(crate) async fn is_held(&self, thread: &str, lock: &str) -> bool {
-        self.expect(&format!("isheld {thread} {lock}")).await
-    }
-
-    pub(crate) async fn hold_count(&self, thread: &str, lock: &str) -> u64 {
-        self.expect(&format!("holdcount {thread} {lock}")).await
-    }
-
-    /// Remaining milliseconds; -2 if it is free.
-    pub(crate) async fn ttl(&self, lock: &str) -> i64 {
-        self.expect(&format!("ttl {lock}")).await
-    }
-
-    pub(crate) async fn force_unlock(&self, lock: &str) -> bool {
-        self.expect(&format!("forceunlock {lock}")).await
-    }
-
-    /// The owner that Redis sees when this thread holds a lock.
-    pub(crate) async fn owner(&self, thread: &str) -> String {
-        self.expect(&format!("owner {thread}")).await
-    }
-
-    /// Threads that take the lock so many times each; see `Contention.java`.
-    pub(crate) fn contend(
-        &self,
-        threads: u32,
-        rounds: u32,
-        lock: &str,
-        counter: &str,
-    ) -> impl Future<Output = String> + Send + use<> {
-        self.expect(&format!("contend {threads} {rounds} {lock} {counter}"))
+    /// Ends the client in good order; what it holds stays held.
+    pub(crate) fn shutdown(&self) -> Reply<()> {
+        self.done("shutdown")
     }
 
     /// Ends the JVM at once, as a crash would.
@@ -139,13 +114,32 @@ impl Redisson {
         self.child.wait().expect("wait");
     }
 
-    fn expect<T: FromStr>(&self, command: &str) -> impl Future<Output = T> + Send + use<T> {
+    /// Sends a command whose reply has no value.
+    fn done(&self, command: &str) -> Reply<()> {
+        let reply = self.expect::<String>(command);
+        Box::pin(async move { drop(reply.await) })
+    }
+
+    /// The same, of one that may be refused.
+    fn attempt(&self, command: &str) -> Reply<Result<(), Thrown>> {
+        let reply = self.ask::<String>(command);
+        Box::pin(async move { reply.await.map(drop) })
+    }
+
+    /// Sends a command that must not throw.
+    fn expect<T: FromStr + 'static>(&self, command: &str) -> Reply<T> {
         let reply = self.ask(command);
         let command = command.to_owned();
-        async move {
+        Box::pin(async move {
             let value = reply.await;
             value.unwrap_or_else(|thrown| panic_with(&command, &thrown))
-        }
+        })
+    }
+
+    /// The same, of one that replies `null` if there is nothing.
+    fn expect_option<T: FromStr + 'static>(&self, command: &str) -> Reply<Option<T>> {
+        let reply = self.expect::<Nullable<T>>(command);
+        Box::pin(async move { reply.await.0 })
     }
 
     fn ask<T: FromStr>(
@@ -173,6 +167,21 @@ impl Drop for Redisson {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// A value, or `null`.
+struct Nullable<T>(Option<T>);
+
+impl<T: FromStr> FromStr for Nullable<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Nullable<T>, T::Err> {
+        if text == "null" { Ok(Nullable(None)) } else { text.parse().map(|v| Nullable(Some(v))) }
+    }
+}
+
+fn millis(duration: Duration) -> String {
+    duration.as_millis().to_string()
 }
 
 /// Hands every line to the request that it answers, until the JVM ends.

@@ -3,57 +3,27 @@
 use std::time::Duration;
 
 use leasehold::{Client, Lock, LockGuard};
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::observer::Observer;
-use crate::redisson::Redisson;
-use crate::support::server::Server;
+use crate::both::Both;
 
 const ROUNDS: usize = 20;
 /// Far below every lease here, and above what a busy machine may cost.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-struct Both {
-    server: Server,
-    java: Redisson,
-    client: Client,
-    observer: Observer,
+/// Lets a task wait for the lock, which somebody else holds.
+async fn task_waits(both: &mut Both, mut lock: Lock) -> JoinHandle<(Instant, LockGuard, Lock)> {
+    both.waiting(|_| async move {
+        let guard = lock.lock().await.expect("lock");
+        (Instant::now(), guard, lock)
+    })
+    .await
 }
 
-impl Both {
-    async fn start() -> Both {
-        let server = Server::start();
-        let java = Redisson::start(&server.url(), None).await;
-        let client = Client::connect(&server.url()).await.expect("connect");
-        let observer = Observer::connect(&server.url()).await;
-        Both { server, java, client, observer }
-    }
-
-    /// Lets a task wait for the lock, which somebody else holds.
-    async fn task_waits(&mut self, mut lock: Lock) -> JoinSet<(Instant, LockGuard, Lock)> {
-        let name = lock.name().to_owned();
-        let before = self.observer.scripts().await;
-        let mut waiting = JoinSet::new();
-        waiting.spawn(async move {
-            let guard = lock.lock().await.expect("lock");
-            (Instant::now(), guard, lock)
-        });
-        self.observer.wait_for_waiter(&name, before, 2).await;
-        waiting
-    }
-
-    /// Lets a JVM thread wait for the lock; resolves when it has got it.
-    async fn thread_waits(
-        &mut self,
-        thread: &str,
-        name: &str,
-    ) -> impl Future<Output = ()> + Send + use<> {
-        let before = self.observer.scripts().await;
-        let waiting = self.java.lock(thread, &format!("lock:{name}"), None);
-        self.observer.wait_for_waiter(name, before, 2).await;
-        waiting
-    }
+/// Lets a JVM thread wait for the lock; resolves when it has got it.
+async fn thread_waits(both: &mut Both, thread: &str, name: &str) -> JoinHandle<()> {
+    both.waiting(|both| both.java.lock(thread, &format!("lock:{name}"), None)).await
 }
 
 /// Prints what was seen, and fails if a round came near the end of a lease.
@@ -74,11 +44,11 @@ async fn task_wakes_on_unlock_of_a_thread(name: &str) {
     let mut waits = Vec::new();
     for _ in 0..ROUNDS {
         both.java.lock("a", &java_lock, None).await;
-        let mut waiting = both.task_waits(lock).await;
+        let mut waiting = task_waits(&mut both, lock).await;
         let freed = Instant::now();
         both.java.unlock("a", &java_lock).await.expect("unlock");
-        let woken = timeout(AT_ONCE, waiting.join_next()).await.expect("woken before the lease");
-        let (got, guard, back) = woken.expect("one task").expect("no panic");
+        let woken = timeout(AT_ONCE, &mut waiting).await.expect("woken before the lease");
+        let (got, guard, back) = woken.expect("no panic");
         waits.push(got.saturating_duration_since(freed));
         guard.unlock().await.expect("unlock");
         lock = back;
@@ -104,10 +74,10 @@ async fn a_thread_wakes_when_a_task_unlocks() {
         let mut waits = Vec::new();
         for _ in 0..ROUNDS {
             let guard = lock.lock().await.expect("lock");
-            let waiting = both.thread_waits("a", name).await;
+            let waiting = thread_waits(&mut both, "a", name).await;
             let freed = Instant::now();
             guard.unlock().await.expect("unlock");
-            waiting.await;
+            waiting.await.expect("no panic");
             waits.push(freed.elapsed());
             both.java.unlock("a", &format!("lock:{name}")).await.expect("unlock");
         }
@@ -120,10 +90,10 @@ async fn a_thread_wakes_when_a_guard_is_dropped() {
     let mut both = Both::start().await;
     let mut lock = both.client.lock("dropped");
     let guard = lock.lock().await.expect("lock");
-    let waiting = both.thread_waits("a", "dropped").await;
+    let waiting = thread_waits(&mut both, "a", "dropped").await;
     let freed = Instant::now();
     drop(guard);
-    waiting.await;
+    waiting.await.expect("no panic");
     judge("java wakes on a drop in rust", vec![freed.elapsed()]);
 }
 
@@ -133,10 +103,10 @@ async fn a_thread_wakes_when_a_client_shuts_down() {
     let other = Client::connect(&both.server.url()).await.expect("connect");
     let mut lock = other.lock("closing");
     let guard = lock.lock().await.expect("lock");
-    let waiting = both.thread_waits("a", "closing").await;
+    let waiting = thread_waits(&mut both, "a", "closing").await;
     let freed = Instant::now();
     other.shutdown(Duration::from_secs(5)).await.expect("shutdown");
-    waiting.await;
+    waiting.await.expect("no panic");
     judge("java wakes on a shutdown in rust", vec![freed.elapsed()]);
     drop(guard);
 }
@@ -145,10 +115,10 @@ async fn a_thread_wakes_when_a_client_shuts_down() {
 async fn a_thread_wakes_when_we_force_its_lock_open() {
     let mut both = Both::start().await;
     both.java.lock("a", "lock:forced", None).await;
-    let waiting = both.thread_waits("b", "forced").await;
+    let waiting = thread_waits(&mut both, "b", "forced").await;
     let freed = Instant::now();
     assert!(both.client.lock("forced").force_unlock().await.expect("force_unlock"));
-    waiting.await;
+    waiting.await.expect("no panic");
     judge("java wakes on a forced unlock in rust", vec![freed.elapsed()]);
     let refused = both.java.unlock("a", "lock:forced").await.expect_err("a lost the lock");
     assert!(refused.0.starts_with("IllegalMonitorStateException"), "{refused:?}");
@@ -160,11 +130,11 @@ async fn a_task_wakes_when_a_thread_forces_a_lock_open() {
     let mut both = Both::start().await;
     both.java.lock("a", "lock:forced", None).await;
     let lock = both.client.lock("forced");
-    let mut waiting = both.task_waits(lock).await;
+    let mut waiting = task_waits(&mut both, lock).await;
     let freed = Instant::now();
     assert!(both.java.force_unlock("lock:forced").await);
-    let woken = timeout(AT_ONCE, waiting.join_next()).await.expect("woken before the lease");
-    let (got, guard, _lock) = woken.expect("one task").expect("no panic");
+    let woken = timeout(AT_ONCE, &mut waiting).await.expect("woken before the lease");
+    let (got, guard, _lock) = woken.expect("no panic");
     judge("rust wakes on a forced unlock in java", vec![got.saturating_duration_since(freed)]);
     guard.unlock().await.expect("unlock");
 }

@@ -14,6 +14,7 @@ use crate::scripts::{Header, Part, headers};
 const TEMPLATES: &[&str] = &[
     "get K",
     "set K v",
+    "strlen K",
     "set K i",
     "set K v px t",
     "set K v nx px t",
@@ -33,10 +34,6 @@ const TEMPLATES: &[&str] = &[
     "ttl A",
     "pexpire A t",
     "pexpire A i",
-    "pexpire A t nx",
-    "pexpire A t xx",
-    "pexpire A t gt",
-    "pexpire A t lt",
     "expire A i",
     "pexpireat A i",
     "persist A",
@@ -87,7 +84,25 @@ const TEMPLATES: &[&str] = &[
 ];
 
 const KEYS: &[&str] = &["k1", "k2", "h1", "h2", "l1", "l2", "z1", "z2"];
-const FIELDS: &[&str] = &["a", "b", "c", "mode", "owner:1", "owner:2", "owner:2:write"];
+const FIELDS: &[&str] = &[
+    "a",
+    "b",
+    "c",
+    "mode",
+    "owner:1",
+    "owner:2",
+    "owner:2:write",
+    "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:4000000000000000007",
+];
+/// Holds of a semaphore, and ids of permits.
+const HOLDS: &[&str] = &["o:1", "o:2", "p:1", "q", ":0"];
+const IDS: &[&str] = &[
+    "00000000000000000000000000000001",
+    "ff00000000000000000000000a0d0002",
+    "0000000000000000000000000000000100000000000000000000000000000003",
+    "1234",
+    "",
+];
 const VALUES: &[&str] =
     &["", "v", "0", "1", "01", "+1", " 1", "-0", "1.5", "ä€", "a b\r\nc", "read"];
 const INTEGERS: &[&str] = &[
@@ -207,6 +222,8 @@ fn argument(part: &Part) -> BoxedStrategy<String> {
             1 => one_of(&["nope", "get", ""]),
         ]
         .boxed(),
+        "hold" => one_of(HOLDS),
+        "ids" => one_of(IDS),
         name if name.ends_with("_ms") && name.contains("lease") => lease(),
         _ if part.text.contains("integer") => mostly(INTEGERS, 4),
         name if name.ends_with("_ms") || ["holds", "count"].contains(&name) => mostly(INTEGERS, 4),
@@ -235,8 +252,13 @@ fn filled(
     fixed.iter().chain(again).map(word).collect::<Vec<_>>().boxed()
 }
 
+/// A search goes through the keys in an order that is each engine's own.
+fn ordered() -> Vec<Header> {
+    headers().iter().filter(|header| header.name != "locks_scan").cloned().collect()
+}
+
 fn script() -> Words {
-    let one = (select(headers()), 1..4_usize, 0..4_usize).prop_flat_map(|(header, keys, args)| {
+    let one = (select(ordered()), 1..4_usize, 0..4_usize).prop_flat_map(|(header, keys, args)| {
         let Header { text, keys: (fixed, repeated), args: (needed, more), .. } = header;
         let paired = more.iter().any(|part| part.index.contains('i'));
         let keys = filled(&fixed, &repeated, keys, key_of);

@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use leasehold::{HoldState, LockGuard};
 use parking_lot::Mutex;
 use tokio::time::Instant;
+
+use crate::kind::Kind;
+use crate::plan::Plan;
+use crate::target::{Manners, Side};
 
 /// One future of one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,7 +23,7 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    fn excludes(self, other: Actor) -> bool {
+    pub(crate) fn excludes(self, other: Actor) -> bool {
         (self.client, self.owner) != (other.client, other.owner)
     }
 }
@@ -28,6 +33,7 @@ struct Entry {
     id: u64,
     actor: Actor,
     name: String,
+    side: Side,
     guard: Arc<LockGuard>,
     /// The server broke its promise about this hold then.
     void_since: Option<Instant>,
@@ -37,8 +43,7 @@ struct Entry {
 #[derive(Default)]
 struct State {
     entries: Vec<Entry>,
-    /// Who waits for what since when.
-    waiting: BTreeMap<(String, u64), (Actor, Instant)>,
+    waiting: BTreeMap<(String, u64), Wish>,
     next: u64,
     violation: Option<String>,
     trace: Vec<String>,
@@ -47,6 +52,27 @@ struct State {
     asked: BTreeMap<usize, u64>,
     /// When the server last forgot holds of a name.
     breaks: BTreeMap<String, Instant>,
+    last_crash: Option<Instant>,
+    /// The highest fencing token of each name and the hold that has it.
+    tokens: BTreeMap<String, (i64, String)>,
+    /// Whose turn has come, by name and owner field, since that was last asked.
+    served: Vec<(String, String)>,
+}
+
+/// Who waits for what since when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    pub(crate) actor: Actor,
+    pub(crate) side: Side,
+    pub(crate) manners: Manners,
+    pub(crate) since: Instant,
+}
+
+/// A guard that must stand in the engine for so long.
+pub(crate) struct Valid {
+    pub(crate) name: String,
+    pub(crate) owner: String,
+    pub(crate) left: Duration,
 }
 
 /// The history of one run.
@@ -55,6 +81,9 @@ pub(crate) struct History {
     start: Instant,
     state: Arc<Mutex<State>>,
     lease_max: Duration,
+    kind: Kind,
+    /// A process was frozen: times mean less.
+    stalled: Arc<AtomicBool>,
 }
 
 /// A wait in progress; dropping it ends it.
@@ -77,9 +106,31 @@ impl Entry {
     }
 }
 
+impl State {
+    /// Tokens grow with each outermost acquisition and are the same in nested ones.
+    fn check_token(&mut self, kind: Kind, entry: &Entry) -> Option<String> {
+        let token = entry.guard.token().map(leasehold::FencingToken::value);
+        if kind != Kind::Fenced {
+            return token.map(|token| format!("a token: {token}"));
+        }
+        let Some(token) = token else { return Some("no token".into()) };
+        let owner = entry.guard.owner().to_owned();
+        let last = self.tokens.insert(entry.name.clone(), (token, owner));
+        let (last, holder) = last.unwrap_or_default();
+        // Nested guards of one hold have the same.
+        let follows = if entry.guard.owner() == holder { token == last } else { token > last };
+        (!follows).then(|| format!("token {token} after {last}"))
+    }
+}
+
 impl History {
-    pub(crate) fn new(lease_max: Duration) -> Self {
-        History { start: Instant::now(), state: Arc::default(), lease_max }
+    pub(crate) fn new(plan: &Plan, stalled: &Arc<AtomicBool>) -> Self {
+        let (lease_max, kind, stalled) = (plan.lease, plan.kind, stalled.clone());
+        History { start: Instant::now(), state: Arc::default(), lease_max, kind, stalled }
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
     }
 
     pub(crate) fn note(&self, text: &str) {
@@ -114,30 +165,29 @@ impl History {
         self.state.lock().asked.get(&client).copied().unwrap_or(0)
     }
 
-    pub(crate) fn waits(&self, actor: Actor, name: &str) -> Waiting {
+    pub(crate) fn waits(&self, actor: Actor, name: &str, side: Side, manners: Manners) -> Waiting {
         let mut state = self.state.lock();
         state.next += 1;
         let key = (name.to_owned(), state.next);
-        state.waiting.insert(key.clone(), (actor, Instant::now()));
+        state.waiting.insert(key.clone(), Wish { actor, side, manners, since: Instant::now() });
         Waiting { history: self.clone(), key }
     }
 
-    /// Since when has anybody of these clients waited for a name?
+    /// Since when has anybody with such a wish waited for a name?
     pub(crate) fn waiting_since(
         &self,
         name: &str,
-        alive: &dyn Fn(usize) -> bool,
+        such: &dyn Fn(&Wish) -> bool,
     ) -> Option<Instant> {
         let state = self.state.lock();
-        let waiting =
-            state.waiting.iter().filter(|((of, _), (actor, _))| of == name && alive(actor.client));
-        waiting.map(|(_, (_, since))| *since).min()
+        let waiting = state.waiting.iter().filter(|((of, _), wish)| of == name && such(wish));
+        waiting.map(|(_, wish)| wish.since).min()
     }
 
     pub(crate) fn waiters(&self) -> Vec<String> {
         let state = self.state.lock();
-        let text = |((name, _), (actor, since)): (&(String, u64), &(Actor, Instant))| {
-            format!("{actor:?} for {name} since {:?}", since.elapsed())
+        let text = |((name, _), wish): (&(String, u64), &Wish)| {
+            format!("{:?} for {name} since {:?}", wish.actor, wish.since.elapsed())
         };
         state.waiting.iter().map(text).collect()
     }
@@ -147,17 +197,19 @@ impl History {
         &self,
         actor: Actor,
         name: &str,
+        side: Side,
         guard: LockGuard,
     ) -> (u64, Arc<LockGuard>) {
         let guard = Arc::new(guard);
-        let (id, rival) = {
+        let (id, rival, token, void) = {
             let mut state = self.state.lock();
             state.acquired += 1;
             state.next += 1;
             let id = state.next;
             let rival = state.entries.iter().find(|entry| {
                 let valid = entry.void_since.is_none() && entry.guard.check().is_ok();
-                entry.name == name && entry.actor.excludes(actor) && valid
+                let excludes = entry.actor.excludes(actor) && entry.side.excludes(side);
+                entry.name == name && excludes && valid
             });
             let rival = rival.map(|entry| {
                 format!("{:?} until {:?}", entry.actor, entry.guard.deadline() - Instant::now())
@@ -166,6 +218,7 @@ impl History {
                 id,
                 actor,
                 name: name.to_owned(),
+                side,
                 guard: guard.clone(),
                 void_since: None,
                 lost: false,
@@ -174,15 +227,37 @@ impl History {
             let broken = state.breaks.get(name).copied();
             entry.void_since = broken.filter(|at| !entry.is_younger_than(*at, self.lease_max));
             let void = entry.void_since.is_some();
+            let token = if void || guard.check().is_err() {
+                None
+            } else {
+                state.check_token(self.kind, &entry)
+            };
+            state.served.push((name.to_owned(), guard.owner().to_owned()));
             state.entries.push(entry);
             // A hold that the server forgot may be handed on before anybody knows.
-            (id, rival.filter(|_| !void))
+            (id, rival.filter(|_| !void), token, void)
         };
-        self.note(&format!("{actor:?} has {name}"));
+        self.note(&format!("{actor:?} has {name}, {side:?}"));
+        if let Some(lost) = guard.check().err().filter(|_| !void && !self.stalled.load(SeqCst)) {
+            self.violation(format!("{actor:?} is given what is lost: {lost}"));
+        }
+        if let Some(token) = token {
+            self.violation(format!("{actor:?} has {name} with {token}"));
+        }
         if let Some(rival) = rival.filter(|_| guard.check().is_ok()) {
             self.violation(format!("two hold {name}: {actor:?} got it while {rival}"));
         }
         (id, guard)
+    }
+
+    /// Names and owner fields that were granted since this was last asked.
+    pub(crate) fn served(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.state.lock().served)
+    }
+
+    /// The server lost all it had, the last tokens included.
+    pub(crate) fn forget_tokens(&self) {
+        self.state.lock().tokens.clear();
     }
 
     /// A guard is about to be released or dropped.
@@ -207,13 +282,31 @@ impl History {
     /// A client is gone without a farewell: its guards mean nothing any more.
     pub(crate) fn crashed(&self, client: usize) {
         let mut state = self.state.lock();
-        state.waiting.retain(|_, (actor, _)| actor.client != client);
+        state.last_crash = Some(Instant::now());
+        state.waiting.retain(|_, wish| wish.actor.client != client);
         let entries = std::mem::take(&mut state.entries);
         let (dead, alive) = entries.into_iter().partition(|entry| entry.actor.client == client);
         state.entries = alive;
         drop(state);
         // Their drops must not reach anybody.
         std::mem::forget::<Vec<Entry>>(dead);
+    }
+
+    pub(crate) fn last_crash(&self) -> Option<Instant> {
+        self.state.lock().last_crash
+    }
+
+    /// Guards that are worth something.
+    pub(crate) fn valid(&self) -> Vec<Valid> {
+        let state = self.state.lock();
+        let now = Instant::now();
+        let valid = |entry: &&Entry| entry.void_since.is_none() && entry.guard.check().is_ok();
+        let describe = |entry: &Entry| Valid {
+            name: entry.name.clone(),
+            owner: entry.guard.owner().to_owned(),
+            left: entry.guard.deadline().saturating_duration_since(now),
+        };
+        state.entries.iter().filter(valid).map(describe).collect()
     }
 
     pub(crate) fn owners(&self) -> Vec<String> {

@@ -1,12 +1,14 @@
-//! What one seed means: how many clients, what they do, what goes wrong.
+//! What one seed means: which kind of lock, how many clients, what they do, what goes wrong.
 
 use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults};
 
+use crate::kind::Kind;
+
 /// The kinds of weather.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Weather {
     /// No faults: everything must be prompt, nothing may be left behind for a moment.
     Calm,
     /// No faults, and one client that never lets go by itself: others must get their turn.
@@ -21,12 +23,21 @@ pub(crate) enum Kind {
     Storm,
 }
 
-const KINDS: [Kind; 6] = [Kind::Calm, Kind::Busy, Kind::Lag, Kind::Lossy, Kind::Crash, Kind::Storm];
+const WEATHERS: [Weather; 6] =
+    [Weather::Calm, Weather::Busy, Weather::Lag, Weather::Lossy, Weather::Crash, Weather::Storm];
+
+impl Weather {
+    pub(crate) fn of(seed: u64) -> Weather {
+        WEATHERS[usize::try_from(seed % 6).expect("small")]
+    }
+}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
+    /// Of the locks.
     pub(crate) kind: Kind,
+    pub(crate) weather: Weather,
     pub(crate) clients: usize,
     pub(crate) actors: usize,
     pub(crate) names: usize,
@@ -38,6 +49,8 @@ pub(crate) struct Plan {
     pub(crate) command_timeout: Duration,
     pub(crate) duration: Duration,
     pub(crate) faults: Faults,
+    /// How long a place in the queue of a fair lock is kept.
+    pub(crate) claim: Duration,
 }
 
 pub(crate) fn ms(span: u64) -> Duration {
@@ -49,9 +62,9 @@ pub(crate) fn us(span: u64) -> Duration {
 }
 
 impl Plan {
-    pub(crate) fn new(seed: u64) -> Self {
-        let mut rng = fastrand::Rng::with_seed(seed);
-        let kind = KINDS[usize::try_from(seed % 6).expect("small")];
+    pub(crate) fn new(kind: Kind, seed: u64) -> Self {
+        let mut rng = fastrand::Rng::with_seed(kind.stream(seed));
+        let weather = Weather::of(seed);
         let slow = us(rng.u64(50..6000));
         let reply_max = if rng.u8(0..3) == 0 { ms(30) } else { slow };
         let mut faults = Faults {
@@ -61,11 +74,11 @@ impl Plan {
             reconnect: Delay::between(ms(1), ms(60)),
             ..Faults::default()
         };
-        match kind {
-            Kind::Calm | Kind::Busy | Kind::Crash => {}
-            Kind::Lag => faults.lag = 0.3,
-            Kind::Lossy => faults.lose_reply = 0.04,
-            Kind::Storm => {
+        match weather {
+            Weather::Calm | Weather::Busy | Weather::Crash => {}
+            Weather::Lag => faults.lag = 0.3,
+            Weather::Lossy => faults.lose_reply = 0.04,
+            Weather::Storm => {
                 let mut chance = |most: f64| rng.f64() * most;
                 faults.refuse = chance(0.03);
                 faults.lose_request = chance(0.03);
@@ -78,21 +91,41 @@ impl Plan {
                 faults.lag = chance(0.1);
             }
         }
-        let prompt = matches!(kind, Kind::Calm | Kind::Busy | Kind::Lag | Kind::Crash);
-        Plan {
+        let (clients, actors, names) = match weather {
+            Weather::Busy => (rng.usize(2..=3), rng.usize(2..=4), 1),
+            _ => (rng.usize(2..=8), rng.usize(1..=4), rng.usize(1..=3)),
+        };
+        let mut plan = Plan {
             seed,
             kind,
-            clients: rng.usize(2..=if kind == Kind::Busy { 3 } else { 8 }),
-            actors: rng.usize(if kind == Kind::Busy { 2 } else { 1 }..=4),
-            names: if kind == Kind::Busy { 1 } else { rng.usize(1..=3) },
-            lease: if kind == Kind::Lossy { ms(20_000) } else { ms(rng.u64(400..2500)) },
+            weather,
+            clients,
+            actors,
+            names,
+            lease: if weather == Weather::Lossy { ms(20_000) } else { ms(rng.u64(400..2500)) },
             overrun: rng.u8(0..3) == 0,
-            // Where waiters must be prompt, the safety poll must not be what makes them so.
-            poll: if prompt { ms(30_000) } else { ms(500) },
+            poll: ms(500),
             command_timeout: ms(300),
-            duration: ms(if kind == Kind::Busy { 3000 } else { rng.u64(4000..10_000) }),
+            duration: ms(if weather == Weather::Busy { 3000 } else { rng.u64(4000..10_000) }),
             faults,
+            // A lost reply costs a beat: enough of it must be left for the next one.
+            claim: ms(rng.u64(if weather == Weather::Lossy { 1500..4000 } else { 200..2000 })),
+        };
+        if plan.prompt_within().is_some() && !plan.reads_end_untold() {
+            // Where waiters must be prompt, the safety poll must not be what makes them so.
+            plan.poll = ms(30_000);
         }
+        plan
+    }
+
+    /// Whether read holds end by their lease. A release that leaves a shorter lease of another reader
+    /// behind tells nobody, so that the end of that one is found by the safety poll.
+    pub(crate) fn reads_end_untold(&self) -> bool {
+        let by_lease = match self.weather {
+            Weather::Calm | Weather::Busy | Weather::Lag => self.overrun,
+            Weather::Lossy | Weather::Crash | Weather::Storm => true,
+        };
+        self.kind == Kind::ReadWrite && by_lease
     }
 
     pub(crate) fn all_names(&self) -> Vec<String> {
@@ -107,25 +140,38 @@ impl Plan {
 
     /// How long a lock may be free while somebody waits for it.
     pub(crate) fn prompt_within(&self) -> Option<Duration> {
-        match self.kind {
-            Kind::Calm | Kind::Busy | Kind::Lag | Kind::Crash => Some(ms(250)),
-            Kind::Lossy | Kind::Storm => None,
+        let soon = ms(250);
+        match (self.weather, self.kind) {
+            (Weather::Lossy | Weather::Storm, _) => None,
+            // The place of a dead waiter is kept for a claim; the next beat finds that it is over.
+            (Weather::Crash, Kind::Fair) => Some(soon + self.claim + ms(20)),
+            _ if self.reads_end_untold() => Some(soon + 2 * self.poll),
+            (Weather::Calm | Weather::Busy | Weather::Lag | Weather::Crash, _) => Some(soon),
         }
+    }
+
+    /// Whether waiters are served in the order in which they came to the engine.
+    pub(crate) fn keeps_order(&self) -> bool {
+        self.kind == Kind::Fair && self.weather != Weather::Storm
     }
 
     /// How long a hold may stand in Redis that no guard stands for.
     pub(crate) fn orphans_within(&self) -> Option<Duration> {
-        match self.kind {
-            Kind::Calm | Kind::Busy | Kind::Lag => Some(ms(250)),
-            Kind::Lossy => Some(ms(5000)),
-            Kind::Crash | Kind::Storm => None,
+        match self.weather {
+            Weather::Calm | Weather::Busy | Weather::Lag => Some(ms(250)),
+            // A lost reply costs a command's time-out, and an undo may lose some of its own.
+            Weather::Lossy if self.kind == Kind::ReadWrite => Some(ms(2500)),
+            Weather::Lossy => Some(ms(5000)),
+            Weather::Crash | Weather::Storm => None,
         }
     }
 
     /// How long a waiter may wait when nothing is wrong.
     pub(crate) fn served_within(&self) -> Duration {
-        match self.kind {
-            Kind::Busy => ms(1500),
+        let shares = self.kind == Kind::ReadWrite;
+        match self.weather {
+            // Who asks only now and then cannot be let first, and readers pass waiting writers.
+            Weather::Busy if self.kind.asks_within_ms().is_none() && !shares => ms(1500),
             _ => 4 * self.lease + ms(40_000),
         }
     }

@@ -5,14 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use leasehold::test_util::{Faults, Flow, Gate, LinkControl};
-use leasehold::{Client, EmbeddedRedis, LocalHandover, Mutant, Owner};
+use leasehold::{Client, EmbeddedRedis, Lease, LocalHandover, Mutant, Owner};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::User;
 use crate::history::{Actor, History};
+use crate::kind::Kind;
 use crate::monitor;
-use crate::plan::{Kind, Plan, ms, us};
+use crate::plan::{Plan, Weather, ms, us};
+use crate::seen;
 use crate::weather;
 
 /// What a run came to.
@@ -41,7 +43,7 @@ pub(crate) struct Sim {
 }
 
 /// Runs one seed, with a fault of our own if `mutant` names one.
-pub(crate) fn run(seed: u64, mutant: Option<Mutant>) -> Outcome {
+pub(crate) fn run(kind: Kind, seed: u64, mutant: Option<Mutant>) -> Outcome {
     // The library's own jitter comes from this thread's generator.
     fastrand::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -50,7 +52,7 @@ pub(crate) fn run(seed: u64, mutant: Option<Mutant>) -> Outcome {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let sim = Sim::start(Plan::new(seed), mutant).await;
+        let sim = Sim::start(Plan::new(kind, seed), mutant).await;
         sim.play().await
     })
 }
@@ -58,10 +60,10 @@ pub(crate) fn run(seed: u64, mutant: Option<Mutant>) -> Outcome {
 impl Sim {
     async fn start(plan: Plan, mutant: Option<Mutant>) -> Self {
         let engine = EmbeddedRedis::new();
-        let history = History::new(plan.lease);
-        let mut rng = fastrand::Rng::with_seed(plan.seed ^ 0x5EED);
+        let mut rng = fastrand::Rng::with_seed(plan.kind.stream(plan.seed) ^ 0x5EED);
         let over = Arc::new(AtomicBool::new(false));
         let stalled = Arc::new(AtomicBool::new(false));
+        let history = History::new(&plan, &stalled);
         history.note(&format!("{plan:?}"));
         let mut processes = Vec::new();
         for number in 0..plan.clients {
@@ -78,6 +80,7 @@ impl Sim {
                 .safety_poll(plan.poll)
                 .command_timeout(plan.command_timeout)
                 .local_handover(handover)
+                .fair_claim(plan.claim)
                 .mutant(mutant)
                 .gate(gate.clone());
             let client = builder.connect().await.expect("a client");
@@ -88,12 +91,14 @@ impl Sim {
             let users = (0..plan.actors).map(|actor| {
                 // Two futures of one owner share what they hold.
                 let owner = if shared && actor == 1 { 0 } else { actor };
+                let shares_owner = shared && actor < 2;
                 let user = User {
                     who: Actor { client: number, number: actor, owner },
                     owner: owners[owner].clone(),
                     plan: plan.clone(),
                     history: history.clone(),
                     client: client.clone(),
+                    shares_owner,
                     rng: rng.fork(),
                     over: over.clone(),
                     stalled: stalled.clone(),
@@ -108,7 +113,7 @@ impl Sim {
 
     async fn play(mut self) -> Outcome {
         let start = Instant::now();
-        let mut weather = weather::Weather::new(&self.plan);
+        let mut weather = weather::Changes::new(&self.plan);
         let mut watch = monitor::Monitor::default();
         while start.elapsed() < self.plan.duration && self.history.verdict().is_none() {
             sleep(us(weather.step())).await;
@@ -158,7 +163,7 @@ impl Sim {
     /// Without faults an acquisition costs at most four calls and one for each wake or lease that
     /// ended; what is renewed, undone or lost costs its own.
     fn check_budget(&self) {
-        if !matches!(self.plan.kind, Kind::Calm | Kind::Busy) {
+        if !matches!(self.plan.weather, Weather::Calm | Weather::Busy) {
             return;
         }
         let stats: Vec<_> =
@@ -167,7 +172,8 @@ impl Sim {
         let ended: u64 = stats.iter().map(|stats| stats.lost).sum();
         for (number, stats) in stats.iter().enumerate() {
             let events = stats.wakes + stats.renewed + stats.releases_queued + stats.polls + ended;
-            let budget = 4 * self.history.asked(number) + events + 10;
+            let asked = self.history.asked(number);
+            let budget = 4 * asked + events + self.cost_of_waiting(asked) + 10;
             if stats.calls > budget {
                 let calls = stats.calls;
                 self.history.violation(format!("client {number} made {calls} calls, not {budget}"));
@@ -175,13 +181,44 @@ impl Sim {
         }
     }
 
+    /// What one client may ask while it waits, of kinds whose waiters do not only listen.
+    fn cost_of_waiting(&self, asked: u64) -> u64 {
+        let span = |span: Duration| u64::try_from(span.as_millis()).expect("short");
+        let waited = self.plan.names as u64 * span(self.history.elapsed());
+        match self.plan.kind {
+            // A beat in each third of the claim, and one when somebody's lease ends.
+            Kind::Fair => 2 * waited / span((self.plan.claim / 3).min(ms(500))) + asked,
+            // Pauses double up to the longest, and are at least half of what they may be.
+            kind => kind.asks_within_ms().map_or(0, |most| waited / (most / 2) + 8 * asked),
+        }
+    }
+
+    /// A place of a dead waiter is taken off by whoever comes next.
+    async fn pass_by(&self) {
+        sleep(self.plan.claim).await;
+        let alive = self.processes.iter().find(|process| process.alive);
+        let Some(client) = alive.and_then(|process| process.client.as_ref()) else { return };
+        for name in self.plan.all_names() {
+            match client.fair_lock(&name).try_lock(Duration::ZERO, Lease::Renewed).await {
+                Ok(guard) => drop(guard),
+                Err(error) => self.history.violation(format!("{name} at rest: {error}")),
+            }
+        }
+    }
+
     /// An undo may be repeated for a lease; then every table, queue and key must be gone.
     async fn rest(&self) {
         let limit = Instant::now() + 2 * self.plan.lease + ms(20_000);
+        let dead_may_wait = matches!(self.plan.weather, Weather::Crash | Weather::Storm);
+        let mut to_pass = self.plan.kind == Kind::Fair && dead_may_wait;
         loop {
             let left = self.left();
             if left.is_empty() {
                 return;
+            }
+            if to_pass && Instant::now() > limit - ms(10_000) {
+                to_pass = false;
+                self.pass_by().await;
             }
             if Instant::now() > limit {
                 return self.history.violation(format!("left behind: {}", left.join("; ")));
@@ -201,7 +238,10 @@ impl Sim {
             }
         }
         for key in self.engine.dump().keys() {
-            left.push(format!("key {}", String::from_utf8_lossy(key)));
+            let key = String::from_utf8_lossy(key);
+            if !seen::stays(self.plan.kind, &key) {
+                left.push(format!("key {key}"));
+            }
         }
         left
     }

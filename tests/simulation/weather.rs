@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering::SeqCst;
 use leasehold::test_util::{Flow, Restart};
 use tokio::time::Instant;
 
-use crate::plan::{Kind, Plan, ms};
+use crate::kind::Kind;
+use crate::plan::{Plan, Weather, ms};
 use crate::run::{Sim, beyond};
 
-pub(crate) struct Weather {
+pub(crate) struct Changes {
     rng: fastrand::Rng,
     /// Faults that end by themselves: when, and whose.
     pending: Vec<(Instant, Fault)>,
@@ -24,9 +25,12 @@ enum Fault {
     Paused,
 }
 
-impl Weather {
+impl Changes {
     pub(crate) fn new(plan: &Plan) -> Self {
-        Weather { rng: fastrand::Rng::with_seed(plan.seed ^ 0x3EA7), pending: Vec::new() }
+        Changes {
+            rng: fastrand::Rng::with_seed(plan.kind.stream(plan.seed) ^ 0x3EA7),
+            pending: Vec::new(),
+        }
     }
 
     /// Microseconds to the next look.
@@ -36,9 +40,9 @@ impl Weather {
 
     pub(crate) fn change(&mut self, sim: &mut Sim) {
         self.end_what_is_due(sim);
-        match sim.plan.kind {
-            Kind::Storm if self.rng.u8(0..12) == 0 => self.blow(sim),
-            Kind::Crash if self.rng.u16(0..150) == 0 => {
+        match sim.plan.weather {
+            Weather::Storm if self.rng.u8(0..12) == 0 => self.blow(sim),
+            Weather::Crash if self.rng.u16(0..150) == 0 => {
                 let victim = self.rng.usize(0..sim.processes.len());
                 let alive = sim.processes.iter().filter(|process| process.alive).count();
                 if sim.processes[victim].alive && alive > 1 {
@@ -89,6 +93,7 @@ impl Weather {
                 sim.history.note(&format!("{name} is evicted"));
                 sim.history.void(&[name.to_owned()]);
                 sim.engine.lose(name);
+                self.lose_line(sim, name);
             }
             7 => {
                 sim.history.note("restart with data");
@@ -97,6 +102,7 @@ impl Weather {
             8 => {
                 sim.history.note("restart without data");
                 sim.history.void(&sim.plan.all_names());
+                sim.history.forget_tokens();
                 sim.engine.restart(Restart::Empty);
             }
             9 => {
@@ -107,6 +113,19 @@ impl Weather {
             _ => {
                 sim.history.note("the scripts are forgotten");
                 drop(sim.engine.command(&["SCRIPT", "FLUSH"]));
+            }
+        }
+    }
+
+    /// Of a fair lock the queue or its deadlines, or both, may go as well.
+    fn lose_line(&mut self, sim: &Sim, name: &str) {
+        if sim.plan.kind != Kind::Fair {
+            return;
+        }
+        for part in ["queue", "timeout"] {
+            if self.rng.bool() {
+                sim.history.note(&format!("the {part} of {name} is evicted"));
+                sim.engine.lose(&format!("redisson_lock_{part}:{{{name}}}"));
             }
         }
     }

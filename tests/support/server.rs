@@ -18,6 +18,7 @@ pub struct Server {
     process: Child,
     port: u16,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
     folder: PathBuf,
     password: Option<String>,
 }
@@ -29,12 +30,19 @@ impl Server {
 
     /// With further arguments of the server: `["--requirepass", "x"]`.
     pub fn start_with(arguments: &[&str]) -> Self {
+        Self::start_in(&[], arguments)
+    }
+
+    /// With further variables in its environment.
+    pub fn start_in(environment: &[(&str, &str)], arguments: &[&str]) -> Self {
         static FOLDERS: AtomicU64 = AtomicU64::new(0);
         let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
         let folder =
             std::env::temp_dir().join(format!("leasehold-test-{}-{number}", std::process::id()));
         fs::create_dir_all(&folder).expect("a temporary folder");
         let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
+        let pair = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        let environment: Vec<_> = environment.iter().map(pair).collect();
         let password = arguments
             .iter()
             .position(|word| word == "--requirepass")
@@ -42,9 +50,9 @@ impl Server {
         // Another process may take the free port before the server does: then try the next.
         for _ in 0..20 {
             let port = free_port();
-            let mut process = spawn(port, &arguments, &folder);
+            let mut process = spawn(port, &arguments, &environment, &folder);
             if comes_up(&mut process, port) {
-                return Server { process, port, arguments, folder, password };
+                return Server { process, port, arguments, environment, folder, password };
             }
             drop(process.kill());
             drop(process.wait());
@@ -117,7 +125,7 @@ impl Server {
     pub fn restart(&mut self) {
         self.kill();
         for _ in 0..20 {
-            self.process = spawn(self.port, &self.arguments, &self.folder);
+            self.process = spawn(self.port, &self.arguments, &self.environment, &self.folder);
             if comes_up(&mut self.process, self.port) {
                 return;
             }
@@ -143,13 +151,19 @@ fn binary() -> String {
     std::env::var("LEASEHOLD_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
-fn spawn(port: u16, arguments: &[String], folder: &Path) -> Child {
+fn spawn(
+    port: u16,
+    arguments: &[String],
+    environment: &[(String, String)],
+    folder: &Path,
+) -> Child {
     Command::new(binary())
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
         .arg("--dir")
         .arg(folder)
         .args(arguments)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use super::*;
-use crate::protocol::lock;
+use crate::protocol::plain;
 
 fn each() -> [Call; 4] {
     let (key, owner, from): (Arc<str>, Arc<str>, Arc<str>) = ("k".into(), "o".into(), "f".into());
     let lease = Duration::from_secs(1);
     [
-        lock::acquire(&key, &owner, lease),
-        lock::reenter(&key, &owner, lease, 2),
-        lock::release(&key, &"c".into(), "PUBLISH", 0, &owner),
-        lock::take_over(&key, &from, &owner, lease),
+        plain::acquire(&key, &owner, lease),
+        plain::reenter(&key, &owner, lease, 2),
+        plain::release(&key, 0, &owner),
+        plain::take_over(&key, &from, &owner, lease),
     ]
 }
 
@@ -36,7 +36,7 @@ fn the_script_counts_scripts_and_arguments_as_the_calls_do() {
 
 #[test]
 fn other_calls_are_not_part_of_a_batch() {
-    let call = lock::inspect(&"k".into());
+    let call = plain::inspect("k");
     assert!(!takes(&call));
     assert!(batch([call].iter()).is_none());
 }

@@ -3,7 +3,9 @@
 -- ARGV[1]  channel   where waiters listen
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- Returns  1 if it was held, else 0
+-- Data of another type is refused, not deleted.
 -- After Redisson RedissonLock.forceUnlockAsync.
+redis.call('hexists', KEYS[1], '')
 if redis.call('del', KEYS[1]) == 0 then
   return 0
 end

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -36,7 +36,11 @@ pub enum Restart {
     Empty,
 }
 
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 pub(crate) struct Engine {
+    /// In the order in which they were made.
+    pub(super) number: u64,
     inner: Mutex<Inner>,
     paused: AtomicBool,
     /// Nobody can connect.
@@ -63,6 +67,7 @@ impl Engine {
             scripts_run: BTreeMap::new(),
         };
         Engine {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             inner: Mutex::new(inner),
             paused: AtomicBool::new(false),
             cut: AtomicBool::new(false),

@@ -48,6 +48,11 @@ impl Link {
         self.port.unlisten(channel);
     }
 
+    pub(crate) fn server(&self) -> String {
+        // As texts they have the order of their numbers.
+        format!("embedded:{:020}", self.engine.number)
+    }
+
     pub(crate) fn reconnects(&self) -> u64 {
         self.port.reconnects()
     }

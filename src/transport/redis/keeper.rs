@@ -74,13 +74,24 @@ impl Keeper {
         }
     }
 
-    /// Runs until the transport is closed.
-    pub(super) async fn run(mut self, mut link: Link) {
+    /// Runs until the transport is closed, with the first connection or why there is none yet.
+    pub(super) async fn run(mut self, first: Result<Link, Fault>) {
         let mut stop = self.stop.clone();
         // The sender lives as long as the transport; without it this task is of no use either.
         let stopped = async move { drop(stop.wait_for(|stopped| *stopped).await) };
         tokio::pin!(stopped);
         let mut pause = PAUSE_MIN;
+        let mut link = match first {
+            Ok(link) => link,
+            Err(fault) => tokio::select! {
+                biased;
+                () = &mut stopped => return,
+                link = self.reopen(fault, &mut pause) => {
+                    self.restored(&link);
+                    link
+                }
+            },
+        };
         loop {
             let since = Instant::now();
             let end = tokio::select! {
@@ -101,6 +112,7 @@ impl Keeper {
                 () = &mut stopped => return,
                 link = self.reopen(fault, &mut pause) => link,
             };
+            self.shared.reconnected();
             self.restored(&link);
         }
         link.quit(QUIT_MAX).await;
@@ -205,23 +217,31 @@ impl Keeper {
                     }
                 }
             }
-            match self.role {
-                Role::Commands(lane) => self.shared.line(lane).down(not_connected(&fault)),
-                Role::Subscriber => self.shared.desk.down(&not_connected(&fault)),
-            }
+            self.not_connected(&fault);
         }
     }
 
-    /// Hands the new connection to the callers.
+    /// Tells callers why there is no connection.
+    pub(super) fn not_connected(&self, fault: &Fault) {
+        match self.role {
+            Role::Commands(lane) => self.shared.line(lane).down(not_connected(fault)),
+            Role::Subscriber => self.shared.desk.down(&not_connected(fault)),
+        }
+    }
+
+    /// Hands the new connection to the callers, and tells those who wait for it.
     fn restored(&self, link: &Link) {
-        self.shared.reconnected();
         // The subscriber's worker reports for itself, once the channels are restored.
-        if let Role::Commands(lane) = self.role
-            && let Some(wire) = link.wire()
-            && self.shared.line(lane).up(wire)
-        {
+        if let Some(lane) = self.hand_out(link) {
             self.shared.sink.restored(lane);
         }
+    }
+
+    /// Hands a connection to the callers of its lane, if it has one.
+    pub(super) fn hand_out(&self, link: &Link) -> Option<Lane> {
+        let Role::Commands(lane) = self.role else { return None };
+        let up = link.wire().is_some_and(|wire| self.shared.line(lane).up(wire));
+        up.then_some(lane)
     }
 
     fn place(&self) -> &Handle {

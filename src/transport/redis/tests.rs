@@ -124,7 +124,8 @@ impl Bed {
         let (own, sink) = (Own::new(), Arc::<Recorder>::default());
         let endpoint = Endpoint::parse(&server.url()).unwrap();
         let timing = Timing { command: SECOND * 10, connect: SECOND };
-        let redis = Redis::connect(&endpoint, timing, NAME, sink.clone(), own.handle());
+        let redis =
+            Redis::connect(&endpoint, timing, NAME, sink.clone(), own.handle(), Absent::Refused);
         Bed { redis: Arc::new(redis.await.unwrap()), sink, own }
     }
 
@@ -151,7 +152,7 @@ impl Bed {
 
 async fn connect(url: &str, sink: Arc<Recorder>, background: &Handle) -> Result<Redis, CallError> {
     let endpoint = Endpoint::parse(url).unwrap();
-    Redis::connect(&endpoint, TIMING, NAME, sink, background).await
+    Redis::connect(&endpoint, TIMING, NAME, sink, background, Absent::Refused).await
 }
 
 fn add(key: &str) -> Call {

@@ -70,7 +70,11 @@ fn invalid_expire(name: &str) -> ErrorReply {
 }
 
 fn expire(store: &mut Store, words: Words<'_>, name: &str, unit: Unit) -> Outcome {
-    let when = Condition::parse(&words[3..])?;
+    // The conditions of Redis 7, which no script may use on 6.2.
+    if let Some(option) = words.get(3) {
+        let shown = String::from_utf8_lossy(option);
+        return Err(ErrorReply(format!("ERR Unsupported option {shown}")));
+    }
     let given = int(&words[2])?;
     let now = store.now_ms();
     let scale = if unit == Unit::Seconds { 1000 } else { 1 };
@@ -80,59 +84,11 @@ fn expire(store: &mut Store, words: Words<'_>, name: &str, unit: Unit) -> Outcom
         .and_then(|ms| ms.checked_add(base))
         .ok_or_else(|| invalid_expire(name))?;
     let Some(entry) = store.entry(&words[1]) else { return Ok(Reply::Int(0)) };
-    if !when.holds(entry, deadline) {
-        return Ok(Reply::Int(0));
-    }
     entry.expires_at = Some(deadline);
     if deadline <= now {
         store.remove(&words[1]);
     }
     Ok(Reply::Int(1))
-}
-
-/// Under which condition a new expiry is set.
-#[derive(Default)]
-#[expect(clippy::struct_excessive_bools, reason = "one for each word of the command")]
-struct Condition {
-    without: bool,
-    with: bool,
-    later: bool,
-    earlier: bool,
-}
-
-impl Condition {
-    fn parse(words: Words<'_>) -> Result<Self, ErrorReply> {
-        let mut condition = Condition::default();
-        for word in words {
-            match word {
-                _ if is(word, "nx") => condition.without = true,
-                _ if is(word, "xx") => condition.with = true,
-                _ if is(word, "gt") => condition.later = true,
-                _ if is(word, "lt") => condition.earlier = true,
-                _ => {
-                    let shown = String::from_utf8_lossy(word);
-                    return Err(ErrorReply(format!("ERR Unsupported option {shown}")));
-                }
-            }
-        }
-        if condition.without && (condition.with || condition.later || condition.earlier) {
-            return Err(
-                "ERR NX and XX, GT or LT options at the same time are not compatible".into()
-            );
-        }
-        if condition.later && condition.earlier {
-            return Err("ERR GT and LT options at the same time are not compatible".into());
-        }
-        Ok(condition)
-    }
-
-    fn holds(&self, entry: &Entry, deadline: i64) -> bool {
-        let old = entry.expires_at;
-        !(self.without && old.is_some()
-            || self.with && old.is_none()
-            || self.later && old.is_none_or(|old| deadline <= old)
-            || self.earlier && old.is_some_and(|old| deadline >= old))
-    }
 }
 
 /// All in one answer: a cursor would have to survive changes in between.

@@ -16,6 +16,9 @@ pub(super) const COMMANDS: &[Command] = &[
     command("incr", 2, |store, words| add(store, &words[1], 1)),
     command("incrby", 3, |store, words| add(store, &words[1], int(&words[2])?)),
     command("set", -3, set),
+    command("strlen", 2, |store, words| {
+        Ok(Reply::count(store.find::<Bytes>(&words[1])?.map_or(0, |text| text.len())))
+    }),
 ];
 
 pub(crate) const OVERFLOW: &str = "ERR increment or decrement would overflow";

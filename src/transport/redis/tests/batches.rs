@@ -4,18 +4,18 @@ use futures::future::join_all;
 use futures::poll;
 
 use super::*;
-use crate::protocol::lock;
+use crate::protocol::plain;
 
 const LEASE: Duration = Duration::from_secs(30);
 /// More than are sent at once.
 const FEW: usize = 16;
 
 fn acquire(key: &str, owner: &str) -> Call {
-    lock::acquire(&Arc::from(key), &Arc::from(owner), LEASE)
+    plain::acquire(key, &Arc::from(owner), LEASE)
 }
 
 fn release(key: &str, owner: &str) -> Call {
-    lock::release(&Arc::from(key), &Arc::from("c"), "PUBLISH", 0, &Arc::from(owner))
+    plain::release(key, 0, &Arc::from(owner))
 }
 
 type Pending<'a> = std::pin::Pin<Box<dyn Future<Output = Result<Value, CallError>> + Send + 'a>>;

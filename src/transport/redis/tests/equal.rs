@@ -2,7 +2,7 @@
 //! embedded engine.
 
 use super::*;
-use crate::protocol::{batch, lock};
+use crate::protocol::{batch, plain};
 use crate::transport::sort_error_reply;
 
 static PUSH: Script = Script::new("push", "return redis.call('rpush', KEYS[1], 'x')");
@@ -24,10 +24,10 @@ fn random(random: &mut fastrand::Rng) -> impl Fn(&str) -> Call + use<> {
     move |folder| {
         let key: Arc<str> = Arc::from(format!("{folder}:{key}"));
         match kind {
-            0 => lock::acquire(&key, &owner, lease),
-            1 => lock::reenter(&key, &owner, lease, holds + 1),
-            2 => lock::release(&key, &"c".into(), "PUBLISH", holds, &owner),
-            _ => lock::take_over(&key, &from, &owner, lease),
+            0 => plain::acquire(&key, &owner, lease),
+            1 => plain::reenter(&key, &owner, lease, holds + 1),
+            2 => plain::release(&key, holds, &owner),
+            _ => plain::take_over(&key, &from, &owner, lease),
         }
     }
 }

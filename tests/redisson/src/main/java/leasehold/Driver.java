@@ -29,7 +29,19 @@ public final class Driver {
     private final PrintStream replies = new PrintStream(System.out, false, StandardCharsets.UTF_8);
     private final Map<String, ExecutorService> threads = new ConcurrentHashMap<>();
     private final ExecutorService unnamed = Executors.newCachedThreadPool(Driver::daemon);
-    private final Session session = new Session();
+    private final Commands commands = new Commands();
+
+    private Driver() {
+        var session = new Session();
+        session.register(commands);
+        new LockCommands(session).register(commands);
+        new FairCommands(session).register(commands);
+        new FencedCommands(session).register(commands);
+        new SemaphoreCommands(session).register(commands);
+        new PermitCommands(session).register(commands);
+        new LatchCommands(session).register(commands);
+        new ContentionCommands(session).register(commands);
+    }
 
     public static void main(String[] args) throws IOException {
         new Driver().serve();
@@ -47,13 +59,14 @@ public final class Driver {
 
     private void accept(String[] words) {
         String id = words[0];
-        String command = words.length > 1 ? words[1] : "";
+        String name = words.length > 1 ? words[1] : "";
         String[] rest = Arrays.copyOfRange(words, Math.min(2, words.length), words.length);
-        if (Session.ON_A_THREAD.contains(command) && rest.length > 0) {
-            String[] operands = Arrays.copyOfRange(rest, 1, rest.length);
-            worker(rest[0]).execute(() -> answer(id, () -> session.onThread(command, operands)));
+        if (commands.namesThread(name) && rest.length > 0) {
+            var operands = new Operands(Arrays.copyOfRange(rest, 1, rest.length));
+            worker(rest[0]).execute(() -> answer(id, () -> commands.run(name, operands)));
         } else {
-            unnamed.execute(() -> answer(id, () -> session.anywhere(command, rest)));
+            var operands = new Operands(rest);
+            unnamed.execute(() -> answer(id, () -> commands.run(name, operands)));
         }
     }
 

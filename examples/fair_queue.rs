@@ -1,0 +1,56 @@
+//! A fair lock serves its waiters in the order in which they came, whichever process they are in.
+//!
+//! ```text
+//! cargo run --example fair_queue --features embedded
+//! ```
+//!
+//! Watch that the two tills take turns as their customers came, and that a look at the locks shows
+//! who holds one and how many wait.
+#![expect(clippy::print_stdout, reason = "the example shows what happens")]
+
+use std::time::Duration;
+
+use leasehold::{Client, EmbeddedRedis, Error};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+const NAME: &str = "example:fair:printer";
+const CUSTOMERS: usize = 6;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let redis = EmbeddedRedis::new();
+    // A customer who gives no sign of life for so long loses the place. The default is 2 s.
+    let till = async || redis.builder().fair_claim(Duration::from_secs(30)).connect().await;
+    let tills = [till().await?, till().await?];
+    let printing = tills[0].fair_lock(NAME).lock().await?;
+
+    let mut customers = JoinSet::new();
+    let (done, mut served) = mpsc::unbounded_channel();
+    for customer in 0..CUSTOMERS {
+        let (mut lock, done) = (tills[customer % 2].fair_lock(NAME), done.clone());
+        customers.spawn(async move {
+            let guard = lock.lock().await?;
+            println!("customer {customer} prints at till {}", customer % 2);
+            done.send(customer).expect("the example listens to the end");
+            guard.unlock().await
+        });
+        // The next one comes when this one is in line.
+        while waiting(&tills[0]).await? <= customer {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+    printing.unlock().await?;
+
+    for customer in 0..CUSTOMERS {
+        assert_eq!(served.recv().await, Some(customer), "somebody pushed in");
+    }
+    Ok(())
+}
+
+/// An operator's view: what is held, and how many wait. It searches the keyspace.
+async fn waiting(client: &Client) -> Result<usize, Error> {
+    let locks = client.locks("example:fair:*").await?;
+    Ok(locks.iter().map(|lock| usize::try_from(lock.queue).unwrap_or(usize::MAX)).sum())
+}

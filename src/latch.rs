@@ -1,0 +1,151 @@
+//! The count-down latch: waited for, never held.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::lease::Lease;
+use crate::lock::patience;
+use crate::protocol::counts::{self, number, yes_or_no};
+use crate::synchronizer::Synchronizer;
+
+/// A count under one name that many wait for until it is zero, shared with Redisson's
+/// `RCountDownLatch`.
+///
+/// A latch that was never set is open. Waiters listen, and ask again about once a second, so that
+/// those who come late or lost a message never hang.
+///
+/// # Redis cost
+///
+/// | Path             | Round trips | Sent                                        |
+/// |------------------|-------------|---------------------------------------------|
+/// | waiting, open    | 1           | `latch_ask`                                 |
+/// | waiting, closed  | 2 + w, + 1  | `latch_ask` each time, one `SUBSCRIBE`      |
+/// | while waited for | 1 a second  | `latch_ask` of one waiter of the client     |
+///
+/// # Keys
+///
+/// The string at the name, and the channel `redisson_countdownlatch__channel__{name}`; both as
+/// Redisson's. The reply to a change of the count is kept for four command time-outs at
+/// `leasehold_reply:{name}:<id>`.
+pub struct CountDownLatch {
+    inner: Synchronizer,
+}
+
+impl CountDownLatch {
+    pub(crate) fn new(inner: Synchronizer) -> Self {
+        CountDownLatch { inner }
+    }
+
+    /// Sets the count, if there is none; false if there is. A count of zero sets nothing: a latch that
+    /// was never set is open.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it is done or it is not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`] if Redis gives no answer
+    /// within a command time-out, [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name.
+    pub async fn try_set_count(&self, count: u32) -> Result<bool, Error> {
+        if count == 0 {
+            // It would stand there for ever, and no other count could be set.
+            return Ok(self.count().await? == 0);
+        }
+        let publish = self.inner.publish();
+        let call = |place: &_, kept| counts::set(place, publish, count.into(), "1", None, kept);
+        self.inner.change(call, yes_or_no).await
+    }
+
+    /// Lowers the count by one; at zero all waiters go. What is left of it; never below zero.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it is done or it is not.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_set_count`](CountDownLatch::try_set_count).
+    pub async fn count_down(&self) -> Result<i64, Error> {
+        let publish = self.inner.publish();
+        self.inner.change(|place, kept| counts::count_down(place, publish, kept), number).await
+    }
+
+    /// The count; 0 if it was never set.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_set_count`](CountDownLatch::try_set_count).
+    pub async fn count(&self) -> Result<i64, Error> {
+        self.inner.ask(counts::count, number).await
+    }
+
+    /// Waits until the count is zero, at most `wait`; zero asks once, [`Duration::MAX`] waits as long
+    /// as it takes.
+    ///
+    /// # Redis cost
+    ///
+    /// As in the table of [`CountDownLatch`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Timeout`] if the count was not zero for all of the wait. [`Error::Unavailable`] if
+    /// Redis could not be asked, [`Error::Protocol`] if it refuses. [`Error::Closed`] after shutdown,
+    /// [`Error::Config`] for a bad name.
+    pub async fn wait(&self, wait: Duration) -> Result<(), Error> {
+        let request = self.inner.request(patience(wait), Lease::Renewed)?;
+        crate::session::acquire::wait_open(&self.inner.handle, &request).await
+    }
+
+    /// Removes the latch and lets all waiters go; false if there was none.
+    ///
+    /// Redisson's own `delete` leaves its waiters waiting; those of this one go, Java's too.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it is done or it is not.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_set_count`](CountDownLatch::try_set_count).
+    pub async fn delete(&self) -> Result<bool, Error> {
+        let publish = self.inner.publish();
+        self.inner.ask(|place| counts::delete(place, publish), yes_or_no).await
+    }
+
+    /// The name as it was given; empty if it cannot be used.
+    pub fn name(&self) -> &str {
+        self.inner.name()
+    }
+}
+
+impl fmt::Debug for CountDownLatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CountDownLatch").field("name", &self.name()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,153 @@
+//! What is locked on a server, found by searching it.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::lock::Holder;
+use crate::lock::one::ask;
+use crate::protocol::kind::Kind;
+use crate::protocol::scan::{self, Found};
+use crate::session::Handle;
+
+/// Keys that Redis looks at in one step.
+const STEP: i64 = 500;
+/// The most locks that are listed.
+const LOCKS_MAX: usize = 10_000;
+/// The most steps of one search: a keyspace of some five million keys.
+const STEPS_MAX: usize = 10_000;
+
+/// What sort of lock was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LockKind {
+    /// Re-entrant, non-reentrant or spin: they look the same.
+    Lock,
+    /// With waiters in its queue, or held by this library. Without waiters one that Redisson holds
+    /// looks like a plain lock.
+    Fair,
+    /// With a token counter.
+    Fenced,
+    /// Held by readers.
+    Read,
+    /// Held by a writer, perhaps with reads of its own.
+    Write,
+    /// A string lock of this library. Those of others have no form of their own and are not found.
+    String,
+}
+
+/// One lock that is held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockInfo {
+    /// Its key, with the prefix of the client that took it.
+    pub key: String,
+    /// What sort of lock it is, as far as its keys tell.
+    pub kind: LockKind,
+    /// Who holds it, and how often.
+    pub holders: Vec<Holder>,
+    /// What is left of the longest lease; `None` if the key has no expiry.
+    pub lease: Option<Duration>,
+    /// How many wait in the queue of a fair lock.
+    pub queue: u64,
+}
+
+/// The locks that a search found.
+#[derive(Clone, Debug)]
+pub struct LockList {
+    locks: Vec<LockInfo>,
+    truncated: bool,
+}
+
+impl LockList {
+    /// The search was ended by its bounds: there may be more.
+    pub fn is_truncated(&self) -> bool {
+        self.truncated
+    }
+}
+
+impl Deref for LockList {
+    type Target = [LockInfo];
+
+    fn deref(&self) -> &[LockInfo] {
+        &self.locks
+    }
+}
+
+impl IntoIterator for LockList {
+    type Item = LockInfo;
+    type IntoIter = std::vec::IntoIter<LockInfo>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.locks.into_iter()
+    }
+}
+
+impl From<Found> for LockInfo {
+    fn from(found: Found) -> Self {
+        let Found { key, kind, left, queue, holds } = found;
+        let kind = match kind {
+            Kind::Fair => LockKind::Fair,
+            Kind::Fenced => LockKind::Fenced,
+            Kind::Read => LockKind::Read,
+            Kind::Write => LockKind::Write,
+            Kind::String => LockKind::String,
+            Kind::Lock | Kind::Spin | Kind::Semaphore | Kind::Permit | Kind::Latch => {
+                LockKind::Lock
+            }
+        };
+        let holder = |(owner, holds)| Holder { owner, holds, lease: left };
+        let holders = holds.into_iter().map(holder).collect();
+        LockInfo { key, kind, holders, lease: left, queue }
+    }
+}
+
+impl fmt::Display for LockKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LockKind::Lock => "lock",
+            LockKind::Fair => "fair",
+            LockKind::Fenced => "fenced",
+            LockKind::Read => "read",
+            LockKind::Write => "write",
+            LockKind::String => "string",
+        })
+    }
+}
+
+/// Searches step by step; a key that SCAN gives twice is listed once.
+pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, Error> {
+    let pattern = format!("{}{pattern}", escaped(&handle.session.settings.key_prefix));
+    let name = Arc::from(pattern.as_str());
+    let mut cursor: scan::Cursor = Arc::from("0");
+    let mut locks: Vec<LockInfo> = Vec::new();
+    for _ in 0..STEPS_MAX {
+        let call = scan::step(&cursor, &pattern, STEP);
+        let (next, found) = ask(handle, &name, call, scan::found).await?;
+        locks.extend(found.into_iter().map(LockInfo::from));
+        cursor = next;
+        if &*cursor == "0" || locks.len() > LOCKS_MAX {
+            break;
+        }
+    }
+    locks.sort_by(|one, other| one.key.cmp(&other.key));
+    locks.dedup_by(|one, other| one.key == other.key);
+    let truncated = &*cursor != "0" || locks.len() > LOCKS_MAX;
+    locks.truncate(LOCKS_MAX);
+    Ok(LockList { locks, truncated })
+}
+
+/// A prefix as SCAN's patterns take it literally.
+fn escaped(prefix: &str) -> String {
+    let special = |letter| matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^');
+    let mut text = String::with_capacity(prefix.len());
+    for letter in prefix.chars() {
+        if special(letter) {
+            text.push('\\');
+        }
+        text.push(letter);
+    }
+    text
+}

@@ -1,0 +1,23 @@
+-- latch_count_down: lowers the count of a latch; at zero it deletes the latch and says so.
+-- KEYS[1]  string    the count
+-- KEYS[2]  string    the reply to this request, for a while
+-- ARGV[1]  channel   where it is told
+-- ARGV[2]  publish   PUBLISH or SPUBLISH
+-- ARGV[3]  keep_ms   how long the reply is kept, integer > 0
+-- Returns  integer   the count that is left, never below zero
+-- Idempotent while the reply is kept. After Redisson RedissonCountDownLatch.countDownAsync.
+local before = redis.call('get', KEYS[2])
+if before then
+  return tonumber(before)
+end
+local count = 0
+if redis.call('exists', KEYS[1]) == 1 then
+  count = redis.call('decr', KEYS[1])
+  if count <= 0 then
+    redis.call('del', KEYS[1])
+    redis.pcall(ARGV[2], ARGV[1], '0')
+    count = 0
+  end
+end
+redis.call('set', KEYS[2], count, 'px', ARGV[3])
+return count

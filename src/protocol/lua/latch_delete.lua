@@ -1,0 +1,11 @@
+-- latch_delete: deletes a latch and lets all go who wait for it.
+-- KEYS[1]  string    the count
+-- ARGV[1]  channel   where it is told
+-- ARGV[2]  publish   PUBLISH or SPUBLISH
+-- Returns  1 if there was one, else 0
+-- After Redisson RedissonCountDownLatch.deleteAsync, which tells of a new count and frees nobody.
+if redis.call('del', KEYS[1]) == 0 then
+  return 0
+end
+redis.pcall(ARGV[2], ARGV[1], '0')
+return 1

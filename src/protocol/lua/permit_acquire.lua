@@ -1,0 +1,41 @@
+-- permit_acquire: takes permits with ids if so many are there.
+-- KEYS[1]  string    permits that are available
+-- KEYS[2]  zset      id -> epoch ms until which it is held
+-- ARGV[1]  channel   where added permits are told
+-- ARGV[2]  publish   PUBLISH or SPUBLISH
+-- ARGV[3]  ids       ids, 32 hex digits each, never used before
+-- ARGV[4]  lease_ms  integer > 0
+-- Returns  nil       acquired
+--          integer   ms until the lease of a permit ends, -1 if none does
+-- Idempotent: a repeated call finds its own ids, and never shortens their lease.
+-- After Redisson RedissonPermitExpirableSemaphore.tryAcquireAsync; all expired permits come back.
+local name, held, lease_ms = KEYS[1], KEYS[2], tonumber(ARGV[4])
+local ids, now = ids_of(ARGV[3]), now_ms()
+local until_ms = string.format('%.0f', now + lease_ms)
+if redis.call('zscore', held, ids[1]) then
+  for _, id in ipairs(ids) do
+    local kept_until = redis.call('zscore', held, id)
+    if kept_until and tonumber(kept_until) < now + lease_ms then
+      redis.call('zadd', held, until_ms, id)
+    end
+  end
+  return nil
+end
+purge(name, held, ARGV[1], ARGV[2], now)
+if tonumber(redis.call('get', name) or 0) < #ids then
+  local first = redis.call('zrange', held, 0, 0, 'withscores')
+  local left_ms = first[2] and tonumber(first[2]) - now or -1
+  return left_ms < 31536000000 and left_ms or -1
+end
+redis.call('decrby', name, #ids)
+for _, id in ipairs(ids) do
+  if redis.call('zadd', held, 'nx', until_ms, id) == 0 then
+    -- Taken by an earlier call, of which the first id was given back since.
+    redis.call('incrby', name, 1)
+  end
+end
+local ends_ms = redis.call('pttl', name)
+if ends_ms > 0 then
+  redis.call('pexpire', held, ends_ms)
+end
+return nil

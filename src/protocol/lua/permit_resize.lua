@@ -1,0 +1,16 @@
+-- permit_resize: makes the number of all permits, held ones included, what it shall be.
+-- KEYS[1]  string    permits that are available
+-- KEYS[2]  zset      id -> epoch ms until which it is held
+-- ARGV[1]  channel   where added permits are told
+-- ARGV[2]  publish   PUBLISH or SPUBLISH
+-- ARGV[3]  permits   integer >= 0
+-- Returns  integer   permits that are available; negative if more are held than there shall be
+-- Idempotent. After Redisson RedissonPermitExpirableSemaphore.setPermitsAsync.
+purge(KEYS[1], KEYS[2], ARGV[1], ARGV[2], now_ms())
+local before = tonumber(redis.call('get', KEYS[1]) or 0)
+local change = tonumber(ARGV[3]) - before - redis.call('zcard', KEYS[2])
+local value = redis.call('incrby', KEYS[1], change)
+if change > 0 and value > 0 then
+  redis.pcall(ARGV[2], ARGV[1], value)
+end
+return value

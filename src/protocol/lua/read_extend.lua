@@ -1,0 +1,19 @@
+-- read_extend: makes a read hold last longer, if it is still there.
+-- KEYS[1]  hash      mode -> read or write; owner field -> holds
+-- KEYS[2]  string    lives as long as this hold
+-- ARGV[1]  owner     field name
+-- ARGV[2]  lease_ms  integer > 0
+-- Returns  1         held
+--          nil       the hold is gone
+-- Idempotent; no lease is ever shortened.
+if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
+  return nil
+end
+local lease_ms = tonumber(ARGV[2])
+if redis.call('pttl', KEYS[2]) < lease_ms then
+  redis.call('set', KEYS[2], 1, 'px', lease_ms)
+end
+if redis.call('pttl', KEYS[1]) < lease_ms then
+  redis.call('pexpire', KEYS[1], lease_ms)
+end
+return 1

@@ -1,0 +1,26 @@
+-- read_release: ends a read hold; the last one frees the lock and says so.
+-- KEYS[1]  hash      mode -> read or write; owner field -> holds
+-- KEYS[2]  string    lives as long as this hold
+-- KEYS[3]  string    what the keys of all read holds begin with; no key itself
+-- ARGV[1]  channel   where waiters listen
+-- ARGV[2]  publish   PUBLISH or SPUBLISH
+-- ARGV[3]  owner     field name
+-- Returns  nil       no such hold
+--          integer   released; how many subscribers were told (0 also if others still hold it)
+-- Idempotent: a field is never used again.
+-- After Redisson RedissonReadLock.unlockInnerAsync; in write mode the lease is left alone.
+redis.call('del', KEYS[2])
+if redis.call('hdel', KEYS[1], ARGV[3]) == 0 then
+  return nil
+end
+if redis.call('hget', KEYS[1], 'mode') == 'write' then
+  return 0
+end
+local longest_ms = longest_read(KEYS[1], KEYS[3])
+if longest_ms > 0 then
+  redis.call('pexpire', KEYS[1], longest_ms)
+  return 0
+end
+redis.call('del', KEYS[1])
+local told = redis.pcall(ARGV[2], ARGV[1], '0')
+return type(told) == 'number' and told or 0

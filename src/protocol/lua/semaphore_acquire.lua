@@ -1,0 +1,35 @@
+-- semaphore_acquire: takes permits if so many are there.
+-- KEYS[1]  string    permits that are available
+-- KEYS[2]  zset      owner:permits -> epoch ms until which it holds them
+-- ARGV[1]  channel   where added permits are told
+-- ARGV[2]  publish   PUBLISH or SPUBLISH
+-- ARGV[3]  hold      field name that ends with :permits, never used before
+-- ARGV[4]  lease_ms  integer > 0
+-- Returns  nil       acquired
+--          integer   ms until the lease of a holder ends, -1 if no holder is known
+-- Idempotent: a repeated call finds its own hold, and never shortens its lease.
+-- After Redisson RedissonSemaphore.tryAcquire; the holds are ours, Redisson keeps none.
+local name, holds, owner, lease_ms = KEYS[1], KEYS[2], ARGV[3], tonumber(ARGV[4])
+local now = now_ms()
+local until_ms = string.format('%.0f', now + lease_ms)
+local kept_until = redis.call('zscore', holds, owner)
+if kept_until then
+  if tonumber(kept_until) < now + lease_ms then
+    redis.call('zadd', holds, until_ms, owner)
+  end
+  return nil
+end
+purge(name, holds, ARGV[1], ARGV[2], now)
+local permits = permits_of(owner)
+if tonumber(redis.call('get', name) or 0) >= permits then
+  redis.call('decrby', name, permits)
+  redis.call('zadd', holds, until_ms, owner)
+  -- Its holds end with the semaphore: those of the next one of that name are others.
+  local ends_ms = redis.call('pttl', name)
+  if ends_ms > 0 then
+    redis.call('pexpire', holds, ends_ms)
+  end
+  return nil
+end
+local first = redis.call('zrange', holds, 0, 0, 'withscores')
+return first[2] and tonumber(first[2]) - now or -1

@@ -1,0 +1,15 @@
+-- string_extend: makes a hold last longer, if it is still there.
+-- KEYS[1]  string    the owner's token
+-- ARGV[1]  owner     token
+-- ARGV[2]  lease_ms  integer > 0
+-- Returns  1         held
+--          nil       the hold is gone
+-- Idempotent; the lease is never shortened. A key without expiry gets one: its owner asked for it.
+if redis.call('get', KEYS[1]) ~= ARGV[1] then
+  return nil
+end
+local lease_ms = tonumber(ARGV[2])
+if redis.call('pttl', KEYS[1]) < lease_ms then
+  redis.call('pexpire', KEYS[1], lease_ms)
+end
+return 1

@@ -1,0 +1,24 @@
+-- write_release: ends a write hold: frees the lock, or leaves it to the read holds of its owner, and
+-- says so.
+-- KEYS[1]  hash      mode -> read or write; owner field -> holds
+-- KEYS[2]  string    what the keys of all read holds begin with; no key itself
+-- ARGV[1]  channel   where waiters listen
+-- ARGV[2]  publish   PUBLISH or SPUBLISH
+-- ARGV[3]  owner     field name
+-- Returns  nil       no such hold
+--          integer   released; how many subscribers were told (0 also if telling was refused)
+-- Idempotent: a field is never used again. A count is lowered by lock_release.
+-- After Redisson RedissonWriteLock.unlockInnerAsync; waiting readers are told of a downgrade too.
+local key, channel, publish, owner = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+if redis.call('hdel', key, owner) == 0 then
+  return nil
+end
+local longest_ms = longest_read(key, KEYS[2])
+if longest_ms > 0 then
+  redis.call('hset', key, 'mode', 'read')
+  redis.call('pexpire', key, longest_ms)
+else
+  redis.call('del', key)
+end
+local told = redis.pcall(publish, channel, '1')
+return type(told) == 'number' and told or 0

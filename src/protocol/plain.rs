@@ -1,0 +1,35 @@
+//! Calls of the plain lock by key and owner, for tests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Call;
+use super::calls::{Ask, Queueing};
+use super::kind::Kind;
+use super::place::Place;
+
+fn place(key: &str) -> Place {
+    Place::new(Kind::Lock, "", key).expect("a good name")
+}
+
+pub(crate) fn acquire(key: &str, owner: &Arc<str>, lease: Duration) -> Call {
+    let queueing = Queueing::Not;
+    let ask = Ask { field: owner, lease, queueing, claim: Duration::ZERO, writer: None };
+    place(key).acquire("PUBLISH", &ask)
+}
+
+pub(crate) fn reenter(key: &str, owner: &Arc<str>, lease: Duration, holds: u32) -> Call {
+    place(key).reenter(owner, lease, holds)
+}
+
+pub(crate) fn release(key: &str, holds: u32, owner: &Arc<str>) -> Call {
+    place(key).release("PUBLISH", holds, owner)
+}
+
+pub(crate) fn take_over(key: &str, from: &Arc<str>, owner: &Arc<str>, lease: Duration) -> Call {
+    place(key).take_over(from, owner, lease)
+}
+
+pub(crate) fn inspect(key: &str) -> Call {
+    place(key).inspect()
+}

@@ -1,0 +1,104 @@
+//! The read/write lock: one owner with two sides.
+
+use std::fmt;
+
+use crate::lock::Lock;
+use crate::owner::Owner;
+
+/// Many readers or one writer under one name, shared with Redisson's `RReadWriteLock`.
+///
+/// [`read`](ReadWriteLock::read) and [`write`](ReadWriteLock::write) lend the two sides, each a
+/// [`Lock`]. Both have one owner, which is this value:
+///
+/// - Whoever writes may take the read side as well, at once, and keep it when the write side is
+///   released (a *downgrade*): waiting readers are told and come in.
+/// - Whoever reads and asks for the write side would wait for its own release: that is
+///   [`Error::AlreadyHeld`](crate::Error::AlreadyHeld), at once; also if it was waiting for the write
+///   side when it came to read.
+/// - Whoever reads may read again, whatever else waits; each read acquisition is a hold of its own
+///   with a lease of its own.
+///
+/// # Fairness
+///
+/// As in Redisson, readers pass waiting writers.
+/// [`prefer_writers`](ReadWriteLock::prefer_writers) changes that among the waiters of one client. Writers
+/// of a client that follow each other let its waiting readers in after a turn, as they do with other
+/// clients.
+///
+/// # Redis cost
+///
+/// As in the table of [`Lock`]; readers of one client are never handed over, each takes one
+/// round trip. A release looks at the lease of every read hold that is left.
+///
+/// # Keys
+///
+/// The hash at the name, with a field `mode`; a key `{name}:<owner>:rwlock_timeout:1` for each read
+/// hold; the channel `redisson_rwlock:{name}`. A plain lock must not share the name: the two exclude
+/// each other, but do not wake each other.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example(client: leasehold::Client) -> Result<(), leasehold::Error> {
+/// let mut catalogue = client.read_write_lock("catalogue");
+/// let writing = catalogue.write().lock().await?;
+/// // … change it, then let others read while we do …
+/// let reading = catalogue.read().lock().await?;
+/// writing.unlock().await?;
+/// # reading.unlock().await
+/// # }
+/// ```
+pub struct ReadWriteLock {
+    read: Lock,
+    write: Lock,
+}
+
+impl ReadWriteLock {
+    /// The two sides must have one owner.
+    pub(crate) fn new(read: Lock, write: Lock) -> Self {
+        ReadWriteLock { read, write }
+    }
+
+    /// Makes both sides belong to `owner`.
+    #[must_use = "the lock is moved into the returned value"]
+    pub fn owned_by(self, owner: &Owner) -> Self {
+        let ReadWriteLock { read, write } = self;
+        ReadWriteLock { read: read.owned_by(owner), write: write.owned_by(owner) }
+    }
+
+    /// Lets writers of this client that wait go before readers of this value.
+    ///
+    /// A reader that already holds the lock is let in again all the same. Readers of other clients,
+    /// and of values without this setting, still pass.
+    #[must_use = "the lock is moved into the returned value"]
+    pub fn prefer_writers(mut self) -> Self {
+        self.read.prefer_writers();
+        self
+    }
+
+    /// The side that many may hold.
+    pub fn read(&mut self) -> &mut Lock {
+        &mut self.read
+    }
+
+    /// The side that only one may hold.
+    pub fn write(&mut self) -> &mut Lock {
+        &mut self.write
+    }
+
+    /// The read side and the write side as two locks of one owner, for [`Lock::multi`] and the like.
+    pub fn split(self) -> (Lock, Lock) {
+        (self.read, self.write)
+    }
+
+    /// The name as it was given; empty if it cannot be used.
+    pub fn name(&self) -> &str {
+        self.write.name()
+    }
+}
+
+impl fmt::Debug for ReadWriteLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadWriteLock").field("name", &self.name()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,78 @@
+//! Several plain locks of one client by one call: all of them or none.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::Handle;
+use super::attempt::Attempt;
+use super::rejoin::settle;
+use super::request::{Request, Standing};
+use super::tenancy::Tenancy;
+use crate::error::Error;
+use crate::protocol::calls;
+use crate::protocol::kind::Kind;
+use crate::stats::count;
+
+/// Asks once for all; `None` if one of them is in the way, or if this form does not fit.
+///
+/// It does not wait: whoever waits takes them one after another.
+pub(crate) async fn acquire_together(
+    handle: &Arc<Handle>,
+    requests: &[Request],
+) -> Result<Option<Vec<Tenancy>>, Error> {
+    let session = &*handle.session;
+    if session.is_closed() {
+        return Err(Error::Closed);
+    }
+    let fits = |request: &Request| {
+        request.place.kind == Kind::Lock
+            && matches!(request.standing(), Standing::Apart)
+            && !session.rooms.is_occupied(&request.place)
+    };
+    let Some(first) = requests.first().filter(|_| requests.iter().all(fits)) else {
+        return Ok(None);
+    };
+    let mut attempts: Vec<_> =
+        requests.iter().map(|request| Attempt::new(session, request, None)).collect();
+    let keys: Vec<_> = requests.iter().map(|request| request.place.key.clone()).collect();
+    let fields = attempts.iter().map(|attempt| attempt.field().clone());
+    let (number, lease) = (keys.len(), first.terms.lease);
+    let call = calls::acquire_all(keys, fields, lease);
+    let sent = Instant::now();
+    attempts.iter_mut().for_each(Attempt::begin);
+    if session.is_closed() {
+        return Err(Error::Closed);
+    }
+    // CANCEL: the drop of each attempt queues an undo behind this call.
+    let reply = session.call_until(first.limit(session), call).await;
+    for attempt in &mut attempts {
+        attempt.end(&reply);
+    }
+    let in_the_way = reply.and_then(|value| calls::all_acquired(value, number).map_err(Into::into));
+    if in_the_way.map_err(|error| first.failed(error))?.is_some() {
+        return Ok(None);
+    }
+    let mut tenancies = Vec::with_capacity(number);
+    let mut late = None;
+    for (attempt, request) in attempts.iter_mut().zip(requests) {
+        match attempt.grant(sent, None) {
+            Ok(hold) => {
+                let tenancy = settle(handle, request, &hold);
+                session.rooms.call_in(&request.place, request.owner.id());
+                tenancies.push(tenancy);
+            }
+            // One that comes too late undoes itself; the others are released by their drop.
+            Err(error) => late = Some(request.failed(error)),
+        }
+    }
+    if let Some(error) = late {
+        return Err(error);
+    }
+    let closed = tenancies.iter().filter(|tenancy| session.lose_if_closed(tenancy.hold()));
+    if closed.count() > 0 {
+        return Err(Error::Closed);
+    }
+    count(&session.counters.acquired_at_once);
+    Ok(Some(tenancies))
+}

@@ -1,0 +1,176 @@
+//! Locks whose waiters ask again instead of listening: the spin lock and the string lock.
+
+use std::time::Duration;
+
+use leasehold::{Client, Error, Lease, Lock};
+use tokio::time::{Instant, sleep};
+
+use crate::world::{World, eventually, ms, soon, waiting};
+
+const SORTS: [fn(&Client) -> Lock; 2] =
+    [|client| client.spin_lock("x"), |client| client.string_lock("x")];
+
+pub(crate) async fn a_waiter_never_subscribes(world: World) {
+    for sort in SORTS {
+        let (one, other) = (world.client().await, world.client().await);
+        let guard = sort(&one).lock().await.unwrap();
+        let takings: Vec<_> = (0..3)
+            .map(|_| {
+                let mut lock = sort(&other);
+                tokio::spawn(async move { lock.lock().await?.unlock().await })
+            })
+            .collect();
+        waiting(&other, 3).await;
+        let end = Instant::now() + ms(300);
+        while Instant::now() < end {
+            assert_eq!(world.channels(), [""; 0]);
+            assert_eq!((other.stats().subscriptions, other.stats().listeners), (0, 0));
+            sleep(ms(10)).await;
+        }
+        guard.unlock().await.unwrap();
+        for taking in takings {
+            soon("its turn", taking).await.0.unwrap().unwrap();
+        }
+    }
+}
+
+pub(crate) async fn pauses_grow_to_their_longest(world: World) {
+    for (sort, pause_ms) in SORTS.into_iter().zip([128, 100]) {
+        let (one, other) = (world.client().await, world.client().await);
+        let guard = sort(&one).lock().await.unwrap();
+        let before = other.stats().calls;
+        let takings: Vec<_> = (0..5)
+            .map(|_| {
+                let mut lock = sort(&other);
+                tokio::spawn(async move { lock.lock().await })
+            })
+            .collect();
+        eventually("short pauses at first", async || other.stats().calls - before >= 4).await;
+        sleep(ms(600)).await;
+        // Between half of the longest pause and all of it, and one asks for all of a client.
+        let (before, start) = (other.stats().calls, Instant::now());
+        sleep(ms(2000)).await;
+        let calls = other.stats().calls - before;
+        let most = u64::try_from(start.elapsed().as_millis()).unwrap() / (pause_ms / 2) + 2;
+        assert!((5..=most).contains(&calls), "{calls} calls, at most {most}");
+        takings.iter().for_each(tokio::task::JoinHandle::abort);
+        guard.unlock().await.unwrap();
+    }
+}
+
+pub(crate) async fn a_spin_lock_tells_others_of_its_release(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    // A waiter of the plain lock of that name, as a Java client's.
+    for end in ["unlock", "drop", "force"] {
+        let mut held = one.spin_lock("x");
+        let guard = held.lock().await.unwrap();
+        let (mut lock, before) = (other.lock("x"), other.stats());
+        let taking = tokio::spawn(async move { lock.lock().await });
+        eventually("it listens and asked again", async || {
+            let stats = other.stats();
+            stats.listeners == 1 && stats.calls >= before.calls + 2
+        })
+        .await;
+        match end {
+            "unlock" => guard.unlock().await.unwrap(),
+            "drop" => drop(guard),
+            _ => assert!(held.force_unlock().await.unwrap()),
+        }
+        let (guard, took) = soon(end, taking).await;
+        assert!(took < ms(500), "{end}: by the message, not by a poll: {took:?}");
+        guard.unwrap().unwrap().unlock().await.unwrap();
+        assert!(other.stats().wakes > before.wakes, "{end}");
+    }
+}
+
+pub(crate) async fn a_spin_lock_takes_a_wait_as_long_as_it_is(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.spin_lock("x").lock().await.unwrap();
+    let start = Instant::now();
+    let refused = other.spin_lock("x").try_lock(ms(3000), Lease::Renewed).await;
+    assert!(refused.unwrap_err().is_timeout());
+    let took = start.elapsed();
+    assert!(took >= ms(3000) && took < ms(3500), "{took:?}");
+    // A release in time is found within a pause.
+    let mut lock = other.spin_lock("x");
+    let taking = tokio::spawn(async move { lock.try_lock(ms(5000), ms(30_000)).await });
+    waiting(&other, 1).await;
+    guard.unlock().await.unwrap();
+    let (guard, took) = soon("within a pause", taking).await;
+    assert!(took < world.span(200), "{took:?}");
+    guard.unwrap().unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn a_string_key_without_expiry_is_told_and_left(world: World) {
+    let client = world.client().await;
+    world.command(&["SET", "x", "somebody"]);
+    for wait in [Duration::ZERO, ms(100)] {
+        let error = client.string_lock("x").try_lock(wait, ms(5000)).await.unwrap_err();
+        assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
+        assert!(error.to_string().contains("no expiry"), "{error}");
+    }
+    assert_eq!((&*world.command(&["GET", "x"]), world.left("x")), ("somebody", -1));
+    assert_eq!(client.string_lock("x").remaining_lease().await.unwrap(), Some(Duration::MAX));
+    // The same key with an expiry is a holder like others.
+    world.command(&["PEXPIRE", "x", "60000"]);
+    let error = client.string_lock("x").try_lock(ms(50), ms(5000)).await.unwrap_err();
+    assert!(matches!(error, Error::Timeout { no_expiry: false, .. }), "{error}");
+    // Whoever knows the token may go on with it; a key without expiry gets one then.
+    world.command(&["PERSIST", "x"]);
+    let guard = client.string_lock("x").restore("somebody").await.unwrap();
+    assert!(world.left("x") > 20_000, "{}", world.left("x"));
+    guard.unlock().await.unwrap();
+    assert!(!world.exists("x"));
+}
+
+pub(crate) async fn a_hash_key_without_expiry_is_told_and_left(world: World) {
+    let client = world.client().await;
+    world.command(&["HSET", "x", "somebody:1", "1"]);
+    for mut lock in [client.lock("x"), client.spin_lock("x"), client.fenced_lock("x")] {
+        let error = lock.try_lock(ms(50), ms(5000)).await.unwrap_err();
+        assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
+    }
+    assert_eq!(world.left("x"), -1);
+}
+
+pub(crate) async fn a_string_lock_is_a_token_with_an_expiry(world: World) {
+    let client = world.client().await;
+    let mut lock = client.string_lock("laravel_cache_x{");
+    let guard = lock.try_lock(Duration::ZERO, ms(30_000)).await.unwrap();
+    assert_eq!(world.command(&["TYPE", "laravel_cache_x{"]), "string");
+    assert_eq!(world.command(&["GET", "laravel_cache_x{"]), guard.owner());
+    assert!((25_000..=30_000).contains(&world.left("laravel_cache_x{")));
+    assert_eq!(world.number(&["DBSIZE"]), 1, "no side keys");
+    // A peer that compares and deletes does not delete what is ours; nor do we delete a peer's.
+    let holder = lock.holder().await.unwrap().unwrap();
+    assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
+    world.command(&["SET", "laravel_cache_x{", "a peer"]);
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+    assert_eq!(world.command(&["GET", "laravel_cache_x{"]), "a peer");
+}
+
+pub(crate) async fn every_waiter_is_told_of_a_missing_expiry(world: World) {
+    let client = world.client().await;
+    world.command(&["SET", "x", "somebody"]);
+    // Long enough for an answer.
+    let wait = world.span(500);
+    let takings: Vec<_> = (0..3)
+        .map(|_| {
+            let mut lock = client.string_lock("x");
+            tokio::spawn(async move { lock.try_lock(wait, ms(5000)).await })
+        })
+        .collect();
+    for taking in takings {
+        let error = soon("the wait ends", taking).await.0.unwrap().unwrap_err();
+        assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
+    }
+    let two = || Lock::multi([client.string_lock("w"), client.string_lock("x")]);
+    for wait in [Duration::ZERO, wait] {
+        let error = two().try_lock(wait, ms(5000)).await.unwrap_err();
+        assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
+    }
+    world.command(&["PEXPIRE", "x", "60000"]);
+    let error = two().try_lock(wait, ms(5000)).await.unwrap_err();
+    assert!(matches!(error, Error::Timeout { no_expiry: false, .. }), "{error}");
+    assert!(!world.exists("w"));
+}

@@ -1,0 +1,73 @@
+//! A process that holds permits and is killed: they come back to who waits. Real servers only; the
+//! embedded engine's clients die in `semaphores` and `permits`.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use leasehold::{Client, Lease};
+
+use crate::support::server::Server;
+use crate::world::{ms, soon, waiting};
+
+const SERVER: &str = "LEASEHOLD_CRASH_SERVER";
+
+/// This test binary again, in the part of the one that dies.
+struct Doomed(Child);
+
+impl Doomed {
+    /// Returns when it holds all permits.
+    fn start(server: &Server) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["crash::the_one_that_dies", "--exact", "--ignored", "--nocapture"])
+            .env(SERVER, server.url())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let holds = |line: Result<String, _>| line.unwrap().contains("it holds them");
+        assert!(output.lines().any(holds), "it came to hold them");
+        Doomed(child)
+    }
+}
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[tokio::test]
+#[ignore = "started by the test below, as a process of its own"]
+#[expect(clippy::print_stdout, reason = "the parent waits for it")]
+async fn the_one_that_dies() {
+    let url = std::env::var(SERVER).expect("started by its parent");
+    let client = Client::builder(&url).lease(ms(1500)).connect().await.unwrap();
+    let (counted, named) = (client.semaphore("s"), client.permit_expirable_semaphore("p"));
+    counted.try_set_permits(2).await.unwrap();
+    named.try_set_permits(2).await.unwrap();
+    let _counted = counted.acquire(2).await.unwrap();
+    let _named = named.try_acquire_many(2, ms(0), Lease::Renewed).await.unwrap();
+    println!("it holds them");
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn permits_of_a_killed_process_come_back() {
+    let server = Server::start();
+    let doomed = Doomed::start(&server);
+    let client = Client::connect(&server.url()).await.unwrap();
+    let (counted, named) = (client.semaphore("s"), client.permit_expirable_semaphore("p"));
+    assert_eq!(counted.available().await.unwrap(), 0);
+    assert_eq!(named.available().await.unwrap(), 0);
+    let both = async { tokio::join!(counted.acquire(2), named.acquire(ms(5000))) };
+    let (got, ()) = tokio::join!(soon("they come back", both), async {
+        waiting(&client, 2).await;
+        drop(doomed);
+    });
+    let (two, one) = got.0;
+    assert_eq!(two.unwrap().permits(), 2);
+    one.unwrap().release().await.unwrap();
+    assert_eq!(named.available().await.unwrap(), 2);
+}

@@ -1,0 +1,576 @@
+//! The fair lock: one queue for all clients, which no dead or leaving waiter blocks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{Client, Error, Lease, LockGuard};
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::line::Line;
+use crate::world::{World, eventually, ms, soon, waiting};
+
+const QUEUE: &str = "redisson_lock_queue:{x}";
+const DEADLINES: &str = "redisson_lock_timeout:{x}";
+/// How long a client keeps a place, if it is not set.
+const CLAIM: i64 = 2000;
+/// A waiter of this library that is dead, and one of Redisson.
+const DEAD: &str = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:4000000000000000007";
+const JAVA: &str = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f12:57";
+
+type Taking = JoinHandle<Result<LockGuard, Error>>;
+
+fn queue(world: &World) -> Vec<String> {
+    world.list(&["LRANGE", QUEUE, "0", "-1"])
+}
+
+fn deadlines(world: &World) -> Vec<(String, i64)> {
+    let flat = world.list(&["ZRANGE", DEADLINES, "0", "-1", "WITHSCORES"]);
+    flat.chunks(2).map(|pair| (pair[0].clone(), pair[1].parse().expect("a number"))).collect()
+}
+
+fn deadline(world: &World, owner: &str) -> Option<i64> {
+    deadlines(world).into_iter().find(|(field, _)| field == owner).map(|(_, at)| at)
+}
+
+/// Puts a waiter into the queue that nobody keeps alive.
+fn put(world: &World, owner: &str, kept: Duration) {
+    let kept_until = world.clock() + i64::try_from(kept.as_millis()).expect("short");
+    world.command(&["RPUSH", QUEUE, owner]);
+    world.command(&["ZADD", DEADLINES, &kept_until.to_string(), owner]);
+}
+
+/// Starts a waiter, and returns when it is in the queue.
+async fn queued(world: &World, client: &Client) -> Taking {
+    let places = queue(world).len();
+    let mut lock = client.fair_lock("x");
+    let taking = tokio::spawn(async move { lock.lock().await });
+    eventually("it is in the queue", async || queue(world).len() == places + 1).await;
+    taking
+}
+
+async fn served(what: &str, taking: Taking) -> (LockGuard, Duration) {
+    let (guard, took) = soon(what, taking).await;
+    (guard.expect("no panic").expect("its turn"), took)
+}
+
+async fn nothing_is_left(world: &World) {
+    eventually("nothing is left", async || world.number(&["DBSIZE"]) == 0).await;
+}
+
+pub(crate) async fn waiters_of_all_clients_are_served_in_order(world: World) {
+    let clients = [world.client().await, world.client().await, world.client().await];
+    let guard = clients[0].fair_lock("x").lock().await.unwrap();
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for number in 0..12 {
+        let (mut lock, served) = (clients[number % 3].fair_lock("x"), served.clone());
+        tasks.push(tokio::spawn(async move {
+            let guard = lock.lock().await.unwrap();
+            served.lock().push(number);
+            sleep(ms(5)).await;
+            guard.unlock().await.unwrap();
+        }));
+        eventually("it is in the queue", async || queue(&world).len() == number + 1).await;
+    }
+    guard.unlock().await.unwrap();
+    for task in tasks {
+        soon("everybody is served", task).await.0.unwrap();
+    }
+    assert_eq!(*served.lock(), (0..12).collect::<Vec<_>>());
+    assert!(clients.iter().all(|client| client.stats().handed_over == 0));
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn leases_that_end_pass_it_on_in_order(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let lease = ms(1000);
+    one.fair_lock("x").try_lock(Duration::ZERO, lease).await.unwrap().forget();
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    let start = Instant::now();
+    for number in 0..6 {
+        let client = if number % 2 == 0 { &one } else { &other };
+        let (mut lock, served) = (client.fair_lock("x"), served.clone());
+        tasks.push(tokio::spawn(async move {
+            let guard = lock.try_lock(ms(60_000), lease).await.unwrap();
+            served.lock().push(number);
+            // Nobody unlocks.
+            guard.forget();
+        }));
+        let served = |client: &Client| client.stats().acquired_after_waiting;
+        eventually("it is in the queue or has been", async || {
+            queue(&world).len() as u64 + served(&one) + served(&other) > number
+        })
+        .await;
+    }
+    for task in tasks {
+        soon("everybody is served", task).await.0.unwrap();
+    }
+    assert_eq!(*served.lock(), (0..6).collect::<Vec<_>>());
+    let took = start.elapsed();
+    assert!(took < lease * 6 + world.span(400), "{took:?}");
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_crowd_is_served(world: World) {
+    let clients = [world.client().await, world.client().await];
+    let guard = clients[0].fair_lock("x").lock().await.unwrap();
+    let tasks: Vec<_> = (0..100)
+        .map(|number| {
+            let mut lock = clients[number % 2].fair_lock("x");
+            tokio::spawn(async move { lock.try_lock(ms(60_000), ms(5000)).await?.unlock().await })
+        })
+        .collect();
+    eventually("all are in the queue", async || queue(&world).len() == 100).await;
+    guard.unlock().await.unwrap();
+    for task in tasks {
+        soon("everybody is served", task).await.0.unwrap().unwrap();
+    }
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn live_waiters_outlast_a_holder_of_four_claims(world: World) {
+    let claim = world.span(250);
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        clients.push(world.builder().fair_claim(claim).connect().await.unwrap());
+    }
+    let guard = clients[0].fair_lock("x").lock().await.unwrap();
+    let mut takings = Vec::new();
+    for number in 0..20 {
+        takings.push(queued(&world, &clients[number % 4]).await);
+    }
+    let line = queue(&world);
+    let end = Instant::now() + claim * 4;
+    while Instant::now() < end {
+        assert_eq!(queue(&world), line, "nobody is taken off or changes places");
+        sleep(claim / 10).await;
+    }
+    guard.unlock().await.unwrap();
+    for (taking, owner) in takings.into_iter().zip(line) {
+        let (guard, _) = served("its turn", taking).await;
+        assert_eq!(guard.owner(), owner);
+        guard.unlock().await.unwrap();
+    }
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_wait_that_was_given_up_delays_nobody(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    for _ in 0..3 {
+        let refused = other.fair_lock("x").try_lock(world.span(50), Lease::Renewed).await;
+        assert!(refused.unwrap_err().is_timeout());
+    }
+    eventually("it left the queue", async || !world.exists(QUEUE)).await;
+    assert!(!world.exists(DEADLINES));
+    guard.unlock().await.unwrap();
+    let next = one.fair_lock("x").try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
+    next.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_zero_wait_neither_queues_nor_passes(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let ask = async || other.fair_lock("x").try_lock(Duration::ZERO, ms(5000)).await;
+    let guard = one.fair_lock("x").try_lock(Duration::ZERO, world.span(100)).await.unwrap();
+    assert!(ask().await.unwrap_err().is_timeout());
+    assert!(!world.exists(QUEUE) && !world.exists(DEADLINES));
+    guard.forget();
+    world.until_gone("x").await;
+    // With an empty queue a free lock is anybody's.
+    ask().await.unwrap().unlock().await.unwrap();
+    // With somebody in it, it is not, though the lock is free.
+    put(&world, DEAD, ms(60_000));
+    assert!(ask().await.unwrap_err().is_timeout());
+    assert_eq!(queue(&world), [DEAD]);
+    world.command(&["DEL", QUEUE, DEADLINES]);
+    ask().await.unwrap().unlock().await.unwrap();
+    assert_eq!(other.stats().subscriptions, 0);
+}
+
+pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.fair_lock("x").try_lock(Duration::ZERO, ms(600_000)).await.unwrap();
+    let before = world.clock();
+    let mut takings = Vec::new();
+    for number in 0..8 {
+        takings.push(queued(&world, if number % 2 == 0 { &one } else { &other }).await);
+        // Others come and go, with waits and leases of their own.
+        let refused = other.fair_lock("x").try_lock(world.span(20), ms(600_000)).await;
+        assert!(refused.unwrap_err().is_timeout());
+        eventually("they left", async || queue(&world).len() == number + 1).await;
+        for (owner, at) in deadlines(&world) {
+            let bounds = before..=world.clock() + CLAIM;
+            assert!(bounds.contains(&at), "{owner}: {at} is not in {bounds:?}");
+        }
+    }
+    // Nor do they when waiters are granted, or when time passes.
+    guard.unlock().await.unwrap();
+    for taking in takings {
+        let (guard, _) = served("its turn", taking).await;
+        sleep(ms(700)).await;
+        let now = world.clock();
+        for (owner, at) in deadlines(&world) {
+            assert!((now..=now + CLAIM + 50).contains(&at), "{owner}: {at}, now {now}");
+        }
+        guard.unlock().await.unwrap();
+    }
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_leaver_moves_nobodys_deadline(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    let first = queued(&world, &one).await;
+    let second = queued(&world, &other).await;
+    let (third, fourth) = (queued(&world, &one).await, queued(&world, &other).await);
+    let (line, before) = (queue(&world), deadlines(&world));
+    second.abort();
+    eventually("it left", async || queue(&world).len() == 3).await;
+    assert_eq!(queue(&world), [&*line[0], &line[2], &line[3]]);
+    for (owner, at) in before.into_iter().filter(|(owner, _)| *owner != line[1]) {
+        let now = deadline(&world, &owner).expect("it waits");
+        assert!(now >= at, "{owner}: a beat may move it on, nothing moves it back");
+    }
+    guard.unlock().await.unwrap();
+    for taking in [first, third, fourth] {
+        served("its turn", taking).await.0.unlock().await.unwrap();
+    }
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_grant_moves_nobodys_deadline(world: World) {
+    let client = world.client().await;
+    let guard = client.fair_lock("x").lock().await.unwrap();
+    let mut takings = Vec::new();
+    for _ in 0..3 {
+        takings.push(queued(&world, &client).await);
+    }
+    let before = deadlines(&world);
+    guard.unlock().await.unwrap();
+    let mut takings = takings.into_iter();
+    let (guard, _) = served("the first", takings.next().expect("three")).await;
+    assert_eq!(deadlines(&world).len(), 2);
+    for (owner, at) in &before {
+        if let Some(now) = deadline(&world, owner) {
+            assert!(now >= *at, "{owner}: {at} became {now}");
+        }
+    }
+    guard.unlock().await.unwrap();
+    for taking in takings {
+        served("its turn", taking).await.0.unlock().await.unwrap();
+    }
+}
+
+pub(crate) async fn dead_places_cost_one_claim_together(world: World) {
+    let claim = world.span(300);
+    let client = world.builder().fair_claim(claim).connect().await.unwrap();
+    for number in 0..20 {
+        put(&world, &format!("{}{number}", &DEAD[..DEAD.len() - 2]), claim);
+    }
+    let start = Instant::now();
+    let guard = soon("after the claim", client.fair_lock("x").lock()).await.0.unwrap();
+    let took = start.elapsed();
+    assert!(took + ms(50) > claim && took < claim + world.span(150), "{took:?}");
+    assert!(!world.exists(QUEUE) && !world.exists(DEADLINES));
+    guard.unlock().await.unwrap();
+    // So it is when the lock is held meanwhile: they die beside the holder.
+    let guard = client.fair_lock("x").lock().await.unwrap();
+    put(&world, DEAD, claim);
+    let next = queued(&world, &client).await;
+    sleep(claim + world.span(50)).await;
+    let held = Instant::now();
+    guard.unlock().await.unwrap();
+    served("at the release", next).await.0.unlock().await.unwrap();
+    assert!(held.elapsed() < claim, "{:?}", held.elapsed());
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_dead_java_waiter_costs_its_deadline(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let span = world.span(400);
+    put(&world, JAVA, span);
+    let start = Instant::now();
+    let (first, second) = (queued(&world, &one).await, queued(&world, &other).await);
+    let line = queue(&world);
+    assert_eq!(line[0], JAVA);
+    // A granted Java client would take its wait off these; they must outlast that.
+    for owner in &line[1..] {
+        assert!(deadline(&world, owner).unwrap() > world.clock() + 290_000);
+    }
+    let (guard, _) = served("after its deadline", first).await;
+    let took = start.elapsed();
+    assert!(took + ms(50) > span && took < span + world.span(200), "{took:?}");
+    guard.unlock().await.unwrap();
+    served("the next at once", second).await.0.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn nobody_spins_behind_a_dead_head(world: World) {
+    for dead in [DEAD, JAVA] {
+        for held in [false, true] {
+            // A claim so long that a dead head of our own stays as well.
+            let client = async || world.builder().fair_claim(ms(60_000)).connect().await.unwrap();
+            let (one, other) = (client().await, client().await);
+            let mut lock = one.fair_lock("x");
+            let guard = if held { Some(lock.lock().await.unwrap()) } else { None };
+            put(&world, dead, ms(600_000));
+            let mut takings = Vec::new();
+            for number in 0..6 {
+                takings.push(queued(&world, if number % 2 == 0 { &one } else { &other }).await);
+            }
+            sleep(ms(600)).await;
+            let (before, start) = (world.calls(), Instant::now());
+            sleep(ms(2000)).await;
+            // Two clients that beat at least every half second.
+            let (calls, seconds) = (world.calls() - before, start.elapsed().as_secs());
+            assert!((2..=8 * (seconds + 1)).contains(&calls), "{dead}, {held}: {calls} calls");
+            assert_eq!(queue(&world).len(), 7, "all live ones keep their places");
+            takings.iter().for_each(JoinHandle::abort);
+            eventually("they left", async || queue(&world) == [dead]).await;
+            if let Some(guard) = guard {
+                guard.unlock().await.unwrap();
+            }
+            world.command(&["DEL", QUEUE, DEADLINES]);
+        }
+    }
+}
+
+pub(crate) async fn a_place_without_a_deadline_is_dead(world: World) {
+    let client = world.client().await;
+    world.command(&["RPUSH", QUEUE, JAVA]);
+    world.command(&["RPUSH", QUEUE, DEAD]);
+    let guard = client.fair_lock("x").try_lock(Duration::ZERO, ms(5000)).await.unwrap();
+    guard.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_cancelled_head_passes_its_message_on(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    for _ in 0..5 {
+        let guard = one.fair_lock("x").lock().await.unwrap();
+        let mut lock = other.fair_lock("x");
+        let mut head = Box::pin(lock.lock());
+        eventually("it is in the queue", async || {
+            assert!(futures::poll!(head.as_mut()).is_pending());
+            queue(&world).len() == 1
+        })
+        .await;
+        let next = queued(&world, &one).await;
+        // It is told of its turn, and never looks.
+        guard.unlock().await.unwrap();
+        drop(head);
+        let (guard, took) = served("the next", next).await;
+        assert!(took < ms(1000), "before any claim ends: {took:?}");
+        guard.unlock().await.unwrap();
+        nothing_is_left(&world).await;
+    }
+}
+
+pub(crate) async fn a_timed_out_head_lets_the_next_in(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    let mut lock = other.fair_lock("x");
+    let wait = world.span(200);
+    let head = tokio::spawn(async move { lock.try_lock(wait, ms(5000)).await });
+    eventually("it is in the queue", async || queue(&world).len() == 1).await;
+    let next = queued(&world, &one).await;
+    assert!(soon("it gives up", head).await.0.unwrap().unwrap_err().is_timeout());
+    eventually("it left", async || queue(&world).len() == 1).await;
+    guard.unlock().await.unwrap();
+    let (guard, took) = served("the next", next).await;
+    assert!(took < ms(500), "{took:?}");
+    guard.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+/// A caller that was told of its time-out may ask again at once, or tell somebody else to.
+pub(crate) async fn who_timed_out_has_left_the_queue(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    let mut lock = other.fair_lock("x");
+    for _ in 0..20 {
+        let start = Instant::now();
+        let error = lock.try_lock(ms(10), Lease::Renewed).await.unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+        // A server that does not confirm it is not waited for longer than that.
+        if start.elapsed() < ms(10 + 25) {
+            assert_eq!(queue(&world), [""; 0], "its place is in nobody's way");
+        }
+    }
+    guard.unlock().await.unwrap();
+    lock.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap().unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+/// Also where an earlier reply was lost: more than one call about its place is to be settled then.
+pub(crate) async fn who_timed_out_in_doubt_has_left_the_queue(world: World) {
+    let one = world.client().await;
+    let (other, line) = Line::with(&world, |builder| builder).await;
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    line.lose_replies();
+    let mut lock = other.fair_lock("x");
+    let (wait, start) = (ms(4000), Instant::now());
+    let taking = tokio::spawn(async move { lock.try_lock(wait, ms(5000)).await });
+    eventually("it is in the queue", async || queue(&world).len() == 1).await;
+    line.reconnect();
+    eventually("it knows", async || other.stats().listeners == 1).await;
+    let error = soon("it gives up", taking).await.0.unwrap().unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    if start.elapsed() < wait + ms(25) {
+        assert_eq!(queue(&world), [""; 0], "its place is in nobody's way");
+    }
+    guard.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_purged_waiter_gets_its_place_back(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    let (first, second) = (queued(&world, &one).await, queued(&world, &other).await);
+    // It is kept by its beats before it is taken off.
+    sleep(ms(600)).await;
+    let line = queue(&world);
+    // As a Java client does whose clock, or whose arithmetic, says that it is late.
+    world.command(&["LREM", QUEUE, "0", &line[0]]);
+    world.command(&["ZREM", DEADLINES, &line[0]]);
+    eventually("it is back, and before the other", async || queue(&world) == line).await;
+    guard.unlock().await.unwrap();
+    served("the first", first).await.0.unlock().await.unwrap();
+    served("the second", second).await.0.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_deleted_queue_forms_again(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    let takings: Vec<_> = (0..8)
+        .map(|number| {
+            let mut lock = if number % 2 == 0 { one.fair_lock("x") } else { other.fair_lock("x") };
+            tokio::spawn(async move { lock.lock().await?.unlock().await })
+        })
+        .collect();
+    eventually("all are in the queue", async || queue(&world).len() == 8).await;
+    let mut line = queue(&world);
+    world.command(&["DEL", QUEUE, DEADLINES]);
+    eventually("all are back", async || queue(&world).len() == 8).await;
+    assert_eq!(deadlines(&world).len(), 8);
+    // No client knows how those of another stood, but each knows how its own did.
+    let mut again = queue(&world);
+    let client = |owner: &String| owner.rsplit_once(':').map(|(client, _)| client.to_owned());
+    line.sort_by_key(client);
+    again.sort_by_key(client);
+    assert_eq!(again, line);
+    // And with the lock itself gone: whoever is at the head gets it.
+    world.command(&["DEL", QUEUE, DEADLINES, "x"]);
+    for taking in takings {
+        soon("its turn", taking).await.0.unwrap().unwrap();
+    }
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_holder_re_enters_past_the_queue(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let mut lock = one.fair_lock("x");
+    let outer = lock.lock().await.unwrap();
+    let next = queued(&world, &other).await;
+    let inner = soon("at once", lock.lock()).await.0.unwrap();
+    assert_eq!((inner.hold_count(), queue(&world).len()), (2, 1));
+    inner.unlock().await.unwrap();
+    assert!(!next.is_finished());
+    outer.unlock().await.unwrap();
+    served("the next", next).await.0.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_forced_release_tells_the_head(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    let (first, second) = (queued(&world, &one).await, queued(&world, &other).await);
+    assert!(other.fair_lock("x").force_unlock().await.unwrap());
+    let (next, took) = served("the head", first).await;
+    assert!(took < ms(400), "by the message, not by a beat: {took:?}");
+    assert!(!second.is_finished());
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+    next.unlock().await.unwrap();
+    served("the second", second).await.0.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_client_that_ends_leaves_the_queue(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    let gone = [queued(&world, &other).await, queued(&world, &other).await];
+    let next = queued(&world, &one).await;
+    waiting(&other, 2).await;
+    other.shutdown(ms(5000)).await.unwrap();
+    for taking in gone {
+        assert!(matches!(soon("told", taking).await.0.unwrap(), Err(Error::Closed)));
+    }
+    assert_eq!(queue(&world).len(), 1, "its places are gone when it has ended");
+    guard.unlock().await.unwrap();
+    served("the next", next).await.0.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn the_queue_is_called_after_the_prefixed_name(world: World) {
+    let client = world.builder().key_prefix("app:").connect().await.unwrap();
+    let guard = client.fair_lock("x").lock().await.unwrap();
+    let mut lock = client.fair_lock("x");
+    let next = tokio::spawn(async move { lock.lock().await });
+    let there = ["app:x", "redisson_lock_queue:{app:x}", "redisson_lock_timeout:{app:x}"];
+    eventually("it is in the queue", async || world.exists(there[1])).await;
+    let mut keys = world.list(&["KEYS", "*"]);
+    keys.sort();
+    assert_eq!(keys, there);
+    guard.unlock().await.unwrap();
+    served("the next", next).await.0.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+/// A program is set anew one process after another: old and new settings stand in one queue.
+pub(crate) async fn claims_of_different_lengths_keep_their_order(world: World) {
+    let one = world.builder().fair_claim(ms(60_000)).connect().await.unwrap();
+    let other = world.builder().fair_claim(ms(100)).connect().await.unwrap();
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    let (first, second) = (queued(&world, &one).await, queued(&world, &other).await);
+    let head = queue(&world).remove(0);
+    let end = Instant::now() + ms(1500);
+    while Instant::now() < end {
+        assert_eq!(queue(&world).first(), Some(&head));
+        // Its own setting counts, whoever else beats.
+        assert!(deadline(&world, &head).unwrap() > world.clock() + 30_000);
+        sleep(ms(10)).await;
+    }
+    guard.unlock().await.unwrap();
+    served("the first", first).await.0.unlock().await.unwrap();
+    served("the second", second).await.0.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_waiter_that_comes_back_to_a_free_lock_gets_it(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    let (first, second) = (queued(&world, &one).await, queued(&world, &other).await);
+    eventually("both listen", async || one.stats().listeners + other.stats().listeners == 2).await;
+    // It is kept by a beat, then taken off by mistake; and it asks before any other does.
+    sleep(ms(600)).await;
+    let head = queue(&world).remove(0);
+    let start = Instant::now();
+    world.command(&["LREM", QUEUE, "0", &head]);
+    world.command(&["ZREM", DEADLINES, &head]);
+    world.command(&["DEL", "x"]);
+    world.command(&["PUBLISH", &format!("redisson_lock__channel:{{x}}:{head}"), "0"]);
+    let (next, _) = served("the first", first).await;
+    if matches!(world, World::Embedded(_)) {
+        assert!(start.elapsed() < ms(50), "no beat had to find it: {:?}", start.elapsed());
+    }
+    assert!(!second.is_finished());
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+    next.unlock().await.unwrap();
+    served("the second", second).await.0.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}

@@ -1,0 +1,174 @@
+//! Tokens: one for each outermost acquisition, growing over all clients, never taken back.
+
+use std::time::Duration;
+
+use leasehold::{Error, FencingToken, Lease};
+
+use crate::world::{World, eventually, ms, soon, waiting};
+
+const COUNTER: &str = "redisson_lock_token:{x}";
+
+pub(crate) async fn every_way_in_takes_the_next_token(world: World) {
+    let (one, other) = (world.client_with_long_streaks().await, world.client().await);
+    let mut last = 0;
+    let mut next = |guard: &leasehold::LockGuard| {
+        let token = guard.token().expect("a fenced lock").value();
+        assert_eq!((token, world.number(&["GET", COUNTER])), (last + 1, last + 1));
+        last = token;
+    };
+    let guard = one.fenced_lock("x").lock().await.unwrap();
+    next(&guard);
+    // Handed over within the client, for a fixed lease and for a renewed one.
+    let mut waiter = one.fenced_lock("x");
+    let taking = tokio::spawn(async move { waiter.try_lock(ms(9000), ms(30_000)).await });
+    waiting(&one, 1).await;
+    guard.unlock().await.unwrap();
+    let guard = soon("handed over", taking).await.0.unwrap().unwrap();
+    next(&guard);
+    let mut waiter = one.fenced_lock("x");
+    let taking = tokio::spawn(async move { waiter.lock().await });
+    waiting(&one, 1).await;
+    guard.unlock().await.unwrap();
+    let guard = soon("handed over", taking).await.0.unwrap().unwrap();
+    next(&guard);
+    guard.unlock().await.unwrap();
+    // By another client, without a wait, with a wait.
+    let guard = other.fenced_lock("x").try_lock(Duration::ZERO, ms(5000)).await.unwrap();
+    next(&guard);
+    guard.unlock().await.unwrap();
+    let guard = one.fenced_lock("x").try_lock(ms(5000), Lease::Renewed).await.unwrap();
+    next(&guard);
+    guard.unlock().await.unwrap();
+    assert_eq!(one.stats().handed_over, 2);
+}
+
+pub(crate) async fn a_nested_section_has_the_token_of_the_outer_one(world: World) {
+    let client = world.client().await;
+    let mut lock = client.fenced_lock("x");
+    let outer = lock.lock().await.unwrap();
+    for _ in 0..3 {
+        let inner = lock.lock().await.unwrap();
+        assert_eq!((inner.token(), inner.hold_count()), (outer.token(), 2));
+        inner.unlock().await.unwrap();
+    }
+    assert_eq!(world.command(&["GET", COUNTER]), "1");
+    let owner = outer.owner().to_owned();
+    let token = outer.token();
+    outer.forget();
+    let restored = lock.restore(&owner).await.unwrap();
+    assert_eq!(restored.token(), token, "given back, not taken anew");
+    restored.unlock().await.unwrap();
+    assert!(client.lock("plain").lock().await.unwrap().token().is_none());
+}
+
+pub(crate) async fn a_failed_acquisition_takes_no_token(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.fenced_lock("x").lock().await.unwrap();
+    for wait in [Duration::ZERO, ms(30)] {
+        let refused = other.fenced_lock("x").try_lock(wait, Lease::Renewed).await;
+        assert!(refused.unwrap_err().is_timeout());
+    }
+    assert_eq!(world.command(&["GET", COUNTER]), "1");
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn the_counter_outlives_every_end_of_a_hold(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let token = |guard: &leasehold::LockGuard| guard.token().expect("a fenced lock").value();
+    let guard = one.fenced_lock("x").lock().await.unwrap();
+    assert!(other.fenced_lock("x").force_unlock().await.unwrap());
+    drop(guard);
+    let guard = other.fenced_lock("x").try_lock(ms(5000), ms(50)).await.unwrap();
+    assert_eq!(token(&guard), 2);
+    world.until_gone("x").await;
+    drop(guard);
+    one.shutdown(ms(5000)).await.unwrap();
+    assert_eq!(world.left(COUNTER), -1, "it has no expiry");
+    let guard = other.fenced_lock("x").lock().await.unwrap();
+    assert_eq!(token(&guard), 3);
+    guard.unlock().await.unwrap();
+    // Counters of Redisson are gone on with.
+    world.command(&["SET", COUNTER, "41"]);
+    let guard = other.fenced_lock("x").lock().await.unwrap();
+    assert_eq!(token(&guard), 42);
+    assert!(guard.token() > Some(FencingToken::from_value(41)));
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn tokens_are_exact_as_far_as_the_counter_goes(world: World) {
+    // A double, which is what a number is to a script, does not tell these two from each other.
+    let (one, other) = (1_i64 << 53, (1_i64 << 53) + 1);
+    let client = world.client_with_long_streaks().await;
+    world.command(&["SET", COUNTER, &(one - 1).to_string()]);
+    let token = |guard: &leasehold::LockGuard| guard.token().expect("a fenced lock").value();
+    let first = client.fenced_lock("x").lock().await.unwrap();
+    assert_eq!(token(&first), one);
+    let mut waiter = client.fenced_lock("x");
+    let taking = tokio::spawn(async move { waiter.lock().await });
+    waiting(&client, 1).await;
+    first.unlock().await.unwrap();
+    let second = soon("taken over", taking).await.0.unwrap().unwrap();
+    assert_eq!(token(&second), other);
+    let owner = second.owner().to_owned();
+    second.forget();
+    let mut lock = client.fenced_lock("x");
+    let restored = lock.restore(&owner).await.unwrap();
+    assert_eq!(token(&restored), other);
+    restored.unlock().await.unwrap();
+    let third = lock.lock().await.unwrap();
+    assert_eq!(token(&third), other + 1);
+    third.unlock().await.unwrap();
+
+    world.command(&["SET", COUNTER, &(i64::MAX - 1).to_string()]);
+    let last = lock.lock().await.unwrap();
+    assert_eq!(token(&last), i64::MAX);
+    last.unlock().await.unwrap();
+    let refused = lock.lock().await.unwrap_err();
+    assert!(matches!(refused, Error::Protocol { .. }), "{refused}");
+    assert!(!world.exists("x"), "without a token it is not taken");
+}
+
+pub(crate) async fn a_counter_that_gives_no_token_leaves_nothing_behind(world: World) {
+    let client = world.client().await;
+    let mut lock = client.fenced_lock("x");
+    for counter in ["-7", "-1", "a word", "1.5"] {
+        world.command(&["SET", COUNTER, counter]);
+        let refused = lock.try_lock(Duration::ZERO, ms(60_000)).await.unwrap_err();
+        assert!(matches!(refused, Error::Protocol { .. }), "{counter}: {refused}");
+        eventually("nothing is held", async || {
+            client.stats().releases_pending == 0 && !world.exists("x")
+        })
+        .await;
+    }
+    world.command(&["SET", COUNTER, "0"]);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn a_resource_takes_the_last_token_and_later_ones(world: World) {
+    const VALUE: &str = "value";
+    const FENCE: &str = "leasehold_fence:{value}";
+    let client = world.client().await;
+    let set = async |token: i64, value: &str| {
+        client.set_fenced(VALUE, FencingToken::from_value(token), value).await
+    };
+    let big = 1_i64 << 53;
+    let tokens = [1, 2, 9, 10, 11, 100, big, big + 1, big + 2, i64::MAX - 1, i64::MAX];
+    for (number, token) in tokens.into_iter().enumerate() {
+        for value in ["a", "b"] {
+            assert!(set(token, value).await.unwrap(), "{token}");
+            assert_eq!(world.command(&["GET", VALUE]), value);
+        }
+        for earlier in &tokens[..number] {
+            assert!(!set(*earlier, "stale").await.unwrap(), "{earlier} after {token}");
+        }
+        assert_eq!(world.command(&["GET", VALUE]), "b");
+        assert_eq!(world.command(&["GET", FENCE]), token.to_string());
+    }
+    // What is no token refuses everybody.
+    for fence in ["a word", "", "1.5", " 1"] {
+        world.command(&["SET", FENCE, fence]);
+        let refused = set(i64::MAX, "stale").await.unwrap_err();
+        assert!(matches!(refused, Error::Protocol { .. }), "{refused}");
+        assert_eq!(world.command(&["GET", VALUE]), "b");
+    }
+}

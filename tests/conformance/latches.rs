@@ -1,0 +1,246 @@
+//! What Redisson's tests pin of the latch; and nobody who waits for it hangs, however late it comes
+//! and whatever it missed.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use leasehold::{Client, CountDownLatch, Error};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::line::Line;
+use crate::semaphores::{in_vain, while_waiting};
+use crate::world::{World, eventually, ms, soon, waiting};
+
+async fn set(client: &Client, count: u32) -> CountDownLatch {
+    let latch = client.count_down_latch("l");
+    assert!(latch.try_set_count(count).await.unwrap());
+    latch
+}
+
+fn waiters(client: &Client, number: u32) -> Vec<JoinHandle<Result<(), Error>>> {
+    let wait = |latch: CountDownLatch| async move { latch.wait(Duration::MAX).await };
+    (0..number).map(|_| tokio::spawn(wait(client.count_down_latch("l")))).collect()
+}
+
+async fn all_go(waiters: Vec<JoinHandle<Result<(), Error>>>) -> Duration {
+    let (done, took) = soon("all go", join_all(waiters)).await;
+    for done in done {
+        done.unwrap().unwrap();
+    }
+    took
+}
+
+pub(crate) async fn a_timed_wait_sees_what_comes_in_time(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let (latch, waiter) = (set(&one, 1).await, other.count_down_latch("l"));
+    let start = Instant::now();
+    let opened = while_waiting(&other, 1, waiter.wait(world.span(250)), async {
+        sleep(world.span(150)).await;
+        assert_eq!(latch.count_down().await.unwrap(), 0);
+    });
+    opened.await.unwrap();
+    assert!(start.elapsed() >= world.span(150));
+    if matches!(world, World::Embedded(_)) {
+        assert!(start.elapsed() < ms(160), "{:?}", start.elapsed());
+    }
+}
+
+pub(crate) async fn a_timed_wait_ends_before_what_comes_late(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let (latch, waiter) = (set(&one, 1).await, other.count_down_latch("l"));
+    let start = Instant::now();
+    in_vain(async || waiter.wait(world.span(100)).await).await;
+    assert!(start.elapsed() >= world.span(100));
+    latch.count_down().await.unwrap();
+    waiter.wait(Duration::ZERO).await.unwrap();
+}
+
+pub(crate) async fn all_waiters_go_at_zero(world: World) {
+    let clients = [world.client().await, world.client().await, world.client().await];
+    let latch = set(&clients[0], 5).await;
+    let tasks: Vec<_> = clients.iter().flat_map(|client| waiters(client, 5)).collect();
+    for client in &clients {
+        waiting(client, 5).await;
+    }
+    for left in (0..5).rev() {
+        assert!(tasks.iter().all(|task| !task.is_finished()));
+        assert_eq!(latch.count_down().await.unwrap(), left);
+    }
+    all_go(tasks).await;
+    assert_eq!(world.number(&["EXISTS", "l"]), 0);
+}
+
+pub(crate) async fn as_many_waiters_as_count_downs(world: World) {
+    const MANY: u32 = 60;
+    let clients = [world.client().await, world.client().await];
+    let latch = set(&clients[0], MANY).await;
+    let tasks: Vec<_> = clients.iter().flat_map(|client| waiters(client, MANY / 2)).collect();
+    let downs = (0..MANY).map(|number| {
+        let latch = clients[number as usize % 2].count_down_latch("l");
+        tokio::spawn(async move { latch.count_down().await })
+    });
+    let mut left: Vec<i64> =
+        join_all(downs).await.into_iter().map(|done| done.unwrap().unwrap()).collect();
+    left.sort_unstable();
+    assert_eq!(left, (0..i64::from(MANY)).collect::<Vec<_>>(), "each counted once");
+    all_go(tasks).await;
+    assert_eq!(latch.count().await.unwrap(), 0);
+}
+
+pub(crate) async fn a_count_never_falls_below_zero(world: World) {
+    let client = world.client().await;
+    let latch = client.count_down_latch("l");
+    latch.wait(Duration::MAX).await.unwrap();
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    assert_eq!(latch.count().await.unwrap(), 0);
+    set(&client, 1).await;
+    for _ in 0..3 {
+        assert_eq!(latch.count_down().await.unwrap(), 0);
+    }
+    latch.wait(Duration::ZERO).await.unwrap();
+    assert!(!world.exists("l"));
+}
+
+pub(crate) async fn a_count_is_set_once_until_it_is_zero(world: World) {
+    let client = world.client().await;
+    let latch = client.count_down_latch("l");
+    assert_eq!(latch.count().await.unwrap(), 0);
+    set(&client, 2).await;
+    assert!(!latch.try_set_count(3).await.unwrap());
+    assert_eq!(latch.count().await.unwrap(), 2);
+    latch.count_down().await.unwrap();
+    assert!(!latch.try_set_count(3).await.unwrap());
+    latch.count_down().await.unwrap();
+    assert!(latch.try_set_count(3).await.unwrap());
+    assert_eq!(latch.count().await.unwrap(), 3);
+}
+
+/// It would be open, and could not be set any more.
+pub(crate) async fn a_count_of_zero_sets_nothing(world: World) {
+    let client = world.client().await;
+    let latch = client.count_down_latch("l");
+    assert!(latch.try_set_count(0).await.unwrap());
+    assert_eq!(world.number(&["DBSIZE"]), 0);
+    latch.wait(Duration::ZERO).await.unwrap();
+    assert!(latch.try_set_count(3).await.unwrap());
+    assert!(!latch.try_set_count(0).await.unwrap());
+    assert_eq!(latch.count().await.unwrap(), 3);
+}
+
+pub(crate) async fn deleting_lets_all_go(world: World) {
+    // A safety poll must not be what tells them.
+    let slow = world.builder().safety_poll(ms(60_000)).connect();
+    let (one, other) = (world.client().await, slow.await.unwrap());
+    let latch = set(&one, 3).await;
+    let tasks = waiters(&other, 3);
+    waiting(&other, 3).await;
+    let listens = async || other.stats().listeners == 1 && other.stats().calls >= 2;
+    eventually("it listens", listens).await;
+    assert!(latch.delete().await.unwrap());
+    all_go(tasks).await;
+    assert!(!latch.delete().await.unwrap());
+}
+
+pub(crate) async fn who_comes_late_goes_at_once(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let latch = set(&one, 1).await;
+    let early = waiters(&other, 1);
+    waiting(&other, 1).await;
+    latch.count_down().await.unwrap();
+    let late = waiters(&other, 5);
+    all_go(early).await;
+    all_go(late).await;
+    assert_eq!(other.stats().waiting, 0);
+}
+
+pub(crate) async fn a_lost_message_costs_one_poll(world: World) {
+    let (deaf, line) = Line::with(&world, |builder| builder.safety_poll(ms(200))).await;
+    let latch = set(&world.client().await, 1).await;
+    let tasks = waiters(&deaf, 3);
+    waiting(&deaf, 3).await;
+    let listens = async || deaf.stats().listeners == 1 && deaf.stats().calls >= 2;
+    eventually("it listens", listens).await;
+    line.lose_messages();
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    let took = all_go(tasks).await;
+    if matches!(world, World::Embedded(_)) {
+        assert!(took < ms(300), "{took:?}");
+    }
+}
+
+pub(crate) async fn a_latch_that_opened_during_an_outage_is_found_open(world: World) {
+    // The poll must not be what finds it.
+    let slow = |builder: leasehold::ClientBuilder| builder.safety_poll(ms(60_000));
+    let (cut_off, line) = Line::with(&world, slow).await;
+    let latch = set(&world.client().await, 1).await;
+    let tasks = waiters(&cut_off, 3);
+    waiting(&cut_off, 3).await;
+    let listens = async || cut_off.stats().listeners == 1 && cut_off.stats().calls >= 2;
+    eventually("it listens", listens).await;
+    line.lose_messages();
+    latch.count_down().await.unwrap();
+    // The message was on its way when the connection broke.
+    sleep(ms(50)).await;
+    assert!(tasks.iter().all(|task| !task.is_finished()));
+    line.reconnect();
+    all_go(tasks).await;
+}
+
+pub(crate) async fn a_latch_that_vanishes_is_open(world: World) {
+    let client = world.builder().safety_poll(ms(200)).connect().await.unwrap();
+    set(&client, 3).await;
+    let tasks = waiters(&client, 2);
+    waiting(&client, 2).await;
+    // Evicted, flushed, restarted empty: nobody is told.
+    world.command(&["DEL", "l"]);
+    all_go(tasks).await;
+}
+
+pub(crate) async fn a_waiter_that_gives_up_leaves_the_others_waiting(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let latch = set(&one, 1).await;
+    let mut tasks = waiters(&other, 3);
+    waiting(&other, 3).await;
+    // The front, and one behind it.
+    tasks.remove(0).abort();
+    waiting(&other, 2).await;
+    in_vain(async || other.count_down_latch("l").wait(ms(20)).await).await;
+    latch.count_down().await.unwrap();
+    all_go(tasks).await;
+    eventually("nobody listens", async || other.stats().listeners == 0).await;
+}
+
+pub(crate) async fn shutdown_ends_the_wait(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    set(&one, 1).await;
+    let tasks = waiters(&other, 3);
+    waiting(&other, 3).await;
+    other.shutdown(ms(5000)).await.unwrap();
+    for task in tasks {
+        let ended = soon("it ends", task).await.0.unwrap();
+        assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
+    }
+}
+
+pub(crate) async fn a_change_whose_reply_was_lost_counts_once(world: World) {
+    let known = world.client().await.count_down_latch("known");
+    known.try_set_count(1).await.unwrap();
+    known.count_down().await.unwrap();
+
+    let (client, line) = Line::with(&world, |builder| builder.command_timeout(ms(9000))).await;
+    let latch = client.count_down_latch("l");
+    let cut_when = async |expected: &str| {
+        let done = async || world.command(&["GET", "l"]) == expected;
+        eventually("it is done", done).await;
+        line.reconnect();
+    };
+    line.lose_replies();
+    let (done, ()) = tokio::join!(latch.try_set_count(3), cut_when("3"));
+    assert!(done.unwrap(), "the first one did it");
+    for (left, then) in [(2, "2"), (1, "1"), (0, "nil")] {
+        line.lose_replies();
+        let (done, ()) = tokio::join!(latch.count_down(), cut_when(then));
+        assert_eq!(done.unwrap(), left);
+    }
+}

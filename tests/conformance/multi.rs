@@ -1,0 +1,520 @@
+//! Several locks as one: all of them or none, and never two that wait for each other.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, LockGuard, LossReason, Owner};
+use tokio::time::{Instant, sleep};
+
+use crate::world::{World, eventually, ms, soon, waiting};
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn there(world: &World) -> Vec<&'static str> {
+    NAMES.into_iter().filter(|name| world.exists(name)).collect()
+}
+
+async fn settled(client: &Client) {
+    eventually("settled", async || {
+        let stats = client.stats();
+        (stats.waiting, stats.listeners, stats.releases_pending, stats.holds) == (0, 0, 0, 0)
+    })
+    .await;
+}
+
+pub(crate) async fn it_is_held_when_every_member_is(world: World) {
+    let client = world.client().await;
+    let owner = Owner::new();
+    let mut multi = client.multi_lock(NAMES).owned_by(&owner);
+    let members = NAMES.map(|name| client.lock(name).owned_by(&owner));
+    for _ in 0..2 {
+        assert!(!multi.is_held().await.unwrap() && !multi.is_locked().await.unwrap());
+        let guard = multi.lock().await.unwrap();
+        for member in &members {
+            assert!(member.is_held().await.unwrap() && member.is_locked().await.unwrap());
+        }
+        assert!(multi.is_held().await.unwrap());
+        guard.unlock().await.unwrap();
+        for member in &members {
+            assert!(!member.is_held().await.unwrap() && !member.is_locked().await.unwrap());
+        }
+    }
+    // Some of them are not all of them.
+    let mut member = client.lock("b").owned_by(&owner);
+    let guard = member.lock().await.unwrap();
+    assert!(!multi.is_held().await.unwrap());
+    // But its owner takes the others beside it, and gives back only what it took.
+    let all = soon("the others are free", multi.lock()).await.0.unwrap();
+    assert!(multi.is_held().await.unwrap());
+    assert_eq!(guard.hold_count(), 2);
+    all.unlock().await.unwrap();
+    assert_eq!((there(&world), guard.hold_count()), (vec!["b"], 1));
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn free_plain_locks_of_one_client_are_one_call(world: World) {
+    let client = world.client().await;
+    client.multi_lock(NAMES).lock().await.unwrap().unlock().await.unwrap();
+    let (before, seen) = (client.stats().calls, world.calls());
+    let guard = client.multi_lock(NAMES).lock().await.unwrap();
+    assert_eq!((client.stats().calls - before, world.calls() - seen), (1, 1));
+    assert_eq!(there(&world), NAMES);
+    for name in NAMES {
+        assert!(world.left(name) > 20_000);
+        assert_eq!(world.number(&["HLEN", name]), 1);
+    }
+    guard.unlock().await.unwrap();
+    assert_eq!(there(&world), [""; 0]);
+}
+
+pub(crate) async fn what_was_taken_is_given_back_and_no_more(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let owner = Owner::new();
+    let mut outer = one.lock("a").owned_by(&owner);
+    let outer = outer.lock().await.unwrap();
+    let held = other.lock("c").lock().await.unwrap();
+    // Held by ourselves, free, held by another.
+    for wait in [Duration::ZERO, ms(100)] {
+        let mut multi = one.multi_lock(NAMES).owned_by(&owner);
+        let error = multi.try_lock(wait, Lease::Renewed).await.unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+        eventually("b is given back", async || there(&world) == ["a", "c"]).await;
+        assert_eq!(world.number(&["HGET", "a", outer.owner()]), 1);
+        assert_eq!((outer.hold_count(), outer.state()), (1, HoldState::Held));
+        held.check().unwrap();
+    }
+    held.unlock().await.unwrap();
+    outer.unlock().await.unwrap();
+}
+
+pub(crate) async fn one_of_many_contenders_wins(world: World) {
+    let clients = [world.client().await, world.client().await];
+    let takings: Vec<_> = (0..10)
+        .map(|number| {
+            let mut multi = clients[number % 2].multi_lock(NAMES);
+            let taking = async move { multi.acquire().lease(ms(10_000)).await };
+            tokio::spawn(taking)
+        })
+        .collect();
+    eventually("all but one wait", async || {
+        let waiting = clients.iter().map(|client| client.stats().waiting).sum::<u64>();
+        waiting >= 1 && takings.iter().filter(|taking| taking.is_finished()).count() == 1
+    })
+    .await;
+    sleep(ms(300)).await;
+    let done: Vec<_> = takings.iter().map(tokio::task::JoinHandle::is_finished).collect();
+    assert_eq!(done.iter().filter(|done| **done).count(), 1, "exactly one");
+    for (taking, done) in takings.into_iter().zip(done) {
+        if done {
+            taking.await.unwrap().unwrap().unlock().await.unwrap();
+        } else {
+            taking.abort();
+        }
+    }
+    for client in &clients {
+        settled(client).await;
+    }
+    eventually("free", async || there(&world).is_empty()).await;
+}
+
+pub(crate) async fn a_second_one_waits_for_the_first(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.multi_lock(NAMES).lock().await.unwrap();
+    // Overlapping sets, of which only one member is in the way.
+    let mut second = other.multi_lock(["c", "d"]);
+    let second = tokio::spawn(async move { second.lock().await });
+    waiting(&other, 1).await;
+    sleep(ms(50)).await;
+    assert!(!second.is_finished());
+    guard.unlock().await.unwrap();
+    let (guard, took) = soon("then it goes on", second).await;
+    assert!(took < ms(700), "{took:?}");
+    guard.unwrap().unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn opposite_orders_do_not_wait_for_each_other(world: World) {
+    let clients = [world.client().await, world.client().await];
+    let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"], ["c", "a", "b"]];
+    let tasks: Vec<_> = (0..8)
+        .map(|number| {
+            let client = clients[number % 2].clone();
+            tokio::spawn(async move {
+                for _ in 0..5 {
+                    // Half of them one by one, of another kind.
+                    let mut multi = if number < 4 {
+                        client.multi_lock(orders[number % 4])
+                    } else {
+                        Lock::multi(orders[number % 4].map(|name| client.spin_lock(name)))
+                    };
+                    let guard = multi.lock().await.unwrap();
+                    sleep(ms(1)).await;
+                    guard.unlock().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let start = Instant::now();
+    for task in tasks {
+        soon("nobody waits for ever", task).await.0.unwrap();
+    }
+    assert!(start.elapsed() < ms(10_000), "{:?}", start.elapsed());
+    assert_eq!(there(&world), [""; 0]);
+}
+
+pub(crate) async fn a_peer_with_another_order_is_given_way(world: World) {
+    let (one, peer) = (world.client().await, world.client().await);
+    // As Redisson does it: in the order given, and it keeps what it has.
+    let later = peer.lock("b").lock().await.unwrap();
+    let mut multi = one.multi_lock(["a", "b"]);
+    let taking = tokio::spawn(async move { multi.lock().await });
+    eventually("it has the first", async || world.exists("a")).await;
+    let first = soon("it gives way", peer.lock("a").lock()).await.0.unwrap();
+    assert!(!taking.is_finished());
+    first.unlock().await.unwrap();
+    later.unlock().await.unwrap();
+    soon("its turn", taking).await.0.unwrap().unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn there_is_one_deadline_for_all(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let mut held = Vec::new();
+    for name in NAMES {
+        held.push(other.lock(name).lock().await.unwrap());
+    }
+    let wait = world.span(400);
+    let (start, mut multi) = (Instant::now(), one.multi_lock(NAMES));
+    let taking = tokio::spawn(async move { multi.try_lock(wait, ms(5000)).await });
+    // Each member is released at another time; the last one not in time.
+    held.remove(0).unlock().await.unwrap();
+    sleep(wait / 2).await;
+    held.remove(0).unlock().await.unwrap();
+    let refused = soon("in the end", taking).await.0.unwrap();
+    let took = start.elapsed();
+    assert!(refused.unwrap_err().is_timeout());
+    assert!(took >= wait && took < wait + world.span(100), "{took:?}");
+    eventually("the others are given back", async || there(&world) == ["c"]).await;
+    settled(&one).await;
+    // The guard's deadline is that of the member whose lease ends first.
+    let owner = Owner::new();
+    let short = one.lock("a").owned_by(&owner).try_lock(Duration::ZERO, ms(90_000)).await.unwrap();
+    let mut two = one.multi_lock(["a", "b"]).owned_by(&owner);
+    let guard = two.try_lock(ms(1000), ms(60_000)).await.unwrap();
+    assert!(guard.deadline() < short.deadline());
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let make: [fn(&Client) -> Lock; 2] = [
+        |client| client.multi_lock(NAMES),
+        |client| {
+            let (read, _write) = client.read_write_lock("a").split();
+            Lock::multi([read, client.fenced_lock("b"), client.lock("c")])
+        },
+    ];
+    for make in make {
+        let held = other.lock("c").lock().await.unwrap();
+        let (mut multi, lease) = (make(&one), ms(8000));
+        let taking = tokio::spawn(async move { multi.acquire().lease(lease).await });
+        eventually("it has the others", async || there(&world) == NAMES).await;
+        // More than a twentieth of the lease, less than it is patient with some of them in hand.
+        sleep(ms(450)).await;
+        let released = Instant::now();
+        held.unlock().await.unwrap();
+        let guard = soon("its turn", taking).await.0.unwrap().unwrap();
+        let margin = lease / 20 + ms(1) + lease / 1000;
+        assert!(guard.deadline() + margin >= released + lease, "a part of it only");
+        guard.unlock().await.unwrap();
+        assert_eq!(there(&world), [""; 0]);
+    }
+}
+
+pub(crate) async fn members_of_members_have_one_order(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let nested = || Lock::multi([one.multi_lock(["c", "a"]), one.lock("b")]);
+    nested().lock().await.unwrap().unlock().await.unwrap();
+    let seen = world.calls();
+    let guard = nested().lock().await.unwrap();
+    assert_eq!(world.calls() - seen, 1, "they are one set");
+    guard.unlock().await.unwrap();
+    // Nobody who holds a later one is waited for with an earlier one free.
+    let held = other.lock("b").lock().await.unwrap();
+    let mut lock = nested();
+    let taking = tokio::spawn(async move { lock.lock().await });
+    eventually("it has the first", async || world.exists("a")).await;
+    waiting(&one, 1).await;
+    assert_eq!(there(&world), ["a", "b"]);
+    held.unlock().await.unwrap();
+    soon("its turn", taking).await.0.unwrap().unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn one_name_on_two_servers_has_one_order(world: World) {
+    let elsewhere = world.more(1).remove(0);
+    let (here, there) = (world.client().await, elsewhere.client().await);
+    let holders = [world.client().await, elsewhere.client().await];
+    let mut first = Vec::new();
+    for turned in [false, true] {
+        let mut held = Vec::new();
+        for holder in &holders {
+            held.push(holder.lock("a").lock().await.unwrap());
+        }
+        let mut pair = [here.lock("a"), there.lock("a")];
+        if turned {
+            pair.reverse();
+        }
+        let mut lock = Lock::multi(pair);
+        let taking = tokio::spawn(async move { lock.lock().await });
+        eventually("it waits", async || here.stats().waiting + there.stats().waiting == 1).await;
+        first.push(here.stats().waiting);
+        for held in held {
+            held.unlock().await.unwrap();
+        }
+        soon("its turn", taking).await.0.unwrap().unwrap().unlock().await.unwrap();
+    }
+    assert_eq!(first[0], first[1], "however they were given");
+}
+
+pub(crate) async fn one_that_is_locked_in_part_looks_locked(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let multi = client.multi_lock(NAMES);
+    assert_eq!(
+        (multi.holder().await.unwrap(), multi.remaining_lease().await.unwrap()),
+        (None, None)
+    );
+    let held = other.lock("b").try_lock(Duration::ZERO, ms(60_000)).await.unwrap();
+    assert!(multi.is_locked().await.unwrap());
+    assert_eq!(multi.holder().await.unwrap().unwrap().owner, held.owner());
+    assert!(multi.remaining_lease().await.unwrap() > Some(ms(50_000)));
+    // One of three is in nobody's way.
+    let quorum = Lock::quorum(NAMES.map(|name| client.lock(name)));
+    assert!(!quorum.is_locked().await.unwrap());
+    assert_eq!(
+        (quorum.holder().await.unwrap(), quorum.remaining_lease().await.unwrap()),
+        (None, None)
+    );
+    held.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_member_without_expiry_is_told(world: World) {
+    let client = world.client().await;
+    let members = || NAMES.map(|name| client.string_lock(name));
+    let told = async |mut lock: Lock, wait: Duration| {
+        let error = lock.try_lock(wait, ms(60_000)).await.unwrap_err();
+        let Error::Timeout { no_expiry, .. } = error else { panic!("{error}") };
+        no_expiry
+    };
+    for wait in [Duration::ZERO, world.span(100)] {
+        for name in NAMES {
+            world.command(&["SET", name, "somebody"]);
+            assert!(told(Lock::multi(members()), wait).await);
+            world.command(&["PEXPIRE", name, "60000"]);
+            assert!(!told(Lock::multi(members()), wait).await);
+            world.command(&["DEL", name]);
+        }
+        // A quorum is kept out by two of them; with one of the two it waits for the other.
+        world.command(&["SET", "a", "somebody"]);
+        world.command(&["SET", "b", "somebody"]);
+        assert!(told(Lock::quorum(members()), wait).await);
+        world.command(&["PEXPIRE", "b", "60000"]);
+        assert!(!told(Lock::quorum(members()), wait).await);
+        eventually("given back", async || there(&world) == ["a", "b"]).await;
+        world.command(&["DEL", "a", "b"]);
+    }
+}
+
+async fn is_lost(guard: &LockGuard, reason: LossReason) {
+    assert_eq!(soon("told", guard.lost()).await.0, reason);
+    assert_eq!(guard.state(), HoldState::Lost);
+    assert!(matches!(guard.check(), Err(Error::Lost { .. })));
+}
+
+pub(crate) async fn the_loss_of_one_member_is_the_loss_of_all(world: World) {
+    let client = world.client_with_lease(world.span(300)).await;
+    for name in NAMES {
+        let guard = client.multi_lock(NAMES).lock().await.unwrap();
+        sleep(world.span(500)).await;
+        guard.check().unwrap();
+        world.command(&["DEL", name]);
+        is_lost(&guard, LossReason::Gone).await;
+        let late = guard.unlock().await.unwrap_err();
+        assert!(matches!(late, Error::Lost { .. }), "{late}");
+        eventually("the others are released", async || there(&world).is_empty()).await;
+    }
+    let guard = client.multi_lock(NAMES).try_lock(ms(0), world.span(100)).await.unwrap();
+    is_lost(&guard, LossReason::Expired).await;
+    drop(guard);
+    settled(&client).await;
+}
+
+pub(crate) async fn a_cancelled_one_leaves_nothing(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let several: [fn(&Client) -> Lock; 4] = [
+        |client| client.multi_lock(NAMES),
+        |client| {
+            let [a, b, c] = NAMES;
+            Lock::multi([client.fair_lock(a), client.spin_lock(b), client.fenced_lock(c)])
+        },
+        |client| Lock::quorum(NAMES.map(|name| client.string_lock(name))),
+        |client| {
+            let [a, b, c] = NAMES;
+            Lock::quorum([Lock::multi([client.lock(a), client.spin_lock(b)]), client.lock(c)])
+        },
+    ];
+    for make in several {
+        for in_the_way in [None, Some("a"), Some("b"), Some("c")] {
+            let held = match in_the_way {
+                Some(name) => Some(other.lock(name).lock().await.unwrap()),
+                None => None,
+            };
+            for polls in 0..24 {
+                let mut lock = make(&one);
+                let mut taking = Box::pin(lock.lock());
+                for _ in 0..polls {
+                    if taking.as_mut().now_or_never().is_some() {
+                        break;
+                    }
+                    tokio::task::yield_now().await;
+                }
+                drop(taking);
+                settled(&one).await;
+                assert_eq!(there(&world), Vec::from_iter(in_the_way), "after {polls} polls");
+            }
+            if let Some(held) = held {
+                held.unlock().await.unwrap();
+            }
+        }
+    }
+}
+
+pub(crate) async fn sets_that_make_no_sense_are_refused(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let sets = [
+        Lock::multi([]),
+        client.multi_lock(["a", "a"]),
+        client.multi_lock(["a", "b", "a"]),
+        Lock::multi([client.lock("a"), client.fair_lock("a")]),
+    ];
+    let quorum = [Lock::quorum([])];
+    for mut set in sets.into_iter().chain(quorum) {
+        let refused = [
+            set.lock().await.err(),
+            set.try_lock(Duration::ZERO, ms(100)).await.err(),
+            set.is_locked().await.err(),
+            set.force_unlock().await.err(),
+        ];
+        for error in refused {
+            let error = error.expect("refused");
+            assert!(matches!(error, Error::Config(ConfigError::Members { .. })), "{error}");
+        }
+    }
+    // A bad name among good ones is no server that is down.
+    let bad = [
+        client.multi_lock(["a", ""]),
+        Lock::multi([client.fair_lock("a"), client.multi_lock(["b", ""])]),
+        Lock::quorum(["a", "b", ""].map(|name| client.lock(name))),
+    ];
+    for mut bad in bad {
+        for error in [bad.lock().await.err(), bad.is_locked().await.err()] {
+            let error = error.expect("refused");
+            assert!(matches!(error, Error::Config(ConfigError::Name { .. })), "{error}");
+        }
+    }
+    // The same name on clients of two servers would be two locks; one server never grants both.
+    let error = Lock::multi([client.lock("a"), other.fair_lock("a")]).lock().await.unwrap_err();
+    assert!(matches!(error, Error::Config(ConfigError::Members { .. })), "{error}");
+    assert_eq!((client.stats().calls, other.stats().calls), (0, 0));
+    assert_eq!(there(&world), [""; 0]);
+    // Unless both only read.
+    let read = |client: &Client| client.read_write_lock("a").split().0;
+    let both = Lock::multi([read(&client), read(&other)]).lock().await.unwrap();
+    both.unlock().await.unwrap();
+    eventually("nothing is kept", async || there(&world).is_empty()).await;
+}
+
+pub(crate) async fn a_client_that_closes_ends_what_needs_it(world: World) {
+    let (stays, other) = (world.client().await, world.client().await);
+    // In the middle of a wait: what was taken from the other client is given back.
+    let held = other.lock("b").lock().await.unwrap();
+    for closes_first in [true, false] {
+        let closing = world.client().await;
+        let [a, b] = if closes_first { [&closing, &stays] } else { [&stays, &closing] };
+        let mut lock = Lock::multi([a.lock("a"), b.lock("b")]);
+        let taking = tokio::spawn(async move { lock.lock().await });
+        eventually("it has the first", async || world.exists("a")).await;
+        waiting(b, 1).await;
+        closing.shutdown(ms(5000)).await.unwrap();
+        let error = soon("it is told", taking).await.0.unwrap().unwrap_err();
+        assert!(matches!(error, Error::Closed), "{error}");
+        eventually("given back", async || there(&world) == ["b"]).await;
+        settled(&stays).await;
+    }
+    held.unlock().await.unwrap();
+    // While held: the end of a set, and one vote less of a quorum.
+    let clients = [world.client().await, world.client().await, world.client().await];
+    let members = || clients.iter().zip(NAMES).map(|(client, name)| client.lock(name));
+    let (mut all, mut most) = (Lock::multi(members()), Lock::quorum(members()));
+    let guard = all.lock().await.unwrap();
+    guard.unlock().await.unwrap();
+    // Whoever answers much later than the others has no part in it: on a busy machine, anybody.
+    let guard = loop {
+        let guard = most.try_lock(ms(5000), ms(60_000)).await.unwrap();
+        if clients.iter().all(|client| client.stats().holds == 1) {
+            break guard;
+        }
+        guard.unlock().await.unwrap();
+    };
+    clients[2].shutdown(ms(5000)).await.unwrap();
+    guard.check().unwrap();
+    guard.unlock().await.unwrap();
+    eventually("given back", async || there(&world).is_empty()).await;
+    assert!(matches!(all.lock().await, Err(Error::Closed)));
+    let guard = most.try_lock(ms(5000), ms(60_000)).await.unwrap();
+    clients[0].shutdown(ms(5000)).await.unwrap();
+    is_lost(&guard, LossReason::Closed).await;
+    drop(guard);
+    assert!(matches!(most.lock().await, Err(Error::Closed)));
+    eventually("given back", async || there(&world).is_empty()).await;
+}
+
+pub(crate) async fn a_group_is_never_text(world: World) {
+    let client = world.client().await;
+    let mut multi = client.multi_lock(NAMES);
+    let outer = multi.lock().await.unwrap();
+    let inner = multi.lock().await.unwrap();
+    assert_eq!((inner.hold_count(), inner.token()), (2, None));
+    // A nested guard cannot leave its holds to their leases.
+    inner.forget();
+    assert_eq!((outer.hold_count(), outer.state()), (1, HoldState::Held));
+    let owner = outer.owner().to_owned();
+    let refused = multi.restore(&owner).await.unwrap_err();
+    assert!(matches!(refused, Error::Config(ConfigError::Handle { .. })), "{refused}");
+    let refused = outer.into_handle().unwrap_err();
+    assert!(matches!(refused, Error::Config(ConfigError::Handle { .. })), "{refused}");
+    eventually("released as by a drop", async || there(&world).is_empty()).await;
+    let guard = multi.lock().await.unwrap();
+    std::thread::spawn(move || drop(guard)).join().unwrap();
+    eventually("released from a plain thread", async || there(&world).is_empty()).await;
+}
+
+pub(crate) async fn members_on_several_servers_are_all_needed(world: World) {
+    // Three servers: this one, and two more of its sort.
+    let others = world.more(2);
+    let worlds = [&world, &others[0], &others[1]];
+    let mut clients = Vec::new();
+    for world in worlds {
+        clients.push([world.client().await, world.client().await]);
+    }
+    let set = |number: usize| Lock::multi(clients.iter().map(|pair| pair[number].lock("a")));
+    let guard = set(0).lock().await.unwrap();
+    for _ in 0..2 {
+        let refused = set(1).try_lock(Duration::ZERO, ms(5000)).await;
+        assert!(refused.unwrap_err().is_timeout());
+    }
+    guard.unlock().await.unwrap();
+    let last = clients[2][0].lock("a").lock().await.unwrap();
+    assert!(set(1).try_lock(Duration::ZERO, ms(5000)).await.unwrap_err().is_timeout());
+    eventually("given back", async || !world.exists("a") && !others[0].exists("a")).await;
+    last.unlock().await.unwrap();
+    set(1).lock().await.unwrap().unlock().await.unwrap();
+    assert!(worlds.iter().all(|world| !world.exists("a")));
+}

@@ -1,0 +1,163 @@
+//! The leases of permits under extensions, repetitions and thefts; and semaphores that are made anew.
+
+use std::time::Duration;
+
+use leasehold::{Client, Error, Lease, LossReason, PermitExpirableSemaphore};
+use tokio::time::sleep;
+
+use crate::world::{World, eventually, ms, soon};
+
+const MANY: u32 = 1024;
+
+async fn set(client: &Client, permits: u32) -> PermitExpirableSemaphore {
+    let semaphore = client.permit_expirable_semaphore("p");
+    assert!(semaphore.try_set_permits(permits).await.unwrap());
+    semaphore
+}
+
+/// Runs a script as a late copy of a call would.
+fn again(world: &World, script: &str, keys: [&str; 2], args: [&str; 4]) -> String {
+    let scripts = leasehold::test_util::scripts();
+    let (_, text, _) = scripts.into_iter().find(|(name, ..)| *name == script).expect("a script");
+    let mut words = vec!["EVAL", text, "2"];
+    words.extend(keys);
+    words.extend(args);
+    world.command(&words)
+}
+
+pub(crate) async fn an_extension_never_shortens(world: World) {
+    let client = world.client().await;
+    let semaphore = set(&client, 2).await;
+    let held = semaphore.acquire(ms(60_000)).await.unwrap();
+    held.extend(world.span(50)).await.unwrap();
+    let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
+    assert!(left > ms(50_000), "{left:?}");
+    // It lasts as long as its guard believes.
+    sleep(world.span(60)).await;
+    held.check().unwrap();
+    assert_eq!(semaphore.acquired().await.unwrap(), 1);
+    held.release().await.unwrap();
+    assert_eq!(semaphore.available().await.unwrap(), 2);
+}
+
+pub(crate) async fn a_late_copy_of_an_acquisition_changes_nothing(world: World) {
+    let client = world.client().await;
+    let semaphore = set(&client, 5).await;
+    let held = semaphore.try_acquire_many(3, Duration::ZERO, ms(60_000)).await.unwrap();
+    let copy = || {
+        let keys = ["p", "{p}:timeout"];
+        again(&world, "permit_acquire", keys, ["ch", "PUBLISH", held.owner(), "5000"])
+    };
+    assert_eq!(copy(), "nil");
+    let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
+    assert!(left > ms(50_000), "{left:?}");
+    // What was given back by its id is not taken again under the others.
+    let ids: Vec<String> = held.ids().map(str::to_owned).collect();
+    semaphore.release(&ids[2]).await.unwrap();
+    assert_eq!(copy(), "nil");
+    assert_eq!(semaphore.acquired().await.unwrap(), 2);
+    assert_eq!(semaphore.permits().await.unwrap(), 5);
+    semaphore.release(&ids[0]).await.unwrap();
+    assert_eq!(copy(), "nil");
+    assert_eq!(semaphore.permits().await.unwrap(), 5);
+
+    let plain = client.semaphore("s");
+    plain.try_set_permits(5).await.unwrap();
+    let held = plain.acquire(3).await.unwrap();
+    let guard = held.guard().unwrap();
+    guard.extend(ms(3_600_000)).await.unwrap();
+    let until = || world.command(&["ZSCORE", "leasehold_semaphore:{s}", guard.owner()]);
+    let (before, keys) = (until(), ["s", "leasehold_semaphore:{s}"]);
+    let args = ["ch", "PUBLISH", guard.owner(), "5000"];
+    assert_eq!(again(&world, "semaphore_acquire", keys, args), "nil");
+    assert_eq!(until(), before);
+    assert_eq!(plain.available().await.unwrap(), 2);
+}
+
+pub(crate) async fn permits_that_lost_one_of_them_are_lost(world: World) {
+    let client = world.client_with_lease(world.span(300)).await;
+    let semaphore = set(&client, 3).await;
+    let held = semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await.unwrap();
+    let one = held.ids().nth(1).unwrap().to_owned();
+    semaphore.release(&one).await.unwrap();
+    let (reason, took) = soon("it is told", held.lost()).await;
+    assert_eq!(reason, LossReason::Gone);
+    // What was left of it comes back at once, and not by its lease.
+    eventually("all are back", async || semaphore.available().await.unwrap() == 3).await;
+    if matches!(world, World::Embedded(_)) {
+        assert!(took < ms(150), "{took:?}");
+    }
+    assert!(matches!(held.release().await, Err(Error::Lost { .. })));
+    assert_eq!(semaphore.permits().await.unwrap(), 3);
+}
+
+pub(crate) async fn a_renewal_is_not_longer_than_redis_can_be_kept(world: World) {
+    let client = world.client_with_lease(world.span(500)).await;
+    let semaphore = set(&client, 4 * MANY).await;
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        held.push(semaphore.try_acquire_many(MANY, ms(9000), Lease::Renewed).await.unwrap());
+    }
+    let before = (client.stats().calls, client.stats().renewed);
+    eventually("all are renewed", async || client.stats().renewed >= before.1 + 4).await;
+    assert!(client.stats().calls >= before.0 + 4, "each of them is a call's work");
+    for permit in held {
+        permit.release().await.unwrap();
+    }
+    assert_eq!(semaphore.available().await.unwrap(), i64::from(4 * MANY));
+}
+
+pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(world: World) {
+    let client = world.client_with_lease(world.span(300)).await;
+    let semaphore = client.semaphore("s");
+    // Set anew, and made anew by a release.
+    for made_by_release in [false, true] {
+        assert!(semaphore.try_set_permits(2).await.unwrap());
+        let held = semaphore.acquire(1).await.unwrap();
+        // As by Redisson's `delete()`, which knows of no holds.
+        world.command(&["DEL", "s"]);
+        if made_by_release {
+            semaphore.release(2).await.unwrap();
+        } else {
+            assert!(semaphore.try_set_permits(2).await.unwrap());
+        }
+        let (reason, _) = soon("it is told", held.guard().unwrap().lost()).await;
+        assert_eq!(reason, LossReason::Gone);
+        assert!(held.release().await.is_err());
+        assert_eq!(semaphore.available().await.unwrap(), 2);
+        world.command(&["DEL", "s"]);
+    }
+    let semaphore = set(&client, 2).await;
+    for made_by_adding in [false, true] {
+        let held = semaphore.acquire(ms(60_000)).await.unwrap();
+        world.command(&["DEL", "p"]);
+        if made_by_adding {
+            semaphore.add_permits(2).await.unwrap();
+        } else {
+            assert!(semaphore.try_set_permits(2).await.unwrap());
+        }
+        assert!(held.release().await.is_err());
+        assert_eq!(semaphore.available().await.unwrap(), 2);
+        assert_eq!(semaphore.permits().await.unwrap(), 2);
+    }
+}
+
+pub(crate) async fn a_drain_takes_those_of_dead_holders_too(world: World) {
+    let client = world.client().await;
+    let semaphore = client.semaphore("s");
+    semaphore.try_set_permits(3).await.unwrap();
+    let live = semaphore.acquire(1).await.unwrap();
+    world.command(&["DECRBY", "s", "2"]);
+    world.command(&["ZADD", "leasehold_semaphore:{s}", "1", "dead:1:2"]);
+    assert_eq!(semaphore.drain().await.unwrap(), 2);
+    assert_eq!(semaphore.available().await.unwrap(), 0);
+    live.release().await.unwrap();
+    assert_eq!(semaphore.available().await.unwrap(), 1);
+}
+
+pub(crate) async fn no_permits_make_no_semaphore(world: World) {
+    let client = world.client().await;
+    client.permit_expirable_semaphore("p").add_permits(0).await.unwrap();
+    client.semaphore("s").add_permits(0).await.unwrap();
+    assert_eq!(world.number(&["DBSIZE"]), 0);
+}

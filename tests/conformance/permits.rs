@@ -1,0 +1,477 @@
+//! What Redisson's tests pin of permits with ids and leases, and what becomes of those whose holder
+//! died, was robbed or was not answered.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use futures::future::{join_all, try_join_all};
+use leasehold::{Client, Error, Lease, LossReason, Permit, PermitExpirableSemaphore};
+use tokio::time::{Instant, sleep};
+
+use crate::line::Line;
+use crate::semaphores::{in_vain, step, while_waiting};
+use crate::world::{World, eventually, ms, soon};
+
+/// An id that nobody was given.
+const UNKNOWN: &str = "00112233445566778899aabbccddeeff";
+/// The score by which Redisson marks a permit that does not expire.
+const NEVER: &str = "922337203685477";
+
+async fn set(client: &Client, permits: u32) -> PermitExpirableSemaphore {
+    let semaphore = client.permit_expirable_semaphore("p");
+    assert!(semaphore.try_set_permits(permits).await.unwrap());
+    semaphore
+}
+
+/// Available, held, and all.
+async fn counts(semaphore: &PermitExpirableSemaphore) -> (i64, i64, i64) {
+    let available = semaphore.available().await.unwrap();
+    (available, semaphore.acquired().await.unwrap(), semaphore.permits().await.unwrap())
+}
+
+fn ids(permits: &[Permit]) -> Vec<String> {
+    permits.iter().flat_map(Permit::ids).map(ToOwned::to_owned).collect()
+}
+
+/// Leaves the permits to their leases; what they are called.
+fn forgotten(permits: Vec<Permit>) -> Vec<String> {
+    let ids = ids(&permits);
+    permits.into_iter().for_each(Permit::forget);
+    ids
+}
+
+fn borrowed(ids: &[String]) -> Vec<&str> {
+    ids.iter().map(String::as_str).collect()
+}
+
+fn not_owner<T>(outcome: &Result<T, Error>) -> bool {
+    matches!(outcome, Err(Error::NotOwner { .. }))
+}
+
+pub(crate) async fn a_prefix_names_both_keys(world: World) {
+    let client = world.builder().key_prefix("app:").connect().await.unwrap();
+    let semaphore = set(&client, 2).await;
+    let held = semaphore.acquire(Lease::Renewed).await.unwrap();
+    assert_eq!(world.command(&["GET", "app:p"]), "1");
+    assert_eq!(world.number(&["ZCARD", "{app:p}:timeout"]), 1);
+    held.release().await.unwrap();
+    assert_eq!(counts(&semaphore).await, (2, 0, 2));
+}
+
+pub(crate) async fn a_lease_can_be_changed_by_id(world: World) {
+    let client = world.client().await;
+    let semaphore = set(&client, 1).await;
+    let longer = world.span(900);
+    assert!(!semaphore.update_lease(UNKNOWN, longer).await.unwrap());
+    let held = semaphore.acquire(world.span(300)).await.unwrap();
+    let id = forgotten(vec![held]).remove(0);
+    assert!(semaphore.update_lease(&id, longer).await.unwrap());
+    let left = semaphore.remaining_lease(&id).await.unwrap().unwrap();
+    assert!(left > world.span(400) && left <= longer, "{left:?}");
+    sleep(world.span(350)).await;
+    assert_eq!(semaphore.available().await.unwrap(), 0, "by the old lease it would be back");
+    assert!(semaphore.update_lease(&id, world.span(20)).await.unwrap(), "shorter, too");
+    let back = async || semaphore.available().await.unwrap() == 1;
+    eventually("it is back", back).await;
+    assert!(!semaphore.update_lease(&id, longer).await.unwrap());
+    let bad = semaphore.update_lease(&id, Duration::ZERO).await;
+    assert!(matches!(bad, Err(Error::Config(_))));
+}
+
+pub(crate) async fn a_missing_semaphore_has_none(world: World) {
+    let client = world.client().await;
+    let semaphore = client.permit_expirable_semaphore("p");
+    assert_eq!(counts(&semaphore).await, (0, 0, 0));
+    let refused = semaphore.try_acquire(Duration::ZERO, Lease::Renewed).await;
+    assert!(refused.unwrap_err().is_timeout());
+    assert_eq!(world.number(&["DBSIZE"]), 0);
+}
+
+pub(crate) async fn counts_follow_the_leases(world: World) {
+    let client = world.client().await;
+    let semaphore = set(&client, 5).await;
+    assert_eq!(counts(&semaphore).await, (5, 0, 5));
+    let lease = world.span(400);
+    let brief = try_join_all((0..3).map(|_| semaphore.acquire(lease))).await.unwrap();
+    let long = semaphore.acquire(Lease::Renewed).await.unwrap();
+    assert_eq!(counts(&semaphore).await, (1, 4, 5));
+    sleep(lease).await;
+    assert_eq!(counts(&semaphore).await, (4, 1, 5));
+    assert!(brief.iter().all(|permit| permit.check().is_err()));
+    long.release().await.unwrap();
+    assert_eq!(counts(&semaphore).await, (5, 0, 5));
+}
+
+pub(crate) async fn a_semaphore_that_expires_leaves_no_key(world: World) {
+    let client = world.client().await;
+    let semaphore = client.permit_expirable_semaphore("p");
+    let life = world.span(300);
+    assert!(!semaphore.expire_after(life).await.unwrap(), "there is none");
+    semaphore.try_set_permits(2).await.unwrap();
+    let before = semaphore.acquire(Lease::Renewed).await.unwrap();
+    assert!(semaphore.expire_after(life).await.unwrap());
+    let after = semaphore.acquire(Lease::Renewed).await.unwrap();
+    soon("it expires", world.until_gone("p")).await;
+    soon("its permits, too", world.until_gone("{p}:timeout")).await;
+    for permit in [before, after] {
+        assert!(matches!(permit.release().await, Err(Error::Lost { .. })));
+    }
+    assert_eq!(world.number(&["EXISTS", "p", "{p}:timeout"]), 0);
+
+    // The same if no permit is held when it is told to end.
+    semaphore.try_set_permits(2).await.unwrap();
+    assert!(semaphore.expire_after(life).await.unwrap());
+    let held = semaphore.acquire(Lease::Renewed).await.unwrap();
+    soon("it expires", world.until_gone("p")).await;
+    soon("its permit, too", world.until_gone("{p}:timeout")).await;
+    drop(held);
+}
+
+pub(crate) async fn a_waiter_gets_the_permit_at_the_end_of_its_lease(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let (semaphore, waiter) = (set(&one, 1).await, other.permit_expirable_semaphore("p"));
+    let (lease, start) = (world.span(400), Instant::now());
+    let id = forgotten(vec![semaphore.acquire(lease).await.unwrap()]).remove(0);
+    let (next, _) = soon("it ends", waiter.try_acquire(ms(9000), Lease::Renewed)).await;
+    let next = next.unwrap();
+    assert!(start.elapsed() >= lease, "{:?}", start.elapsed());
+    if matches!(world, World::Embedded(_)) {
+        assert!(start.elapsed() < lease + ms(20), "{:?}", start.elapsed());
+    }
+    assert!(not_owner(&semaphore.release(&id).await), "it is too late");
+    assert_eq!(semaphore.available().await.unwrap(), 0);
+    next.release().await.unwrap();
+    assert_eq!(semaphore.available().await.unwrap(), 1);
+}
+
+pub(crate) async fn the_number_of_permits_can_be_changed(world: World) {
+    let client = world.client().await;
+    let semaphore = set(&client, 10).await;
+    assert!(!semaphore.try_set_permits(15).await.unwrap());
+    let held = try_join_all((0..3).map(|_| semaphore.acquire(Lease::Renewed))).await.unwrap();
+    assert_eq!(semaphore.set_permits(15).await.unwrap(), 12);
+    assert_eq!(semaphore.set_permits(5).await.unwrap(), 2);
+    assert_eq!(semaphore.set_permits(1).await.unwrap(), -2);
+    assert_eq!(counts(&semaphore).await, (-2, 3, 1));
+    drop(held);
+    eventually("one is left", async || semaphore.available().await.unwrap() == 1).await;
+    semaphore.add_permits(4).await.unwrap();
+    assert_eq!(counts(&semaphore).await, (5, 0, 5));
+    semaphore.add_permits(-6).await.unwrap();
+    assert_eq!(semaphore.available().await.unwrap(), -1);
+    let fresh = client.permit_expirable_semaphore("fresh");
+    assert_eq!(fresh.set_permits(4).await.unwrap(), 4);
+}
+
+pub(crate) async fn growing_lets_waiters_in(world: World) {
+    // A safety poll must not be what wakes it.
+    let slow = world.builder().safety_poll(ms(60_000)).connect();
+    let (one, other) = (world.client().await, slow.await.unwrap());
+    let (semaphore, waiter) = (set(&one, 0).await, other.permit_expirable_semaphore("p"));
+    for grow in [0, 1] {
+        let wait = waiter.acquire(ms(9000));
+        let got = while_waiting(&other, 1, wait, async {
+            match grow {
+                0 => drop(semaphore.set_permits(1).await.unwrap()),
+                _ => semaphore.add_permits(1).await.unwrap(),
+            }
+        });
+        got.await.unwrap().forget();
+    }
+    assert_eq!(counts(&semaphore).await, (0, 2, 2));
+}
+
+pub(crate) async fn a_blocked_acquisition_goes_on_after_a_release(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let (semaphore, waiter) = (set(&one, 1).await, other.permit_expirable_semaphore("p"));
+    let held = semaphore.acquire(Lease::Renewed).await.unwrap();
+    assert_eq!((held.id().len(), held.ids().count()), (32, 1));
+    let first = held.id().to_owned();
+    let start = Instant::now();
+    let next = while_waiting(&other, 1, waiter.try_acquire(ms(9000), ms(9000)), async {
+        sleep(ms(450)).await;
+        held.release().await.unwrap();
+    });
+    let next = next.await.unwrap();
+    assert_ne!(next.id(), first);
+    assert!(start.elapsed() >= ms(450));
+    if matches!(world, World::Embedded(_)) {
+        assert!(start.elapsed() < ms(460), "{:?}", start.elapsed());
+    }
+}
+
+pub(crate) async fn several_at_once_are_all_or_none(world: World) {
+    let client = world.client().await;
+    let semaphore = set(&client, 5).await;
+    let three = semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await.unwrap();
+    let names: std::collections::BTreeSet<&str> = three.ids().collect();
+    assert!(names.len() == 3 && names.iter().all(|id| id.len() == 32), "{names:?}");
+    let refused = semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await;
+    assert!(refused.unwrap_err().is_timeout());
+    assert_eq!(counts(&semaphore).await, (2, 3, 5));
+    let two = semaphore.try_acquire_many(2, Duration::ZERO, ms(9000)).await.unwrap();
+    // Part by part, by id.
+    let ids = forgotten(vec![three]);
+    semaphore.release(&ids[0]).await.unwrap();
+    assert_eq!(semaphore.available().await.unwrap(), 1);
+    semaphore.release_all(&borrowed(&ids[1..])).await.unwrap();
+    assert_eq!(semaphore.available().await.unwrap(), 3);
+    assert!(not_owner(&semaphore.release_all(&borrowed(&ids)).await), "released before");
+    two.release().await.unwrap();
+    assert_eq!(counts(&semaphore).await, (5, 0, 5));
+    for permits in [0, 100_000] {
+        let bad = semaphore.try_acquire_many(permits, Duration::ZERO, Lease::Renewed).await;
+        assert!(matches!(bad, Err(Error::Config(_))), "{permits}");
+    }
+}
+
+pub(crate) async fn a_waiter_for_many_waits_for_all(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let (semaphore, waiter) = (set(&one, 3).await, other.permit_expirable_semaphore("p"));
+    let mut held = try_join_all((0..3).map(|_| semaphore.acquire(ms(60_000)))).await.unwrap();
+    let wait = waiter.try_acquire_many(3, ms(9000), Lease::Renewed);
+    let all = while_waiting(&other, 1, wait, async {
+        for given in 0..3 {
+            let vain = other.stats().wakes_in_vain;
+            held.pop().unwrap().release().await.unwrap();
+            if given < 2 {
+                eventually("it asks in vain", async || other.stats().wakes_in_vain > vain).await;
+            }
+        }
+    });
+    assert_eq!(all.await.unwrap().ids().count(), 3);
+}
+
+pub(crate) async fn an_unknown_or_expired_id_releases_nothing(world: World) {
+    let client = world.client().await;
+    let semaphore = set(&client, 3).await;
+    assert!(not_owner(&semaphore.release(UNKNOWN).await));
+    let lease = world.span(100);
+    let brief = semaphore.acquire(lease).await.unwrap();
+    let expired = brief.id().to_owned();
+    sleep(lease).await;
+    // By its guard and by its id.
+    assert!(matches!(brief.release().await, Err(Error::Lost { .. })));
+    assert!(not_owner(&semaphore.release(&expired).await));
+    assert_eq!(counts(&semaphore).await, (3, 0, 3));
+    for bad in ["", "00", &UNKNOWN.to_uppercase(), &format!("{UNKNOWN}00")] {
+        assert!(matches!(semaphore.release(bad).await, Err(Error::Config(_))), "{bad}");
+    }
+    assert!(matches!(semaphore.release_all(&[]).await, Err(Error::Config(_))));
+}
+
+pub(crate) async fn one_bad_id_and_none_is_released(world: World) {
+    let client = world.client().await;
+    let semaphore = set(&client, 4).await;
+    let live = try_join_all([semaphore.acquire(ms(60_000)), semaphore.acquire(ms(60_000))]);
+    let live = forgotten(live.await.unwrap());
+    let lease = world.span(100);
+    let expired = forgotten(vec![semaphore.acquire(lease).await.unwrap()]).remove(0);
+    sleep(lease).await;
+    for bad in [UNKNOWN, &expired] {
+        let outcome = semaphore.release_all(&[&live[0], bad, &live[1]]).await;
+        assert!(not_owner(&outcome), "{outcome:?}");
+        assert_eq!(counts(&semaphore).await, (2, 2, 4));
+    }
+    semaphore.release_all(&borrowed(&live)).await.unwrap();
+    assert_eq!(counts(&semaphore).await, (4, 0, 4));
+}
+
+pub(crate) async fn the_next_call_brings_expired_permits_back(world: World) {
+    let client = world.client().await;
+    let semaphore = set(&client, 10).await;
+    let lease = world.span(100);
+    let brief = semaphore.try_acquire_many(8, Duration::ZERO, lease).await.unwrap();
+    let live = forgotten(vec![semaphore.acquire(ms(60_000)).await.unwrap()]).remove(0);
+    brief.forget();
+    sleep(lease).await;
+    assert_eq!(world.command(&["GET", "p"]), "1", "nobody has looked");
+    // Whichever call comes next: a release, an acquisition.
+    semaphore.release(&live).await.unwrap();
+    assert_eq!(world.command(&["GET", "p"]), "10");
+    let brief = semaphore.try_acquire_many(10, Duration::ZERO, lease).await.unwrap();
+    brief.forget();
+    sleep(lease).await;
+    let all = semaphore.try_acquire_many(10, Duration::ZERO, lease).await.unwrap();
+    assert_eq!(counts(&semaphore).await, (0, 10, 10));
+    drop(all);
+}
+
+pub(crate) async fn a_great_number_of_expired_permits_comes_back_in_one_call(world: World) {
+    let client = world.client().await;
+    let semaphore = set(&client, 0).await;
+    let members: Vec<_> = (0..20_000).map(|number| format!("dead{number:012}")).collect();
+    let mut words = vec!["ZADD", "{p}:timeout"];
+    words.extend(members.iter().flat_map(|member| ["1", member.as_str()]));
+    assert_eq!(world.number(&words), 20_000);
+    let before = client.stats().calls;
+    let one = semaphore.try_acquire(Duration::ZERO, Lease::Renewed).await.unwrap();
+    assert_eq!(client.stats().calls - before, 1);
+    assert_eq!(counts(&semaphore).await, (19_999, 1, 20_000));
+    drop(one);
+}
+
+pub(crate) async fn what_is_left_of_a_lease_can_be_asked(world: World) {
+    let client = world.client().await;
+    let semaphore = set(&client, 2).await;
+    let held = semaphore.acquire(ms(60_000)).await.unwrap();
+    let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
+    assert!(left > ms(50_000) && left <= ms(60_000), "{left:?}");
+    assert_eq!(semaphore.remaining_lease(UNKNOWN).await.unwrap(), None);
+    let id = held.id().to_owned();
+    held.release().await.unwrap();
+    assert_eq!(semaphore.remaining_lease(&id).await.unwrap(), None);
+    assert!(matches!(semaphore.remaining_lease("x").await, Err(Error::Config(_))));
+}
+
+pub(crate) async fn a_permit_that_never_expires_is_left_alone(world: World) {
+    let client = world.client().await;
+    let semaphore = set(&client, 1).await;
+    // As Redisson has it after an acquisition without a lease; this id is text in both forms.
+    let (member, id) = ("permit-of-a-java", "7065726d69742d6f662d612d6a617661");
+    world.command(&["ZADD", "{p}:timeout", NEVER, member]);
+    world.command(&["DECR", "p"]);
+    assert_eq!(counts(&semaphore).await, (0, 1, 1));
+    assert_eq!(semaphore.remaining_lease(id).await.unwrap(), Some(Duration::MAX));
+    in_vain(async || semaphore.try_acquire(world.span(30), Lease::Renewed).await).await;
+    assert_eq!(semaphore.set_permits(1).await.unwrap(), 0);
+    assert_eq!(world.command(&["ZSCORE", "{p}:timeout", member]), NEVER);
+    let mut wait = Box::pin(semaphore.acquire(Lease::Renewed));
+    let released = async {
+        sleep(ms(20)).await;
+        semaphore.release(id).await.unwrap();
+    };
+    let (next, ()) = tokio::join!(soon("it is released", &mut wait), released);
+    next.0.unwrap().release().await.unwrap();
+    assert_eq!(counts(&semaphore).await, (1, 0, 1));
+}
+
+pub(crate) async fn one_permit_excludes(world: World) {
+    let number = Arc::new(AtomicU64::new(0));
+    let first = world.client().await;
+    set(&first, 1).await;
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        let client = world.client().await;
+        for _ in 0..4 {
+            let (semaphore, number) = (client.permit_expirable_semaphore("p"), number.clone());
+            tasks.push(tokio::spawn(async move {
+                for _ in 0..10 {
+                    let permit = semaphore.acquire(Lease::Renewed).await.unwrap();
+                    step(&number).await;
+                    permit.release().await.unwrap();
+                }
+            }));
+        }
+    }
+    for done in join_all(tasks).await {
+        done.unwrap();
+    }
+    assert_eq!(number.load(SeqCst), 160);
+    assert_eq!(counts(&first.permit_expirable_semaphore("p")).await, (1, 0, 1));
+}
+
+pub(crate) async fn two_owners_of_all_permits_take_turns(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    set(&one, 2).await;
+    for (first, second) in [(2, 2), (1, 2)] {
+        let turn = async |client: &Client, permits| {
+            let semaphore = client.permit_expirable_semaphore("p");
+            for _ in 0..5 {
+                let taken = semaphore.try_acquire_many(permits, ms(9000), ms(60_000)).await;
+                sleep(ms(2)).await;
+                taken.unwrap().release().await.unwrap();
+            }
+        };
+        let both = async { tokio::join!(turn(&one, first), turn(&other, second)) };
+        soon("both take their turns", both).await;
+    }
+    assert_eq!(counts(&one.permit_expirable_semaphore("p")).await, (2, 0, 2));
+}
+
+pub(crate) async fn each_way_costs_one_call(world: World) {
+    let client = world.client().await;
+    let semaphore = set(&client, 4).await;
+    let calls = |before: u64| client.stats().calls - before;
+    let before = client.stats().calls;
+    let many = semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await.unwrap();
+    assert_eq!(calls(before), 1);
+    many.release().await.unwrap();
+    assert_eq!(calls(before), 2);
+    assert_eq!(client.stats().subscriptions, 0);
+}
+
+pub(crate) async fn permits_of_a_dead_client_come_back(world: World) {
+    let lease = world.span(400);
+    let (mortal, line) = Line::with_lease(&world, lease).await;
+    let (semaphore, rescuer) = (set(&mortal, 3).await, world.client().await);
+    let held = semaphore.try_acquire_many(2, Duration::ZERO, Lease::Renewed).await.unwrap();
+    line.die();
+    let start = Instant::now();
+    let waiter = rescuer.permit_expirable_semaphore("p");
+    let (all, took) = soon("they come back", waiter.try_acquire_many(3, ms(9000), lease)).await;
+    assert!(held.check().is_err(), "the dead one believes no longer");
+    assert!(start.elapsed() >= lease / 2, "{took:?}");
+    if matches!(world, World::Embedded(_)) {
+        assert!(took < lease + ms(20), "their lease is known: {took:?}");
+    }
+    drop((held, all));
+    eventually("all three", async || waiter.available().await.unwrap() == 3).await;
+}
+
+pub(crate) async fn permits_are_renewed_while_they_are_held(world: World) {
+    let lease = world.span(300);
+    let client = world.client_with_lease(lease).await;
+    let semaphore = set(&client, 3).await;
+    let held = semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await.unwrap();
+    sleep(2 * lease).await;
+    held.check().unwrap();
+    assert_eq!(counts(&semaphore).await, (0, 3, 3));
+    held.extend(10 * lease).await.unwrap();
+    let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
+    assert!(left > 5 * lease, "{left:?}");
+    held.extend(lease).await.unwrap();
+    let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
+    assert!(left > 5 * lease, "it is never shortened: {left:?}");
+    held.release().await.unwrap();
+    assert_eq!(counts(&semaphore).await, (3, 0, 3));
+}
+
+pub(crate) async fn a_permit_that_is_taken_away_is_told(world: World) {
+    let client = world.client_with_lease(world.span(300)).await;
+    let semaphore = set(&client, 1).await;
+    let held = semaphore.acquire(Lease::Renewed).await.unwrap();
+    semaphore.release(held.id()).await.unwrap();
+    let (reason, _) = soon("it is told", held.lost()).await;
+    assert_eq!(reason, LossReason::Gone);
+    assert!(matches!(held.release().await, Err(Error::Lost { .. })));
+    assert_eq!(counts(&semaphore).await, (1, 0, 1), "given back once");
+}
+
+pub(crate) async fn a_call_whose_reply_was_lost_counts_once(world: World) {
+    let known = world.client().await.permit_expirable_semaphore("known");
+    known.try_set_permits(1).await.unwrap();
+    known.acquire(Lease::Renewed).await.unwrap().release().await.unwrap();
+    known.add_permits(1).await.unwrap();
+
+    let (client, line) = Line::with(&world, |builder| builder.command_timeout(ms(9000))).await;
+    let semaphore = set(&client, 4).await;
+    let cut_when = async |expected: &str| {
+        let done = async || world.command(&["GET", "p"]) == expected;
+        eventually("it is done", done).await;
+        line.reconnect();
+    };
+    line.lose_replies();
+    let (done, ()) = tokio::join!(semaphore.add_permits(3), cut_when("7"));
+    done.unwrap();
+    line.lose_replies();
+    let take = semaphore.try_acquire_many(5, ms(9000), Lease::Renewed);
+    let (done, ()) = tokio::join!(take, cut_when("2"));
+    let five = done.unwrap();
+    assert_eq!(counts(&semaphore).await, (2, 5, 7));
+    line.lose_replies();
+    let (done, ()) = tokio::join!(five.release(), cut_when("7"));
+    done.unwrap();
+    assert_eq!(counts(&semaphore).await, (7, 0, 7));
+}

@@ -1,0 +1,599 @@
+//! Readers and writers: who gets in beside whom, and how long what lasts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::join_all;
+use leasehold::{Client, Error, HoldState, Lease, LockGuard, Owner};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::world::{World, eventually, ms, soon, waiting};
+
+type Taking = JoinHandle<Result<LockGuard, Error>>;
+
+async fn read(client: &Client, lease: impl Into<Lease>) -> Result<LockGuard, Error> {
+    client.read_write_lock("x").read().try_lock(Duration::ZERO, lease).await
+}
+
+async fn write(client: &Client, lease: impl Into<Lease>) -> Result<LockGuard, Error> {
+    client.read_write_lock("x").write().try_lock(Duration::ZERO, lease).await
+}
+
+fn reader(client: &Client) -> Taking {
+    let mut lock = client.read_write_lock("x");
+    tokio::spawn(async move { lock.read().lock().await })
+}
+
+fn writer(client: &Client) -> Taking {
+    let mut lock = client.read_write_lock("x");
+    tokio::spawn(async move { lock.write().lock().await })
+}
+
+async fn listens(client: &Client) {
+    eventually("it listens", async || client.stats().listeners > 0).await;
+}
+
+async fn nothing_is_left(world: &World) {
+    eventually("nothing is left", async || world.number(&["DBSIZE"]) == 0).await;
+}
+
+/// Between so long and a little more.
+fn about(world: &World, took: Duration, expected: Duration) {
+    let late = expected + world.span(100);
+    assert!(took + ms(50) > expected && took < late, "{took:?}, expected {expected:?}");
+}
+
+pub(crate) async fn a_writer_waits_for_the_last_lease_of_readers(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let start = Instant::now();
+    read(&one, world.span(500)).await.unwrap().forget();
+    let second = read(&other, world.span(150)).await.unwrap();
+    second.unlock().await.unwrap();
+    let guard = soon("after the first lease", writer(&other)).await.0.unwrap().unwrap();
+    about(&world, start.elapsed(), world.span(500));
+    guard.unlock().await.unwrap();
+    // A reader that comes later and goes does not make the first one's hold longer.
+    let start = Instant::now();
+    read(&one, world.span(500)).await.unwrap().forget();
+    let writing = writer(&one);
+    sleep(world.span(250)).await;
+    read(&other, world.span(5000)).await.unwrap().unlock().await.unwrap();
+    let guard = soon("after the first lease", writing).await.0.unwrap().unwrap();
+    about(&world, start.elapsed(), world.span(500));
+    guard.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn the_lease_falls_back_to_what_is_left_of_the_first_read(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let mut lock = one.read_write_lock("x");
+    let start = Instant::now();
+    let outer = lock.read().try_lock(Duration::ZERO, world.span(500)).await.unwrap();
+    sleep(world.span(300)).await;
+    let inner = lock.read().try_lock(Duration::ZERO, world.span(400)).await.unwrap();
+    assert!(ms(world.left("x").unsigned_abs()) > world.span(300));
+    inner.unlock().await.unwrap();
+    assert!(ms(world.left("x").unsigned_abs()) <= world.span(200));
+    let guard = soon("at the first one's end", writer(&other)).await.0.unwrap().unwrap();
+    about(&world, start.elapsed(), world.span(500));
+    assert_eq!(outer.state(), HoldState::Lost);
+    assert!(matches!(outer.unlock().await, Err(Error::Lost { .. })));
+    guard.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn readers_come_in_when_a_writers_lease_ends(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let lease = world.span(400);
+    let start = Instant::now();
+    write(&one, lease).await.unwrap().forget();
+    let readings = [reader(&one), reader(&other)];
+    for reading in readings {
+        let guard = soon("at the lease's end", reading).await.0.unwrap().unwrap();
+        about(&world, start.elapsed(), lease);
+        guard.check().unwrap();
+    }
+}
+
+pub(crate) async fn many_readers_hold_longer_than_a_lease(world: World) {
+    let lease = world.span(300);
+    let clients = [world.client_with_lease(lease).await, world.client_with_lease(lease).await];
+    let mut guards = Vec::new();
+    for number in 0..50 {
+        guards.push(read(&clients[number % 2], Lease::Renewed).await.unwrap());
+    }
+    sleep(lease * 4).await;
+    assert!(write(&clients[0], ms(1000)).await.unwrap_err().is_timeout());
+    for guard in guards {
+        guard.unlock().await.unwrap();
+    }
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn nested_reads_leave_no_entry(world: World) {
+    let client = world.client_with_lease(world.span(300)).await;
+    let mut lock = client.read_write_lock("x");
+    let guards = [lock.read().lock().await.unwrap(), lock.read().lock().await.unwrap()];
+    assert_eq!((client.stats().holds, lock.read().hold_count().await.unwrap()), (2, 2));
+    assert_eq!(world.number(&["DBSIZE"]), 3, "the hash, and a lease for each hold");
+    for (left, guard) in guards.into_iter().enumerate().rev() {
+        guard.unlock().await.unwrap();
+        assert_eq!(client.stats().holds, left as u64);
+        assert_eq!(lock.read().hold_count().await.unwrap(), left as u64);
+    }
+    sleep(world.span(500)).await;
+    assert_eq!(world.number(&["DBSIZE"]), 0, "nothing is renewed any more");
+}
+
+pub(crate) async fn a_tagged_name_works_for_both_sides(world: World) {
+    let (client, elsewhere) = (&world.client().await, &world.client().await);
+    let cycles = (0..10).map(|number| async move {
+        let client = if number % 2 == 0 { client } else { elsewhere };
+        let mut lock = client.read_write_lock("{test}:abc:key");
+        for _ in 0..10 {
+            lock.read().lock().await.unwrap().unlock().await.unwrap();
+        }
+    });
+    join_all(cycles).await;
+    let mut lock = client.read_write_lock("{test}:abc:key");
+    let writing = lock.write().lock().await.unwrap();
+    let reading = lock.read().lock().await.unwrap();
+    assert!(world.list(&["KEYS", "*"]).iter().all(|key| key.starts_with("{test}:abc:key")));
+    reading.unlock().await.unwrap();
+    writing.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn nested_writes_do_not_add_up(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let mut lock = one.read_write_lock("x");
+    let outer = lock.write().try_lock(Duration::ZERO, ms(20_000)).await.unwrap();
+    let inner = lock.write().try_lock(Duration::ZERO, ms(1000)).await.unwrap();
+    assert!((15_000..=20_000).contains(&world.left("x")), "{}", world.left("x"));
+    assert!(write(&other, ms(1000)).await.unwrap_err().is_timeout());
+    inner.unlock().await.unwrap();
+    assert!((15_000..=20_000).contains(&world.left("x")), "{}", world.left("x"));
+    assert!(write(&other, ms(1000)).await.unwrap_err().is_timeout());
+    outer.unlock().await.unwrap();
+    write(&other, ms(1000)).await.unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn a_read_inside_a_write_comes_and_goes(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let mut lock = one.read_write_lock("x");
+    let writing = lock.write().lock().await.unwrap();
+    assert!(lock.write().is_locked().await.unwrap() && lock.write().is_held().await.unwrap());
+    assert!(!lock.read().is_locked().await.unwrap(), "nobody reads");
+    assert!(!other.read_write_lock("x").write().is_held().await.unwrap());
+    // One with a lease of its own, so short that it would end the write if it counted for it.
+    let reading = lock.read().try_lock(Duration::ZERO, ms(1000)).await.unwrap();
+    let second = lock.read().try_lock(Duration::ZERO, ms(1000)).await.unwrap();
+    assert!(lock.read().is_locked().await.unwrap());
+    assert_eq!(lock.read().hold_count().await.unwrap(), 2);
+    assert_eq!(lock.write().hold_count().await.unwrap(), 1);
+    reading.unlock().await.unwrap();
+    assert!(world.left("x") > 15_000, "{}", world.left("x"));
+    second.unlock().await.unwrap();
+    assert!(world.left("x") > 15_000, "{}", world.left("x"));
+    assert!(read(&other, ms(1000)).await.unwrap_err().is_timeout());
+    writing.unlock().await.unwrap();
+    assert!(!lock.write().is_locked().await.unwrap());
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn waiting_readers_come_in_together(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = write(&one, Lease::Renewed).await.unwrap();
+    let readings: Vec<_> =
+        (0..20).map(|number| reader(if number % 2 == 0 { &one } else { &other })).collect();
+    waiting(&one, 10).await;
+    waiting(&other, 10).await;
+    listens(&one).await;
+    listens(&other).await;
+    guard.unlock().await.unwrap();
+    let start = Instant::now();
+    let mut guards = Vec::new();
+    for reading in readings {
+        // None of them waits for another's release.
+        guards.push(soon("it reads", reading).await.0.unwrap().unwrap());
+    }
+    assert!(start.elapsed() < world.span(300), "{:?}", start.elapsed());
+    assert_eq!(world.number(&["HLEN", "x"]), 21);
+    for guard in guards {
+        guard.unlock().await.unwrap();
+    }
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_downgrade_lets_readers_in_at_once(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let mut lock = one.read_write_lock("x");
+    let writing = lock.write().lock().await.unwrap();
+    let kept = lock.read().lock().await.unwrap();
+    let (near, far, late) = (reader(&one), reader(&other), writer(&other));
+    waiting(&one, 1).await;
+    waiting(&other, 2).await;
+    listens(&one).await;
+    eventually("both listen", async || other.stats().listeners == 2).await;
+    writing.unlock().await.unwrap();
+    for reading in [near, far] {
+        let (guard, took) = soon("it is told", reading).await;
+        assert!(took < ms(500), "by the message, not by a poll: {took:?}");
+        guard.unwrap().unwrap().unlock().await.unwrap();
+    }
+    assert!(!late.is_finished(), "a writer waits for the last reader");
+    assert!(!lock.write().is_locked().await.unwrap() && lock.read().is_locked().await.unwrap());
+    assert!(matches!(lock.write().lock().await, Err(Error::AlreadyHeld { .. })));
+    kept.unlock().await.unwrap();
+    soon("the writer", late).await.0.unwrap().unwrap().unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_downgrade_is_not_handed_over(world: World) {
+    let client = world.client_with_long_streaks().await;
+    let mut lock = client.read_write_lock("x");
+    let writing = lock.write().lock().await.unwrap();
+    let kept = lock.read().lock().await.unwrap();
+    let late = writer(&client);
+    waiting(&client, 1).await;
+    writing.unlock().await.unwrap();
+    sleep(world.span(50)).await;
+    assert!(!late.is_finished(), "its own client still reads");
+    kept.check().unwrap();
+    assert_eq!(world.command(&["HGET", "x", "mode"]), "read");
+    kept.unlock().await.unwrap();
+    soon("the writer", late).await.0.unwrap().unwrap().unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_downgrade_is_renewed(world: World) {
+    let lease = world.span(300);
+    let (one, other) = (world.client_with_lease(lease).await, world.client().await);
+    let mut lock = one.read_write_lock("x");
+    let writing = lock.write().lock().await.unwrap();
+    let reading = lock.read().lock().await.unwrap();
+    sleep(lease * 3).await;
+    assert_eq!((writing.state(), reading.state()), (HoldState::Held, HoldState::Held));
+    writing.unlock().await.unwrap();
+    let end = Instant::now() + lease * 3;
+    while Instant::now() < end {
+        assert!(world.left("x") > 0);
+        sleep(lease / 10).await;
+    }
+    assert_eq!(reading.state(), HoldState::Held);
+    assert!(write(&other, ms(1000)).await.unwrap_err().is_timeout());
+    reading.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn an_upgrade_is_refused_at_once(world: World) {
+    let client = world.client().await;
+    let owner = Owner::new();
+    let mut lock = client.read_write_lock("x").owned_by(&owner);
+    let mut also = client.read_write_lock("x").owned_by(&owner);
+    let reading = lock.read().lock().await.unwrap();
+    let calls = client.stats().calls;
+    for lock in [&mut lock, &mut also] {
+        let refused = soon("at once", lock.write().lock()).await.0.unwrap_err();
+        assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
+        assert!(!refused.is_retryable());
+    }
+    assert_eq!(client.stats().calls, calls, "nothing was asked");
+    reading.unlock().await.unwrap();
+    lock.write().lock().await.unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn a_writer_re_enters_and_readers_follow(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let mut lock = one.read_write_lock("x");
+    let outer = lock.write().lock().await.unwrap();
+    let inner = lock.write().lock().await.unwrap();
+    assert_eq!(lock.write().hold_count().await.unwrap(), 2);
+    let mut seen = other.read_write_lock("x");
+    assert!(seen.write().is_locked().await.unwrap() && !seen.write().is_held().await.unwrap());
+    inner.unlock().await.unwrap();
+    assert!(read(&other, ms(1000)).await.unwrap_err().is_timeout());
+    outer.unlock().await.unwrap();
+    let readings = [read(&one, ms(9000)).await.unwrap(), read(&other, ms(9000)).await.unwrap()];
+    assert!(write(&one, ms(1000)).await.unwrap_err().is_timeout());
+    let [first, second] = readings;
+    first.unlock().await.unwrap();
+    assert!(write(&one, ms(1000)).await.unwrap_err().is_timeout());
+    second.unlock().await.unwrap();
+    assert!(!one.read_write_lock("x").read().force_unlock().await.unwrap());
+    write(&one, ms(1000)).await.unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn a_side_is_forced_without_the_other(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let mut seen = other.read_write_lock("x");
+    let reading = read(&one, Lease::Renewed).await.unwrap();
+    assert!(!seen.write().force_unlock().await.unwrap(), "nobody writes");
+    assert!(seen.read().is_locked().await.unwrap());
+    let late = writer(&other);
+    listens(&other).await;
+    assert!(seen.read().force_unlock().await.unwrap());
+    let (writing, took) = soon("a forced release wakes", late).await;
+    assert!(took < ms(500), "{took:?}");
+    assert!(matches!(reading.unlock().await, Err(Error::Lost { .. })));
+    assert!(!seen.read().force_unlock().await.unwrap(), "nobody reads");
+    assert!(seen.write().is_locked().await.unwrap());
+    assert!(seen.write().force_unlock().await.unwrap());
+    assert!(matches!(writing.unwrap().unwrap().unlock().await, Err(Error::Lost { .. })));
+    assert!(!world.exists("x"));
+    write(&one, ms(1000)).await.unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn readers_and_writers_mix(world: World) {
+    let clients = [world.client().await, world.client().await, world.client().await];
+    // Readers inside; a writer counts as a thousand negative ones.
+    let inside = Arc::new(AtomicI64::new(0));
+    let tasks: Vec<_> = (0..12)
+        .map(|number| {
+            let (client, inside) = (clients[number % 3].clone(), inside.clone());
+            tokio::spawn(async move {
+                let mut random = fastrand::Rng::with_seed(number as u64);
+                let mut lock = client.read_write_lock("x");
+                for _ in 0..10 {
+                    let writes = random.u8(0..3) == 0;
+                    let side = if writes { lock.write() } else { lock.read() };
+                    let guard = side.lock().await.unwrap();
+                    let weight = if writes { -1000 } else { 1 };
+                    let others = inside.fetch_add(weight, SeqCst);
+                    assert!(others >= 0 && (others == 0 || !writes), "{others} inside");
+                    sleep(ms(1)).await;
+                    inside.fetch_sub(weight, SeqCst);
+                    guard.unlock().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        soon("all complete", task).await.0.unwrap();
+    }
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(world: World) {
+    let lease = world.span(300);
+    let clients = [world.client_with_lease(lease).await, world.client_with_lease(lease).await];
+    // Sixty of them, as processes leave them that died.
+    for _ in 0..60 {
+        read(&clients[0], Lease::Renewed).await.unwrap().forget();
+    }
+    let living = read(&clients[1], Lease::Renewed).await.unwrap();
+    let late = writer(&clients[0]);
+    sleep(lease * 3).await;
+    assert!(!late.is_finished(), "one of them lives");
+    assert_eq!(world.number(&["DBSIZE"]), 2, "the hash, and the lease of the one that lives");
+    assert_eq!(world.number(&["HLEN", "x"]), 62);
+    // Whoever goes takes the dead along.
+    read(&clients[0], lease).await.unwrap().unlock().await.unwrap();
+    assert_eq!(world.number(&["HLEN", "x"]), 2, "the mode, and the one that lives");
+    living.unlock().await.unwrap();
+    let (guard, took) = soon("the writer", late).await;
+    assert!(took < world.span(150), "{took:?}");
+    guard.unwrap().unwrap().unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_renewal_shortens_no_other_readers_lease(world: World) {
+    let lease = world.span(300);
+    let (one, other) = (world.client_with_lease(lease).await, world.client().await);
+    let long = read(&other, ms(60_000)).await.unwrap();
+    let short = read(&one, Lease::Renewed).await.unwrap();
+    sleep(lease * 2).await;
+    assert!(world.left("x") > 40_000, "{}", world.left("x"));
+    short.unlock().await.unwrap();
+    assert!(world.left("x") > 40_000, "{}", world.left("x"));
+    long.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_dropped_reader_leaves_nothing(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let mut holder = one.read_write_lock("x");
+    let writing = holder.write().lock().await.unwrap();
+    let under = holder.read().lock().await.unwrap();
+    let settled = async |client: &Client| {
+        eventually("settled", async || {
+            let stats = client.stats();
+            (stats.waiting, stats.listeners, stats.releases_pending) == (0, 0, 0)
+        })
+        .await;
+        assert_eq!((world.number(&["HLEN", "x"]), world.number(&["DBSIZE"])), (3, 2));
+    };
+    for polls in 0..20 {
+        let mut lock = other.read_write_lock("x");
+        let mut reading = Box::pin(lock.read().lock());
+        for _ in 0..polls {
+            assert!(reading.as_mut().now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+        drop(reading);
+        settled(&other).await;
+        // One that is let in beside its own write hold.
+        let mut reading = Box::pin(holder.read().lock());
+        for _ in 0..polls {
+            if reading.as_mut().now_or_never().is_some() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(reading);
+        settled(&one).await;
+    }
+    writing.unlock().await.unwrap();
+    under.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn preferred_writers_go_first(world: World) {
+    let (client, elsewhere) = (world.client().await, world.client().await);
+    let mut polite = client.read_write_lock("x").prefer_writers();
+    let mut holder = client.read_write_lock("x").prefer_writers();
+    let reading = holder.read().lock().await.unwrap();
+    // Without a waiting writer it is as ever.
+    polite.read().lock().await.unwrap().unlock().await.unwrap();
+    let writing = writer(&client);
+    waiting(&client, 1).await;
+    let refused = polite.read().try_lock(Duration::ZERO, ms(5000)).await;
+    assert!(refused.unwrap_err().is_timeout());
+    let refused = polite.read().try_lock(world.span(50), ms(5000)).await;
+    assert!(refused.unwrap_err().is_timeout());
+    // Who reads already would wait for itself.
+    soon("nested", holder.read().lock()).await.0.unwrap().unlock().await.unwrap();
+    // Others know nothing of it.
+    read(&client, ms(5000)).await.unwrap().unlock().await.unwrap();
+    read(&elsewhere, ms(5000)).await.unwrap().unlock().await.unwrap();
+    let late = tokio::spawn(async move { polite.read().lock().await });
+    waiting(&client, 2).await;
+    let mut third = client.read_write_lock("x").prefer_writers();
+    let refused = third.read().try_lock(Duration::ZERO, ms(5000)).await;
+    assert!(refused.unwrap_err().is_timeout(), "nor does it pass when another reader waits");
+    reading.unlock().await.unwrap();
+    let writing = soon("the writer", writing).await.0.unwrap().unwrap();
+    assert!(!late.is_finished());
+    writing.unlock().await.unwrap();
+    soon("the reader", late).await.0.unwrap().unwrap().unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn readers_go_on_when_the_writer_gives_up(world: World) {
+    let client = world.client().await;
+    let reading = read(&client, Lease::Renewed).await.unwrap();
+    for cancelled in [false, true] {
+        let mut lock = client.read_write_lock("x");
+        let wait = if cancelled { ms(60_000) } else { world.span(100) };
+        let writing = tokio::spawn(async move { lock.write().try_lock(wait, ms(5000)).await });
+        waiting(&client, 1).await;
+        let late: Vec<_> = (0..3)
+            .map(|_| {
+                let mut lock = client.read_write_lock("x").prefer_writers();
+                tokio::spawn(async move { lock.read().lock().await })
+            })
+            .collect();
+        waiting(&client, 4).await;
+        if cancelled {
+            writing.abort();
+        } else {
+            assert!(soon("it gives up", writing).await.0.unwrap().unwrap_err().is_timeout());
+        }
+        for late in late {
+            let (guard, took) = soon("the reader", late).await;
+            assert!(took < ms(500), "told, not by a poll: {took:?}");
+            guard.unwrap().unwrap().unlock().await.unwrap();
+        }
+    }
+    reading.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(world: World) {
+    let client = world.client_with_long_streaks().await;
+    let owner = Owner::new();
+    let before = write(&client, Lease::Renewed).await.unwrap();
+    let mut lock = client.read_write_lock("x").owned_by(&owner);
+    let writing = tokio::spawn(async move { lock.write().lock().await });
+    waiting(&client, 1).await;
+    // A reader of somebody else is ahead of it, and waits for its own owner.
+    let other = reader(&client);
+    waiting(&client, 2).await;
+    let mut lock = client.read_write_lock("x").owned_by(&owner);
+    let reading = tokio::spawn(async move { lock.read().lock().await });
+    waiting(&client, 3).await;
+    before.unlock().await.unwrap();
+    let writing = soon("handed over", writing).await.0.unwrap().unwrap();
+    let (reading, took) = soon("beside its own writer", reading).await;
+    assert!(took < ms(500), "told, not by a poll: {took:?}");
+    assert!(!other.is_finished());
+    reading.unwrap().unwrap().unlock().await.unwrap();
+    writing.unlock().await.unwrap();
+    soon("the other reader", other).await.0.unwrap().unwrap().unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(world: World) {
+    let (client, elsewhere) = (world.client().await, world.client().await);
+    let before = read(&elsewhere, Lease::Renewed).await.unwrap();
+    for polite in [false, true] {
+        let owner = Owner::new();
+        let mut lock = client.read_write_lock("x").owned_by(&owner);
+        let writing = tokio::spawn(async move { lock.write().lock().await });
+        waiting(&client, 1).await;
+        listens(&client).await;
+        let mut lock = client.read_write_lock("x").owned_by(&owner);
+        if polite {
+            // It does not let the writer go first for ever: that one gives up here.
+            lock = lock.prefer_writers();
+            let waited = lock.read().try_lock(world.span(50), Lease::Renewed).await;
+            assert!(waited.unwrap_err().is_timeout());
+            lock = client.read_write_lock("x").owned_by(&owner);
+        }
+        let reading = soon("readers pass", lock.read().lock()).await.0.unwrap();
+        let (refused, took) = soon("it would wait for itself", writing).await;
+        let refused = refused.unwrap().unwrap_err();
+        assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
+        assert!(took < ms(500), "{took:?}");
+        reading.unlock().await.unwrap();
+    }
+    before.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(world: World) {
+    let (client, elsewhere) = (world.client().await, world.client().await);
+    let before = read(&elsewhere, Lease::Renewed).await.unwrap();
+    let writing = writer(&client);
+    waiting(&client, 1).await;
+    let owner = Owner::new();
+    let mut polite: Vec<_> = Vec::new();
+    for owner in [&Owner::new(), &owner] {
+        let mut lock = client.read_write_lock("x").owned_by(owner).prefer_writers();
+        polite.push(tokio::spawn(async move { lock.read().lock().await }));
+        waiting(&client, 1 + polite.len() as u64).await;
+    }
+    let outer = client.read_write_lock("x").owned_by(&owner).read().lock().await.unwrap();
+    // The writer waits for the outer one, and the reader ahead of it for the writer.
+    let (inner, took) = soon("nested", polite.pop().unwrap()).await;
+    assert!(took < ms(500), "told, not by a poll: {took:?}");
+    assert!(!polite[0].is_finished() && !writing.is_finished());
+    inner.unwrap().unwrap().unlock().await.unwrap();
+    outer.unlock().await.unwrap();
+    before.unlock().await.unwrap();
+    soon("the writer", writing).await.0.unwrap().unwrap().unlock().await.unwrap();
+    let other = polite.pop().unwrap();
+    soon("the other reader", other).await.0.unwrap().unwrap().unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn readers_are_not_starved_by_writers_of_their_client(world: World) {
+    let client = world.client().await;
+    let enough = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..4)
+        .map(|_| {
+            let (mut lock, enough) = (client.read_write_lock("x"), enough.clone());
+            tokio::spawn(async move {
+                while !enough.load(SeqCst) {
+                    let guard = lock.write().lock().await.unwrap();
+                    sleep(ms(1)).await;
+                    guard.unlock().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    waiting(&client, 3).await;
+    for _ in 0..20 {
+        // One of them holds the lock at any time, and the next one waits for it.
+        let guard = soon("a reader's turn", reader(&client)).await.0.unwrap().unwrap();
+        guard.unlock().await.unwrap();
+    }
+    enough.store(true, SeqCst);
+    for writer in writers {
+        soon("it ends", writer).await.0.unwrap();
+    }
+    nothing_is_left(&world).await;
+}

@@ -1,0 +1,235 @@
+//! The queue of a fair lock: what dead, silent and leaving waiters cost those that live.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{Client, Error, LockGuard};
+
+use crate::bed::{
+    Outside, Running, alone, at_rest, beside, brisk, child, connect, ms, note, until, within,
+};
+use crate::support::proxy::Proxy;
+use crate::support::server::Server;
+
+const LIMIT: Duration = Duration::from_mins(1);
+const QUEUE: &str = "redisson_lock_queue:{n}";
+const DEADLINES: &str = "redisson_lock_timeout:{n}";
+/// How long a client keeps a place, if it is not set.
+const CLAIM: Duration = ms(2_000);
+/// Dead waiters cost no more than a claim and this.
+const LATE: Duration = ms(1_000);
+const DEAD: usize = 50;
+const CHILD: &str = "fair::queueing_process";
+
+type Taking = tokio::task::JoinHandle<Result<LockGuard, Error>>;
+
+fn places(outside: &mut Outside) -> usize {
+    usize::try_from(outside.command(&["LLEN", QUEUE]).int()).expect("not negative")
+}
+
+/// Starts a waiter, and returns when it is in the queue.
+async fn queued(outside: &mut Outside, client: &Client) -> Taking {
+    let before = places(outside);
+    let mut lock = client.fair_lock("n");
+    let taking = tokio::spawn(async move { lock.lock().await });
+    until("it is in the queue", LIMIT, || places(outside) == before + 1).await;
+    taking
+}
+
+async fn served(what: &str, limit: Duration, taking: Taking) -> LockGuard {
+    within(what, limit, taking).await.expect("no panic").expect("its turn")
+}
+
+/// Another process whose clients are all in the queue, one of them perhaps as the holder.
+async fn crowd(server: &Server, outside: &mut Outside) -> Running {
+    let held = outside.exists("n");
+    let process = child(CHILD, &[("LEASEHOLD_CHILD_ADDRESS", server.address().to_string())]);
+    let all = if held { DEAD } else { DEAD - 1 };
+    until("all wait", LIMIT, || places(outside) == all).await;
+    process
+}
+
+/// One process of the tests below: so many clients that wait until they are killed.
+#[test]
+#[ignore = "a child of another test"]
+fn queueing_process() {
+    let Ok(address) = std::env::var("LEASEHOLD_CHILD_ADDRESS") else { return };
+    beside(Duration::from_mins(10), async move {
+        let mut clients = Vec::new();
+        for _ in 0..DEAD {
+            let client = crate::bed::builder(&format!("redis://{address}")).lease(ms(1_000));
+            clients.push(client.connect().await.expect("connects"));
+        }
+        futures::future::join_all(clients.iter().map(take_and_keep)).await;
+    });
+}
+
+async fn take_and_keep(client: &Client) {
+    let _guard = client.fair_lock("n").lock().await.expect("redis is there");
+    std::future::pending::<()>().await;
+}
+
+#[test]
+fn killed_waiters_cost_those_behind_them_one_claim() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let mut outside = Outside::of(&server);
+        let (holder, live) = (connect(&server.url()).await, connect(&server.url()).await);
+        let guard = holder.fair_lock("n").lock().await.expect("free");
+        let process = crowd(&server, &mut outside).await;
+        let behind = [queued(&mut outside, &live).await, queued(&mut outside, &holder).await];
+        process.kill();
+        let killed = Instant::now();
+        // Its message goes to a dead one.
+        guard.unlock().await.expect("held");
+        let newcomer = connect(&server.url()).await;
+        let last = queued(&mut outside, &newcomer).await;
+        for taking in behind {
+            served("behind the dead", LIMIT, taking).await.unlock().await.expect("held");
+        }
+        let guard = served("the newcomer", LIMIT, last).await;
+        let took = killed.elapsed();
+        note(&format!("{DEAD} killed waiters: a newcomer gets in {took:?} after the kill"));
+        assert!(took < CLAIM + LATE, "{took:?}");
+        guard.unlock().await.expect("held");
+        assert!(!outside.exists(QUEUE) && !outside.exists(DEADLINES) && outside.keys() == 0);
+    });
+}
+
+#[test]
+fn a_killed_holder_with_killed_waiters_costs_the_longer_of_lease_and_claim() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let mut outside = Outside::of(&server);
+        let process = crowd(&server, &mut outside).await;
+        process.kill();
+        let killed = Instant::now();
+        let newcomer = connect(&server.url()).await;
+        let guard = within("the newcomer", LIMIT, newcomer.fair_lock("n").lock()).await;
+        let took = killed.elapsed();
+        note(&format!("killed with the holder: a newcomer gets in {took:?} after the kill"));
+        // The holder's lease is shorter than the claim.
+        assert!(took < CLAIM + LATE, "{took:?}");
+        guard.expect("its turn").unlock().await.expect("held");
+        assert!(!outside.exists(QUEUE) && !outside.exists(DEADLINES) && outside.keys() == 0);
+    });
+}
+
+#[test]
+fn nobody_hammers_redis_behind_a_dead_java_waiter() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let mut outside = Outside::of(&server);
+        let clients = [connect(&server.url()).await, connect(&server.url()).await];
+        let java = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f12:57";
+        let time = outside.command(&["TIME"]);
+        let kept_until = (time.array()[0].int() + 3_600) * 1_000;
+        outside.command(&["RPUSH", QUEUE, java]);
+        outside.command(&["ZADD", DEADLINES, &kept_until.to_string(), java]);
+        let mut takings = Vec::new();
+        for number in 0..20 {
+            takings.push(queued(&mut outside, &clients[number % 2]).await);
+        }
+        // Free, and not their turn: this is where a Java client asks as fast as it can.
+        until("all have asked twice", LIMIT, || {
+            clients.iter().all(|client| client.stats().listeners == 10)
+        })
+        .await;
+        outside.reset_stats();
+        let started = Instant::now();
+        until("four seconds", LIMIT, || started.elapsed() > ms(4_000)).await;
+        let (calls, seconds) = (outside.calls("evalsha"), started.elapsed().as_secs() + 1);
+        note(&format!("20 waiters behind a dead head: {calls} calls in {seconds} s"));
+        // Two clients that beat every half second, at the least.
+        assert!(calls >= 8 && calls <= 8 * seconds, "{calls} calls");
+        assert_eq!(outside.calls("subscribe"), 0);
+        // It is taken off by hand, and by nobody told: a beat finds out.
+        outside.command(&["LPOP", QUEUE]);
+        outside.command(&["ZREM", DEADLINES, java]);
+        for taking in takings {
+            served("its turn", LIMIT, taking).await.unlock().await.expect("held");
+        }
+        for client in &clients {
+            at_rest(client, LIMIT).await;
+        }
+        assert_eq!(outside.keys(), 0);
+    });
+}
+
+#[test]
+fn a_waiter_whose_writes_are_paused_gives_up_in_time_and_leaves_the_queue() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let mut outside = Outside::of(&server);
+        let (holder, client) = (connect(&server.url()).await, connect(&server.url()).await);
+        let guard = holder.fair_lock("n").try_lock(Duration::ZERO, ms(60_000)).await.expect("free");
+        let mut lock = client.fair_lock("n");
+        let (wait, started) = (ms(800), Instant::now());
+        let taking = tokio::spawn(async move { lock.try_lock(wait, ms(5_000)).await });
+        until("it is in the queue", LIMIT, || places(&mut outside) == 1).await;
+        outside.command(&["CLIENT", "PAUSE", "2000", "WRITE"]);
+        let refused =
+            within("it gives up", LIMIT, taking).await.expect("no panic").expect_err("no");
+        let took = started.elapsed();
+        assert!(took >= wait && took < wait + ms(300), "{took:?}");
+        // Whether its last question was answered, it cannot know.
+        assert!(matches!(refused, Error::Timeout { .. } | Error::Unknown { .. }), "{refused:?}");
+        until("it left the queue", ms(5_000), || !outside.exists(QUEUE)).await;
+        assert!(!outside.exists(DEADLINES));
+        guard.unlock().await.expect("held");
+        at_rest(&client, LIMIT).await;
+        assert_eq!(outside.keys(), 0);
+    });
+}
+
+#[test]
+fn a_waiter_that_hears_nothing_comes_all_the_same() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let proxy = Proxy::start(server.address());
+        let mut outside = Outside::of(&server);
+        let (holder, deaf) = (connect(&server.url()).await, connect(&proxy.url()).await);
+        for kill in [false, true] {
+            let guard = holder.fair_lock("n").lock().await.expect("free");
+            let taking = queued(&mut outside, &deaf).await;
+            until("it listens", LIMIT, || deaf.stats().listeners == 1).await;
+            if kill {
+                outside.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+            } else {
+                proxy.swallow_messages();
+            }
+            guard.unlock().await.expect("held");
+            // A beat finds that it is its turn, within half a second.
+            served("its turn", ms(1_500), taking).await.unlock().await.expect("held");
+            proxy.pass();
+            until("it is connected again", LIMIT, || deaf.stats().reconnects > 0).await;
+        }
+        at_rest(&deaf, LIMIT).await;
+        assert_eq!(outside.keys(), 0);
+    });
+}
+
+#[test]
+fn a_waiter_that_is_cut_off_is_passed_over_and_comes_back() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let proxy = Proxy::start(server.address());
+        let mut outside = Outside::of(&server);
+        let far = brisk(&proxy.url()).fair_claim(ms(500)).connect().await.expect("connects");
+        let near = connect(&server.url()).await;
+        let guard = near.fair_lock("n").lock().await.expect("free");
+        let (first, second) = (queued(&mut outside, &far).await, queued(&mut outside, &near).await);
+        proxy.refuse();
+        proxy.cut();
+        let cut = Instant::now();
+        guard.unlock().await.expect("held");
+        let guard = served("the one behind it", ms(500) + LATE, second).await;
+        assert!(!first.is_finished());
+        note(&format!("a waiter that was cut off cost {:?}", cut.elapsed()));
+        proxy.pass();
+        until("it is back in the queue", LIMIT, || places(&mut outside) == 1).await;
+        guard.unlock().await.expect("held");
+        served("the one that came back", LIMIT, first).await.unlock().await.expect("held");
+        at_rest(&far, LIMIT).await;
+        assert_eq!(outside.keys(), 0);
+    });
+}

@@ -1,0 +1,175 @@
+//! Replies that never come, for every sort of lock: what the server did is found again or undone.
+
+use std::time::{Duration, Instant};
+
+use leasehold::Error;
+
+use crate::bed::{alone, assert_unknown, ms, until, within};
+use crate::lost_replies::{Bed, HEALED};
+use crate::sorts::{SORTS, Sort};
+use crate::support::resp::Reply;
+
+const LIMIT: Duration = Duration::from_mins(2);
+/// Longer than any undo may take.
+const LONG: Duration = ms(20_000);
+
+/// Plays one scene for each sort, on a server of its own.
+fn each(scene: &impl AsyncFn(&Sort, &mut Bed)) {
+    alone(LIMIT, async {
+        for sort in &SORTS {
+            let mut bed = Bed::new().await;
+            // Its scripts are known to the server: a call is one round trip.
+            for client in [&bed.client, &bed.rival] {
+                let guard = sort.lock(client, "warm").lock().await.expect("free");
+                guard.unlock().await.expect("held");
+            }
+            scene(sort, &mut bed).await;
+            until("nothing is left", HEALED, || nothing_is_left(&mut bed)).await;
+        }
+    });
+}
+
+fn nothing_is_left(bed: &mut Bed) -> bool {
+    only(bed, &[])
+}
+
+/// No keys but these, and the counters of tokens, which stay.
+fn only(bed: &mut Bed, expected: &[String]) -> bool {
+    let keys = bed.outside.command(&["KEYS", "*"]);
+    let mut keys: Vec<_> = keys.array().iter().map(Reply::text).collect();
+    keys.retain(|key| !key.starts_with("redisson_lock_token:"));
+    keys.sort();
+    keys == expected
+}
+
+fn are_there(bed: &mut Bed, sort: &Sort) -> bool {
+    sort.keys("n").iter().all(|key| bed.outside.exists(key))
+}
+
+/// The rival gets it and keeps it, undisturbed by what may come late.
+async fn rival_takes(bed: &mut Bed, sort: &Sort) {
+    let mut lock = sort.lock(&bed.rival, "n");
+    let guard = within("the rival's turn", LIMIT, lock.lock()).await.expect("free");
+    let end = Instant::now() + ms(400);
+    until("repetitions pass by", LIMIT, || {
+        guard.check().expect("not released by anybody else");
+        assert!(are_there(bed, sort), "{}", sort.name);
+        Instant::now() > end
+    })
+    .await;
+    guard.unlock().await.expect("nobody else released it");
+}
+
+#[test]
+fn a_lost_grant_of_any_sort_is_unknown_and_undone() {
+    each(&async |sort, bed| {
+        bed.proxy.swallow_replies();
+        let outcome = sort.lock(&bed.client, "n").try_lock(ms(200), LONG).await;
+        assert!(outcome.as_ref().is_err_and(Error::may_be_held), "{}: {outcome:?}", sort.name);
+        assert_unknown(outcome);
+        bed.proxy.pass();
+        until("it is undone", HEALED, || nothing_is_left(bed)).await;
+        rival_takes(bed, sort).await;
+    });
+}
+
+#[test]
+fn a_lost_grant_of_any_sort_that_is_dropped_is_undone() {
+    each(&async |sort, bed| {
+        bed.proxy.swallow_replies();
+        let mut lock = sort.lock(&bed.client, "n");
+        let taking = tokio::spawn(async move { lock.lock().await.map(drop) });
+        until("redis granted the first", LIMIT, || bed.outside.exists(&sort.keys("n")[0])).await;
+        taking.abort();
+        bed.proxy.pass();
+        until("it is undone", HEALED, || nothing_is_left(bed)).await;
+        rival_takes(bed, sort).await;
+    });
+}
+
+#[test]
+fn a_patient_acquisition_of_any_sort_gets_its_lost_grant_back() {
+    each(&async |sort, bed| {
+        bed.proxy.swallow_replies();
+        let mut lock = sort.lock(&bed.client, "n");
+        let taking = tokio::spawn(async move { lock.lock().await });
+        until("redis granted the first", LIMIT, || bed.outside.exists(&sort.keys("n")[0])).await;
+        bed.proxy.pass();
+        let taken = within("the grant", LIMIT, taking).await.expect("no panic");
+        let guard = taken.unwrap_or_else(|error| panic!("{}: {error:?}", sort.name));
+        assert_eq!(guard.hold_count(), 1);
+        assert!(are_there(bed, sort));
+        if let Some(token) = guard.token() {
+            let issued = bed.outside.command(&["GET", "redisson_lock_token:{n}"]).int();
+            assert_eq!(token.value(), issued, "a repeated call is told its own token");
+        }
+        guard.unlock().await.expect("held");
+        until("free", HEALED, || nothing_is_left(bed)).await;
+    });
+}
+
+#[test]
+fn a_lost_re_entry_of_any_sort_leaves_the_outer_hold() {
+    each(&async |sort, bed| {
+        if !sort.reentrant {
+            return;
+        }
+        let mut lock = sort.lock(&bed.client, "n");
+        let outer = lock.try_lock(Duration::ZERO, LONG).await.expect("free");
+        bed.proxy.swallow_replies();
+        assert_unknown(lock.try_lock(ms(200), LONG).await);
+        outer.check().expect("the outer hold is not touched");
+        assert_eq!(outer.hold_count(), 1, "{}", sort.name);
+        bed.proxy.pass();
+        within("redis is told", HEALED, async {
+            while lock.hold_count().await.ok() != Some(1) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        outer.unlock().await.expect("held all the time");
+    });
+}
+
+#[test]
+fn a_lost_release_of_any_sort_is_repeated_and_harms_nobody() {
+    each(&async |sort, bed| {
+        let guard = sort.lock(&bed.client, "n").try_lock(Duration::ZERO, LONG).await.expect("free");
+        bed.proxy.swallow_replies();
+        let releasing = tokio::spawn(guard.unlock());
+        until("redis released it", LIMIT, || nothing_is_left(bed)).await;
+        // While the release is repeated.
+        rival_takes(bed, sort).await;
+        bed.proxy.pass();
+        let outcome = within("an answer", LIMIT, releasing).await.expect("no panic");
+        let told = matches!(outcome, Ok(()) | Err(Error::Unknown { .. }));
+        assert!(told, "{}: {outcome:?}", sort.name);
+    });
+}
+
+#[test]
+fn a_lost_refusal_of_any_sort_leaves_the_holder_alone() {
+    each(&async |sort, bed| {
+        if !sort.exclusive {
+            return;
+        }
+        let guard = sort.lock(&bed.rival, "n").lock().await.expect("free");
+        bed.proxy.swallow_replies();
+        let mut lock = sort.lock(&bed.client, "n");
+        let outcome = lock.try_lock(ms(300), LONG).await;
+        assert!(outcome.is_err(), "{}", sort.name);
+        bed.proxy.pass();
+        until("nothing of it is left", HEALED, || only(bed, &sort.keys("n"))).await;
+        guard.check().expect("the holder is not touched");
+        assert!(are_there(bed, sort));
+        // And a patient one is served once, in spite of it.
+        bed.proxy.swallow_replies();
+        let taking = tokio::spawn(async move { lock.lock().await });
+        until("it waits", LIMIT, || bed.client.stats().waiting > 0).await;
+        guard.unlock().await.expect("held");
+        bed.proxy.pass();
+        let guard = within("its turn", LIMIT, taking).await.expect("no panic").expect("its own");
+        assert_eq!(guard.hold_count(), 1);
+        guard.unlock().await.expect("held");
+    });
+}

@@ -1,0 +1,73 @@
+//! A server that comes back empty, for every sort of lock: who held is told, who waits goes on.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{Error, HoldState};
+
+use crate::bed::{alone, at_rest, brisk, ms, until, within};
+use crate::sorts::SORTS;
+use crate::support::server::Server;
+
+const LIMIT: Duration = Duration::from_mins(1);
+const LEASE: Duration = ms(1_000);
+
+#[test]
+fn holds_of_every_sort_are_lost_and_later_ones_are_renewed() {
+    alone(LIMIT, async {
+        let mut server = Server::start();
+        let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
+        let mut locks = SORTS.map(|sort| sort.lock(&client, sort.name));
+        let mut guards = Vec::new();
+        for lock in &mut locks {
+            guards.push(lock.lock().await.expect("free"));
+        }
+        server.restart();
+        for (guard, sort) in guards.into_iter().zip(SORTS) {
+            within("told", LEASE * 2, guard.lost()).await;
+            let late = within("told", LEASE, guard.unlock()).await;
+            assert!(matches!(late, Err(Error::Lost { .. })), "{}: {late:?}", sort.name);
+        }
+        let mut guards = Vec::new();
+        for lock in &mut locks {
+            guards.push(within("again", LIMIT, lock.lock()).await.expect("free"));
+        }
+        let end = Instant::now() + LEASE * 3;
+        until("several leases", LIMIT, || {
+            for (guard, sort) in guards.iter().zip(&SORTS) {
+                assert_eq!(guard.state(), HoldState::Held, "{}", sort.name);
+            }
+            Instant::now() > end
+        })
+        .await;
+        for guard in guards {
+            guard.unlock().await.expect("renewed until now");
+        }
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+#[test]
+fn waiters_of_every_sort_are_served_after_it() {
+    alone(LIMIT, async {
+        let mut server = Server::start();
+        let make = || brisk(&server.url()).lease(LEASE).connect();
+        let (holder, client) = (make().await.expect("connects"), make().await.expect("connects"));
+        let sorts = SORTS.into_iter().filter(|sort| sort.exclusive);
+        let (mut guards, mut takings) = (Vec::new(), Vec::new());
+        for sort in sorts {
+            guards.push(sort.lock(&holder, sort.name).lock().await.expect("free"));
+            for _ in 0..3 {
+                let mut lock = sort.lock(&client, sort.name);
+                takings.push(tokio::spawn(async move { lock.lock().await?.unlock().await }));
+            }
+        }
+        let waiting = u64::try_from(takings.len()).expect("few");
+        until("all wait", LIMIT, || client.stats().waiting == waiting).await;
+        server.restart();
+        for taking in takings {
+            within("its turn", LIMIT, taking).await.expect("no panic").expect("held");
+        }
+        drop(guards);
+        at_rest(&client, LIMIT).await;
+    });
+}

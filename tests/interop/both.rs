@@ -1,0 +1,127 @@
+//! One server, one JVM, one client of ours, and somebody who watches.
+
+use std::time::Duration;
+
+use leasehold::{Client, ClientBuilder, Stats};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout};
+
+use crate::observer::Observer;
+use crate::redisson::{Redisson, Timeouts};
+use crate::support::server::Server;
+
+pub(crate) const NOW: Duration = Duration::ZERO;
+/// Far below the lease of 30 s, and above what a busy machine may cost.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+/// A lease whose end a test waits for.
+pub(crate) const SHORT: Duration = Duration::from_millis(1500);
+/// More than two of them: a contender that waits this long is the passing of time.
+pub(crate) const TWO_LEASES: Duration = Duration::from_millis(3500);
+/// What is left of a lease of 30 s that was taken, or renewed, a moment ago.
+pub(crate) const NEARLY_WHOLE: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(15)..=Duration::from_secs(30);
+
+pub(crate) struct Both {
+    pub(crate) server: Server,
+    pub(crate) java: Redisson,
+    pub(crate) client: Client,
+    pub(crate) observer: Observer,
+}
+
+impl Both {
+    /// With the leases of 30 s that both sides have by themselves. Our client polls so seldom that
+    /// only what it is told can wake its waiters within a test.
+    pub(crate) async fn start() -> Both {
+        Both::with(None, |ours| ours.safety_poll(Duration::from_mins(1))).await
+    }
+
+    /// With short leases on both sides.
+    pub(crate) async fn with_short_leases() -> Both {
+        Both::with(Some(SHORT), |ours| ours.lease(SHORT)).await
+    }
+
+    /// With a `lockWatchdogTimeout` on their side and further settings on ours.
+    pub(crate) async fn with(
+        watchdog: Option<Duration>,
+        ours: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Both {
+        let server = Server::start();
+        let timeouts = Timeouts { watchdog, fair_wait: None };
+        let java = Redisson::start_with(&server.url(), timeouts).await;
+        let client = ours(Client::builder(&server.url())).connect().await.expect("connect");
+        let observer = Observer::connect(&server.url()).await;
+        Both { server, java, client, observer }
+    }
+
+    /// Lets somebody wait who asks by scripts, until only a message or the end of a lease makes
+    /// him ask again: he has asked, listens, and has asked again.
+    pub(crate) async fn waiting<F>(
+        &mut self,
+        wait: impl FnOnce(&Both) -> F,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        self.waiting_by(&["eval", "evalsha"], wait).await
+    }
+
+    /// The same, of somebody who asks by these commands.
+    pub(crate) async fn waiting_by<F>(
+        &mut self,
+        commands: &[&str],
+        wait: impl FnOnce(&Both) -> F,
+    ) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let before = self.observer.calls(commands).await;
+        let waiting = tokio::spawn(wait(self));
+        let limit = Instant::now() + Duration::from_secs(20);
+        while self.observer.calls(commands).await < before + 2 {
+            assert!(Instant::now() < limit, "it does not wait");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        waiting
+    }
+
+    /// Waits until the keys are gone that Redisson keeps for a moment after each release.
+    pub(crate) async fn java_has_cleaned_up(&mut self) {
+        let limit = Instant::now() + Duration::from_secs(20);
+        while !self.observer.ask("KEYS redisson_unlock_latch:*").await.is_empty() {
+            assert!(Instant::now() < limit, "its latch keys stay");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Waits until so many of our futures wait.
+    pub(crate) async fn until_waiting(&self, futures: u64) {
+        self.until("they wait", |stats| stats.waiting == futures).await;
+    }
+
+    /// Waits until our client says so.
+    pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Stats) -> bool + Sync) {
+        let limit = Instant::now() + Duration::from_secs(20);
+        while !holds(&self.client.stats()) {
+            assert!(Instant::now() < limit, "still not: {what}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+/// What has happened already, or happens long before a lease of 30 s ends.
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let asked = Instant::now();
+    let done = timeout(SOON, future).await.unwrap_or_else(|_| panic_with(what));
+    eprintln!("{what}: {:.2?}", asked.elapsed());
+    done
+}
+
+/// The same, of something that was spawned.
+pub(crate) async fn joined<T>(what: &str, handle: JoinHandle<T>) -> T {
+    soon(what, handle).await.expect("no panic")
+}
+
+#[expect(clippy::panic, reason = "ends the test")]
+fn panic_with(what: &str) -> ! {
+    panic!("not within {SOON:?}: {what}")
+}

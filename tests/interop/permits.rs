@@ -1,0 +1,142 @@
+//! The semaphore whose permits have ids and leases.
+
+use std::time::Duration;
+
+use leasehold::{Error, HoldState, Lease};
+
+use crate::both::{Both, NOW, SHORT, TWO_LEASES, joined, soon};
+use crate::crowd::{LIMIT, THREADS, contend};
+
+const LONG: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permit_contenders_are_never_more_than_there_are() {
+    let mut both = Both::with(None, |ours| ours).await;
+    let semaphore = both.client.permit_expirable_semaphore("seats");
+    assert!(semaphore.try_set_permits(LIMIT).await.expect("set"));
+    let threads = both.java.contend_permits(THREADS, "seats", "inside", LIMIT);
+    let acquire = async || semaphore.acquire(LONG).await.expect("acquire");
+    contend(&mut both, threads, acquire, async |permit| {
+        permit.release().await.expect("release");
+    })
+    .await;
+    assert_eq!(semaphore.available().await.expect("available"), i64::from(LIMIT));
+    assert_eq!(semaphore.acquired().await.expect("acquired"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permit_waiters_wake_when_the_other_side_releases() {
+    let mut both = Both::start().await;
+    let semaphore = both.client.permit_expirable_semaphore("seats");
+    assert!(semaphore.try_set_permits(2).await.expect("set"));
+    let two = semaphore.try_acquire_many(2, NOW, Lease::Renewed).await.expect("acquire");
+    let mut waiting = Vec::new();
+    for thread in ["a", "b"] {
+        waiting.push(both.waiting(|both| both.java.permit_acquire(thread, "seats", None)).await);
+    }
+    two.release().await.expect("release");
+    let mut ids = Vec::new();
+    for waiting in waiting {
+        ids.push(joined("java wakes on a release of two in rust", waiting).await);
+    }
+    let mut waiting = Vec::new();
+    for number in 1..=2 {
+        let semaphore = both.client.permit_expirable_semaphore("seats");
+        let wait = async move { semaphore.acquire(LONG).await.expect("acquire") };
+        if number == 1 {
+            waiting.push(both.waiting(|_| wait).await);
+        } else {
+            waiting.push(tokio::spawn(wait));
+            both.until_waiting(number).await;
+        }
+    }
+    for id in &ids {
+        both.java.permit_release("seats", id).await.expect("held");
+    }
+    let mut permits = Vec::new();
+    for waiting in waiting {
+        permits.push(joined("rust wakes on a release in java", waiting).await);
+    }
+    assert_eq!(semaphore.available().await.expect("available"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_are_seen_by_the_other_side() {
+    let mut both = Both::start().await;
+    let semaphore = both.client.permit_expirable_semaphore("seats");
+    assert!(semaphore.try_set_permits(4).await.expect("set"));
+    assert!(!both.java.permit_set("seats", 9).await);
+    let ours = semaphore.acquire(Lease::Renewed).await.expect("acquire");
+    let timeless = both.java.permit_acquire("a", "seats", None).await;
+    let leased = both.java.permit_acquire("a", "seats", Some(LONG)).await;
+    assert_eq!(both.java.permit_available("seats").await, 1);
+    assert_eq!(both.java.permit_acquired("seats").await, 3);
+    assert_eq!(both.java.permit_total("seats").await, 4);
+    assert_eq!(semaphore.available().await.expect("available"), 1);
+    assert_eq!(semaphore.acquired().await.expect("acquired"), 3);
+    assert_eq!(semaphore.permits().await.expect("permits"), 4);
+    assert_eq!(both.observer.ask("GET seats").await, ["1"]);
+    assert_eq!(both.observer.integer("ZCARD {seats}:timeout").await, 3);
+
+    let left = async |id: &str| semaphore.remaining_lease(id).await.expect("remaining_lease");
+    assert_eq!(left(&timeless).await, Some(Duration::MAX));
+    assert!(left(&leased).await.is_some_and(|left| left > LONG / 2 && left <= LONG));
+    assert!(left(ours.id()).await.is_some_and(|left| left > LONG / 2 && left <= LONG));
+    assert!(semaphore.update_lease(&leased, 2 * LONG).await.expect("update"));
+    assert!(left(&leased).await.is_some_and(|left| left > LONG));
+
+    assert!(semaphore.try_acquire_many(2, NOW, LONG).await.expect_err("too few").is_timeout());
+    semaphore.release_all(&[&timeless, &leased]).await.expect("release");
+    assert_eq!(left(&leased).await, None);
+    assert_eq!(both.java.permit_available("seats").await, 3);
+    assert_eq!(semaphore.set_permits(1).await.expect("set"), 0);
+    assert_eq!(both.java.permit_available("seats").await, 0);
+    assert_eq!(both.java.permit_total("seats").await, 1);
+}
+
+/// Whoever knows the id may release it; the holder notices.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permit_holders_notice_a_release_by_the_other_side() {
+    let both = Both::with_short_leases().await;
+    let semaphore = both.client.permit_expirable_semaphore("seats");
+    assert!(both.java.permit_set("seats", 1).await);
+    let ours = semaphore.acquire(Lease::Renewed).await.expect("acquire");
+    both.java.permit_release("seats", ours.id()).await.expect("held");
+    let theirs = both.java.permit_acquire("a", "seats", Some(LONG)).await;
+    soon("rust notices at its next renewal", ours.lost()).await;
+    assert_eq!(ours.state(), HoldState::Lost);
+    ours.release().await.expect_err("there is nothing to release");
+
+    semaphore.release(&theirs).await.expect("held");
+    assert!(!both.java.permit_try_release("seats", &theirs).await);
+    both.java.permit_release("seats", &theirs).await.expect_err("it is not held any more");
+    assert_eq!(both.java.permit_available("seats").await, 1, "it came back once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permits_whose_lease_ended_come_back_to_the_other_side() {
+    let mut both = Both::with_short_leases().await;
+    let semaphore = both.client.permit_expirable_semaphore("seats");
+    assert!(semaphore.try_set_permits(1).await.expect("set"));
+
+    let expired = both.java.permit_acquire("a", "seats", Some(SHORT)).await;
+    let ours = soon("rust gets java's", semaphore.acquire(SHORT)).await.expect("acquire");
+    assert!(!both.java.permit_try_release("seats", &expired).await);
+
+    let theirs =
+        soon("java gets rust's", both.java.permit_acquire("a", "seats", Some(SHORT))).await;
+    assert_eq!(ours.state(), HoldState::Lost);
+    let gone = semaphore.release(ours.id()).await.expect_err("it is not held any more");
+    assert!(matches!(gone, Error::NotOwner { .. }), "{gone}");
+    semaphore.release(&theirs).await.expect("held");
+
+    let renewed = semaphore.acquire(Lease::Renewed).await.expect("acquire");
+    let refused = both.java.permit_try_acquire("a", "seats", TWO_LEASES, None).await;
+    assert_eq!(refused, None, "it is renewed");
+    renewed.release().await.expect("it was renewed");
+
+    both.java.permit_acquire("a", "seats", Some(SHORT)).await;
+    both.java.kill();
+    let ours = soon("rust gets a killed JVM's", semaphore.acquire(SHORT)).await.expect("acquire");
+    ours.release().await.expect("release");
+}

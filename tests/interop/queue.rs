@@ -1,0 +1,271 @@
+//! The one queue of a fair lock: threads and tasks are served strictly in the order in which they
+//! came, whoever they are, however long the lock is held, and whoever of them died or gave up.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use leasehold::{Client, Lease, Lock};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::both::{Both, NOW, joined};
+use crate::observer::Observer;
+use crate::support::proxy::Proxy;
+
+const QUEUE: &str = "redisson_lock_queue:{door}";
+const CLAIM: Duration = Duration::from_millis(300);
+/// Longer than our claim, several times.
+const LONG: Duration = Duration::from_secs(2);
+/// Longer than a test takes, shorter than Redisson's own wait of 5 min.
+const A_WHILE: Duration = Duration::from_secs(40);
+const A_MOMENT: Duration = Duration::from_millis(20);
+
+/// Who comes next.
+#[derive(Clone, Copy, Debug)]
+enum Comes {
+    /// A thread in `lock()`: its wait of 5 min comes off all deadlines behind it.
+    Thread,
+    /// A thread in `tryLock(wait)`.
+    ThreadFor(Duration),
+    /// A task of one client of ours.
+    Task,
+    /// A task of another client of ours.
+    OtherTask,
+    /// A task that waits so long.
+    TaskFor(Duration),
+}
+
+/// A queue at a fair lock that somebody holds.
+struct Line {
+    both: Both,
+    other: Client,
+    /// Everybody that came and shall enter, by his number.
+    waiting: Vec<(usize, JoinHandle<bool>)>,
+    numbers: usize,
+    /// Every entry that was seen in the queue.
+    seen: HashSet<String>,
+    /// What stands between the server and clients that died.
+    dead: Vec<Proxy>,
+}
+
+impl Line {
+    async fn with_claim(claim: Duration) -> Line {
+        let both = Both::with(None, |ours| ours.fair_claim(claim)).await;
+        let other = Client::builder(&both.server.url()).fair_claim(claim).connect().await;
+        let (waiting, numbers, seen, dead) = (Vec::new(), 0, HashSet::new(), Vec::new());
+        Line { both, other: other.expect("connect"), waiting, numbers, seen, dead }
+    }
+
+    /// Lets somebody queue, and returns when he stands at the end of the queue.
+    async fn comes(&mut self, who: Comes) {
+        let number = self.numbers;
+        self.numbers += 1;
+        let entering = match who {
+            Comes::Thread => self.thread(number, None),
+            Comes::ThreadFor(wait) => self.thread(number, Some(wait)),
+            Comes::Task => self.task(number, &self.both.client, Duration::MAX).await,
+            Comes::OtherTask => self.task(number, &self.other, Duration::MAX).await,
+            Comes::TaskFor(wait) => self.task(number, &self.both.client, wait).await,
+        };
+        self.waiting.push((number, entering));
+        self.stands_in_line().await;
+    }
+
+    /// A task of a client of its own queues, and its process dies.
+    async fn dies(&mut self) {
+        let proxy = Proxy::start(self.both.server.address());
+        let client = Client::builder(&proxy.url()).fair_claim(CLAIM).connect().await;
+        drop(self.task(self.numbers, &client.expect("connect"), Duration::MAX).await);
+        self.numbers += 1;
+        self.stands_in_line().await;
+        proxy.refuse();
+        proxy.cut();
+        self.dead.push(proxy);
+    }
+
+    async fn stands_in_line(&mut self) {
+        let limit = Instant::now() + Duration::from_secs(20);
+        loop {
+            let last = self.both.observer.ask(&format!("LINDEX {QUEUE} -1")).await.remove(0);
+            if !last.is_empty() && self.seen.insert(last) {
+                return;
+            }
+            assert!(Instant::now() < limit, "it does not queue");
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    fn thread(&self, number: usize, wait: Option<Duration>) -> JoinHandle<bool> {
+        let number = number.to_string();
+        tokio::spawn(self.both.java.enter_fair(&number, "door", "entered", A_MOMENT, wait))
+    }
+
+    async fn task(&self, number: usize, client: &Client, wait: Duration) -> JoinHandle<bool> {
+        let mut redis = Observer::connect(&self.both.server.url()).await;
+        let mut lock = client.fair_lock("door");
+        tokio::spawn(async move {
+            let Ok(guard) = lock.try_lock(wait, Lease::Renewed).await else { return false };
+            redis.ask(&format!("RPUSH entered {number}")).await;
+            sleep(A_MOMENT).await;
+            guard.unlock().await.is_ok()
+        })
+    }
+
+    /// Everybody enters, in the order in which he came, and nobody else.
+    async fn served_in_order(mut self) {
+        eprintln!("the queue: {:?}", self.both.observer.ask(&format!("LRANGE {QUEUE} 0 -1")).await);
+        let mut came = Vec::new();
+        for (number, entering) in self.waiting {
+            assert!(joined(&format!("{number} has been in"), entering).await, "{number} gave up");
+            came.push(number.to_string());
+        }
+        assert_eq!(self.both.observer.ask("LRANGE entered 0 -1").await, came);
+        self.both.observer.wait_until("EXISTS door", 0).await;
+        let keys = format!("EXISTS {QUEUE} redisson_lock_timeout:{{door}}");
+        assert_eq!(self.both.observer.integer(&keys).await, 0, "nobody is left in the queue");
+    }
+}
+
+/// The same number of everybody, in an order that the test prints.
+fn shuffled(each: &[(Comes, usize)]) -> Vec<Comes> {
+    let mut all: Vec<_> =
+        each.iter().flat_map(|&(who, times)| std::iter::repeat_n(who, times)).collect();
+    fastrand::shuffle(&mut all);
+    eprintln!("they come in this order: {all:?}");
+    all
+}
+
+const CROWD: &[(Comes, usize)] =
+    &[(Comes::Thread, 4), (Comes::ThreadFor(A_WHILE), 2), (Comes::Task, 3), (Comes::OtherTask, 3)];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mixed_queue_at_a_lock_of_ours_served_in_order() {
+    let mut line = Line::with_claim(CLAIM).await;
+    let mut door: Lock = line.both.client.fair_lock("door");
+    let guard = door.lock().await.expect("lock");
+    for who in shuffled(CROWD) {
+        line.comes(who).await;
+    }
+    // Not a condition but the point: they stand there for longer than a claim.
+    sleep(LONG).await;
+    guard.unlock().await.expect("unlock");
+    line.served_in_order().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mixed_queue_at_a_lock_of_javas_served_in_order() {
+    let mut line = Line::with_claim(CLAIM).await;
+    line.both.java.lock("door", "fair:door", None).await;
+    for who in shuffled(CROWD) {
+        line.comes(who).await;
+    }
+    sleep(LONG).await;
+    line.both.java.unlock("door", "fair:door").await.expect("unlock");
+    line.served_in_order().await;
+}
+
+/// Each thread that is granted takes its wait off our places behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn our_places_behind_threads_survive_their_grants() {
+    let mut line = Line::with_claim(CLAIM).await;
+    line.both.java.lock("door", "fair:door", None).await;
+    for who in [
+        Comes::Thread,
+        Comes::Thread,
+        Comes::ThreadFor(A_WHILE),
+        Comes::Task,
+        Comes::OtherTask,
+        Comes::Thread,
+        Comes::Task,
+        Comes::ThreadFor(A_WHILE),
+        Comes::OtherTask,
+        Comes::Thread,
+    ] {
+        line.comes(who).await;
+    }
+    sleep(LONG).await;
+    line.both.java.unlock("door", "fair:door").await.expect("unlock");
+    line.served_in_order().await;
+}
+
+/// Redisson takes the wait of a thread that leaves off all deadlines behind it, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_that_give_up_strand_nobody() {
+    let mut line = Line::with_claim(CLAIM).await;
+    let mut door: Lock = line.both.client.fair_lock("door");
+    let guard = door.lock().await.expect("lock");
+    line.comes(Comes::Thread).await;
+    for leaves in [Comes::TaskFor(LONG), Comes::ThreadFor(LONG)] {
+        line.comes(leaves).await;
+        let (_, leaving) = line.waiting.pop().expect("it came");
+        line.comes(Comes::Thread).await;
+        line.comes(Comes::Task).await;
+        assert!(!joined("it gives up", leaving).await);
+    }
+    line.both.observer.wait_until(&format!("LLEN {QUEUE}"), 5).await;
+    guard.unlock().await.expect("unlock");
+    line.served_in_order().await;
+}
+
+/// Nobody of ours is left in the queue who could take the dead ones off: what their places are kept
+/// for beyond the claim must be what the threads before them take off, and no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_task_between_threads_costs_about_its_claim() {
+    let mut line = Line::with_claim(CLAIM).await;
+    let mut door: Lock = line.both.client.fair_lock("door");
+    let guard = door.lock().await.expect("lock");
+    line.comes(Comes::Thread).await;
+    line.dies().await;
+    line.comes(Comes::Thread).await;
+    line.comes(Comes::Thread).await;
+    line.dies().await;
+    line.dies().await;
+    line.comes(Comes::Thread).await;
+    // When their turn comes their claim is over: else Redisson tells a dead one, and nobody else.
+    sleep(LONG).await;
+    guard.unlock().await.expect("unlock");
+    line.served_in_order().await;
+}
+
+/// Behind a thread that waits less than Redisson's 5 min the dead one's place is kept for the rest
+/// of them, unless somebody of ours waits.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_living_task_takes_off_a_dead_one_behind_a_short_wait() {
+    let mut line = Line::with_claim(CLAIM).await;
+    line.both.java.lock("door", "fair:door", None).await;
+    line.comes(Comes::ThreadFor(A_WHILE)).await;
+    line.dies().await;
+    line.comes(Comes::Thread).await;
+    line.comes(Comes::Task).await;
+    line.both.java.unlock("door", "fair:door").await.expect("unlock");
+    line.served_in_order().await;
+}
+
+/// The release told the dead one, and no task is left that would take it off: by hand, then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_behind_a_dead_task_is_told_when_the_free_lock_is_forced() {
+    let mut line = Line::with_claim(CLAIM).await;
+    let mut door: Lock = line.both.client.fair_lock("door");
+    let guard = door.lock().await.expect("lock");
+    line.dies().await;
+    line.comes(Comes::Thread).await;
+    line.both.java.until_parked("1").await;
+    guard.unlock().await.expect("unlock");
+    // Not a condition but the point: the dead one has had its claim.
+    sleep(LONG).await;
+    assert!(!door.force_unlock().await.expect("force_unlock"), "nobody holds it");
+    line.served_in_order().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_zero_wait_does_not_pass_a_queue_of_the_other_side() {
+    let mut line = Line::with_claim(CLAIM).await;
+    line.both.java.lock("door", "fair:door", None).await;
+    line.comes(Comes::Thread).await;
+    line.comes(Comes::Task).await;
+    let mut late = line.other.fair_lock("door");
+    assert!(late.try_lock(NOW, Lease::Renewed).await.is_err());
+    assert!(!line.both.java.try_lock("late", "fair:door", NOW, None).await);
+    line.both.java.unlock("door", "fair:door").await.expect("unlock");
+    line.served_in_order().await;
+}

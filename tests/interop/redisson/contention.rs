@@ -1,0 +1,174 @@
+//! Threads that contend, with each other and with tasks of this process that count in the same
+//! keys. What they check is in `Contention.java` and its neighbours.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::{Redisson, Reply, millis};
+
+/// Who contends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Contenders {
+    pub(crate) threads: u32,
+    /// Of each thread.
+    pub(crate) rounds: u32,
+    /// How long a round stays inside after it has counted.
+    pub(crate) work: Duration,
+}
+
+/// What contenders for a lock saw.
+#[derive(Debug)]
+pub(crate) struct LockTally {
+    pub(crate) rounds: u64,
+    pub(crate) violations: u64,
+    pub(crate) longest_wait: Duration,
+    /// Rounds after one of the other side.
+    pub(crate) switches: u64,
+}
+
+/// What contenders for both sides of a read/write lock saw.
+#[derive(Debug)]
+pub(crate) struct ReadWriteTally {
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) violations: u64,
+    pub(crate) longest_wait: Duration,
+    /// Readers inside at once, those of the other side included.
+    pub(crate) most_readers: u64,
+}
+
+/// What contenders for the permits of a semaphore saw.
+#[derive(Debug)]
+pub(crate) struct SemaphoreTally {
+    pub(crate) rounds: u64,
+    pub(crate) violations: u64,
+    pub(crate) longest_wait: Duration,
+    /// Inside at once, those of the other side included.
+    pub(crate) most: u64,
+}
+
+impl Redisson {
+    /// Threads that take a lock of any kind so many times each, and stay in no longer than it
+    /// takes to count.
+    pub(crate) fn contend(
+        &self,
+        threads: u32,
+        rounds: u32,
+        lock: &str,
+        counter: &str,
+    ) -> Reply<String> {
+        self.expect(&format!("contend {threads} {rounds} {lock} {counter}"))
+    }
+
+    /// Threads that take a lock of any kind, alone inside: `counter` is raised to 1 on the way in,
+    /// `<counter>:last` tells which side was in last, and `<counter>:token` a fenced lock's token.
+    pub(crate) fn contend_lock(
+        &self,
+        who: Contenders,
+        lock: &str,
+        counter: &str,
+    ) -> Reply<LockTally> {
+        let Contenders { threads, rounds, work } = who;
+        self.expect(&format!("contend {threads} {rounds} {lock} {counter} {}", millis(work)))
+    }
+
+    /// Threads that take the write side in `write_percent` of all rounds, else the read side. They
+    /// count in `<counter>:writers` and `<counter>:readers`.
+    pub(crate) fn contend_read_write(
+        &self,
+        who: Contenders,
+        name: &str,
+        counter: &str,
+        write_percent: u32,
+    ) -> Reply<ReadWriteTally> {
+        let Contenders { threads, rounds, work } = who;
+        let work = millis(work);
+        self.expect(&format!(
+            "contendrw {threads} {rounds} {name} {counter} {write_percent} {work}"
+        ))
+    }
+
+    /// Threads that take one permit each, no more than `limit` of them inside by `counter`.
+    pub(crate) fn contend_semaphore(
+        &self,
+        who: Contenders,
+        name: &str,
+        counter: &str,
+        limit: u32,
+    ) -> Reply<SemaphoreTally> {
+        let Contenders { threads, rounds, work } = who;
+        let work = millis(work);
+        self.expect(&format!("contendsem {threads} {rounds} {name} {counter} {limit} {work}"))
+    }
+
+    /// The same of permits that expire.
+    pub(crate) fn contend_permits(
+        &self,
+        who: Contenders,
+        name: &str,
+        counter: &str,
+        limit: u32,
+    ) -> Reply<SemaphoreTally> {
+        let Contenders { threads, rounds, work } = who;
+        let work = millis(work);
+        self.expect(&format!("contendpermit {threads} {rounds} {name} {counter} {limit} {work}"))
+    }
+}
+
+/// `rounds=10 violations=0`, some more of these.
+struct Report<'a>(&'a str);
+
+impl Report<'_> {
+    fn number(&self, name: &'static str) -> Result<u64, &'static str> {
+        let mut pairs = self.0.split(' ').filter_map(|pair| pair.split_once('='));
+        let value = pairs.find(|(n, _)| *n == name).and_then(|(_, value)| value.parse().ok());
+        value.ok_or(name)
+    }
+
+    fn longest_wait(&self) -> Result<Duration, &'static str> {
+        self.number("longest_wait_ms").map(Duration::from_millis)
+    }
+}
+
+impl FromStr for LockTally {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<LockTally, &'static str> {
+        let report = Report(text);
+        Ok(LockTally {
+            rounds: report.number("rounds")?,
+            violations: report.number("violations")?,
+            longest_wait: report.longest_wait()?,
+            switches: report.number("switches")?,
+        })
+    }
+}
+
+impl FromStr for ReadWriteTally {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<ReadWriteTally, &'static str> {
+        let report = Report(text);
+        Ok(ReadWriteTally {
+            reads: report.number("reads")?,
+            writes: report.number("writes")?,
+            violations: report.number("violations")?,
+            longest_wait: report.longest_wait()?,
+            most_readers: report.number("most_readers")?,
+        })
+    }
+}
+
+impl FromStr for SemaphoreTally {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<SemaphoreTally, &'static str> {
+        let report = Report(text);
+        Ok(SemaphoreTally {
+            rounds: report.number("rounds")?,
+            violations: report.number("violations")?,
+            longest_wait: report.longest_wait()?,
+            most: report.number("most")?,
+        })
+    }
+}

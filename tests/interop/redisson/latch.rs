@@ -1,0 +1,36 @@
+//! Count-down latches. The thread only tells who waits.
+
+use std::time::Duration;
+
+use super::{Redisson, Reply, millis};
+
+impl Redisson {
+    /// Whether the latch had no count yet.
+    pub(crate) fn latch_set(&self, name: &str, count: u64) -> Reply<bool> {
+        self.expect(&format!("latch.set {name} {count}"))
+    }
+
+    pub(crate) fn latch_count_down(&self, name: &str) -> Reply<()> {
+        self.done(&format!("latch.countdown {name}"))
+    }
+
+    pub(crate) fn latch_count(&self, name: &str) -> Reply<u64> {
+        self.expect(&format!("latch.count {name}"))
+    }
+
+    /// Whether there was one. Threads that wait for it go on waiting.
+    pub(crate) fn latch_delete(&self, name: &str) -> Reply<bool> {
+        self.expect(&format!("latch.delete {name}"))
+    }
+
+    /// Whether the count is 0, at the latest after `wait`; without one always true.
+    pub(crate) fn latch_wait(
+        &self,
+        thread: &str,
+        name: &str,
+        wait: Option<Duration>,
+    ) -> Reply<bool> {
+        let wait = wait.map(millis).unwrap_or_default();
+        self.expect(&format!("latch.await {thread} {name} {wait}"))
+    }
+}

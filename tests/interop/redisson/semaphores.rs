@@ -1,0 +1,94 @@
+//! Semaphores: plain ones, and those whose permits have an id and expire. The thread only tells
+//! who waits: a permit belongs to nobody.
+
+use std::time::Duration;
+
+use super::{Redisson, Reply, Thrown, millis};
+
+impl Redisson {
+    /// Whether the semaphore had no permits set yet.
+    pub(crate) fn semaphore_set(&self, name: &str, permits: u32) -> Reply<bool> {
+        self.expect(&format!("sem.set {name} {permits}"))
+    }
+
+    pub(crate) fn semaphore_acquire(&self, thread: &str, name: &str, permits: u32) -> Reply<()> {
+        self.done(&format!("sem.acquire {thread} {name} {permits}"))
+    }
+
+    pub(crate) fn semaphore_try_acquire(
+        &self,
+        thread: &str,
+        name: &str,
+        permits: u32,
+        wait: Duration,
+    ) -> Reply<bool> {
+        self.expect(&format!("sem.tryacquire {thread} {name} {permits} {}", millis(wait)))
+    }
+
+    pub(crate) fn semaphore_release(&self, name: &str, permits: u32) -> Reply<()> {
+        self.done(&format!("sem.release {name} {permits}"))
+    }
+
+    /// A negative number takes permits away.
+    pub(crate) fn semaphore_add(&self, name: &str, permits: i32) -> Reply<()> {
+        self.done(&format!("sem.add {name} {permits}"))
+    }
+
+    /// How many there were.
+    pub(crate) fn semaphore_drain(&self, name: &str) -> Reply<i64> {
+        self.expect(&format!("sem.drain {name}"))
+    }
+
+    pub(crate) fn semaphore_available(&self, name: &str) -> Reply<i64> {
+        self.expect(&format!("sem.available {name}"))
+    }
+
+    /// Whether the semaphore had no permits set yet.
+    pub(crate) fn permit_set(&self, name: &str, permits: u32) -> Reply<bool> {
+        self.expect(&format!("permit.set {name} {permits}"))
+    }
+
+    /// The id of the permit; without a lease it never expires.
+    pub(crate) fn permit_acquire(
+        &self,
+        thread: &str,
+        name: &str,
+        lease: Option<Duration>,
+    ) -> Reply<String> {
+        let lease = lease.map(millis).unwrap_or_default();
+        self.expect(&format!("permit.acquire {thread} {name} {lease}"))
+    }
+
+    pub(crate) fn permit_try_acquire(
+        &self,
+        thread: &str,
+        name: &str,
+        wait: Duration,
+        lease: Option<Duration>,
+    ) -> Reply<Option<String>> {
+        let (wait, lease) = (millis(wait), lease.map_or("-1".to_owned(), millis));
+        self.expect_option(&format!("permit.tryacquire {thread} {name} {wait} {lease}"))
+    }
+
+    /// Throws if there is no such permit, or no more.
+    pub(crate) fn permit_release(&self, name: &str, id: &str) -> Reply<Result<(), Thrown>> {
+        self.attempt(&format!("permit.release {name} {id}"))
+    }
+
+    pub(crate) fn permit_try_release(&self, name: &str, id: &str) -> Reply<bool> {
+        self.expect(&format!("permit.tryrelease {name} {id}"))
+    }
+
+    pub(crate) fn permit_available(&self, name: &str) -> Reply<i64> {
+        self.expect(&format!("permit.available {name}"))
+    }
+
+    pub(crate) fn permit_acquired(&self, name: &str) -> Reply<i64> {
+        self.expect(&format!("permit.acquired {name}"))
+    }
+
+    /// Available and acquired ones.
+    pub(crate) fn permit_total(&self, name: &str) -> Reply<i64> {
+        self.expect(&format!("permit.total {name}"))
+    }
+}

@@ -1,0 +1,37 @@
+//! The spin lock.
+
+use crate::contention::contend;
+use crate::exclusive::{self, Kind};
+
+const KIND: Kind = Kind {
+    theirs: "spin",
+    ours: |client, name| client.spin_lock(name),
+    reentrant: true,
+    keys: &["hash seen"],
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spin_contenders_exclude_each_other_and_all_make_progress() {
+    // A side that is in has many rounds before the other one asks again.
+    contend(KIND.theirs, KIND.ours, "orders:42", 2500).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spin_waiters_wake_when_the_other_side_releases() {
+    exclusive::waiters_wake(KIND).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spin_holds_are_seen_by_the_other_side() {
+    exclusive::each_sees_the_other(KIND).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spin_holders_notice_a_forced_release() {
+    exclusive::a_forced_release_is_noticed(KIND).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spin_leases_end_for_the_other_side() {
+    exclusive::leases_end(KIND).await;
+}

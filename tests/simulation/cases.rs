@@ -1,0 +1,110 @@
+//! What the simulation found once and meets too rarely to rely on it.
+
+use leasehold::EmbeddedRedis;
+use leasehold::test_util::{Delay, Dumped, Faults, Flow, Reply};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::plan::ms;
+
+/// It held the lock without knowing it, and waited for a writer that waited for it.
+#[tokio::test(start_paused = true)]
+async fn a_reader_in_doubt_asks_again_before_it_lets_writers_go_first() {
+    let engine = EmbeddedRedis::new();
+    let client = engine.builder().command_timeout(ms(300)).connect().await.expect("a client");
+    let link = engine.links().pop().expect("its link");
+    let mut reader = client.read_write_lock("lock").prefer_writers();
+    let mut writer = client.read_write_lock("lock");
+
+    link.set_replies(Flow::Vanishes);
+    let reading_first = async {
+        let reading = timeout(ms(2000), reader.read().lock()).await;
+        let reading = reading.expect("in time").expect("a read hold");
+        reading.unlock().await.expect("it was held");
+    };
+    let writing_next = async {
+        sleep(ms(100)).await;
+        assert_eq!(engine.dump().len(), 2, "the reader has the lock and was not told");
+        link.set_replies(Flow::Passes);
+        let writing = timeout(ms(4000), writer.write().lock()).await;
+        writing.expect("in time").expect("a write hold").unlock().await.expect("it was held");
+    };
+    tokio::join!(reading_first, writing_next);
+}
+
+/// It stood behind a reader that waited for its write hold.
+#[tokio::test(start_paused = true)]
+async fn a_writer_that_reads_rides_out_a_lost_reply_ahead_of_waiting_readers() {
+    let engine = EmbeddedRedis::new();
+    let client = engine.builder().command_timeout(ms(300)).connect().await.expect("a client");
+    let link = engine.links().pop().expect("its link");
+    let mut writer = client.read_write_lock("lock");
+    let mut reader = client.read_write_lock("lock");
+
+    let writing = writer.write().lock().await.expect("free");
+    let downgrade = async {
+        sleep(ms(100)).await;
+        link.set_replies(Flow::Vanishes);
+        let heal = async {
+            sleep(ms(100)).await;
+            link.set_replies(Flow::Passes);
+        };
+        let (reading, ()) = tokio::join!(timeout(ms(2000), writer.read().lock()), heal);
+        let reading = reading.expect("in time").expect("a read hold");
+        writing.unlock().await.expect("it was held");
+        reading.unlock().await.expect("it was held");
+    };
+    let other = async {
+        let reading = timeout(ms(4000), reader.read().lock()).await;
+        reading.expect("in time").expect("a read hold").unlock().await.expect("it was held");
+    };
+    tokio::join!(downgrade, other);
+}
+
+/// Beats followed one another, so a client far from its server had no time for all its locks.
+#[tokio::test(start_paused = true)]
+async fn places_in_many_queues_are_kept_over_a_slow_line() {
+    let engine = EmbeddedRedis::new();
+    let holder = engine.client();
+    let far = engine.client();
+    let slow = Delay::fixed(ms(10));
+    let link = engine.links().pop().expect("its link");
+    link.set_faults(Faults { request: slow, reply: slow, message: slow, ..Faults::default() }, 1);
+    let names: Vec<_> = (0..300).map(|number| format!("lock{number}")).collect();
+    let mut guards = Vec::new();
+    let mut waits = JoinSet::new();
+    for name in &names {
+        guards.push(holder.fair_lock(name).lock().await.expect("free"));
+        let mut lock = far.fair_lock(name);
+        waits.spawn(async move { lock.lock().await.map(|guard| guard.owner().to_owned()) });
+    }
+    sleep(ms(2000)).await;
+    let places = |dumped: &Dumped| {
+        let pairs = dumped.content.chunks(2);
+        let until = pairs.map(|pair| String::from_utf8_lossy(&pair[1]).parse::<i64>());
+        until.map(|until| until.expect("a time")).collect::<Vec<_>>()
+    };
+    for _ in 0..100 {
+        let clock = engine.command(&["TIME"]).expect("the time");
+        let Reply::Array(clock) = clock else { panic!("{clock:?}") };
+        let [seconds, micros] = [0, 1].map(|at| match &clock[at] {
+            Ok(Reply::Bulk(text)) => {
+                String::from_utf8_lossy(text).parse::<i64>().expect("a number")
+            }
+            other => panic!("{other:?}"),
+        });
+        let now = seconds * 1000 + micros / 1000;
+        for (key, dumped) in engine.dump() {
+            let key = String::from_utf8_lossy(&key).into_owned();
+            if key.starts_with("redisson_lock_timeout") {
+                let kept = places(&dumped);
+                assert!(kept.len() == 1 && kept[0] > now, "{key}: {} ms late", now - kept[0]);
+            }
+        }
+        sleep(ms(100)).await;
+    }
+    drop(guards);
+    while let Some(owner) = waits.join_next().await {
+        owner.expect("no panic").expect("its turn");
+    }
+}

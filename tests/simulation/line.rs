@@ -1,0 +1,69 @@
+//! Whether a fair lock is granted in the order of its queue in the engine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::plan::Weather;
+use crate::seen::Seen;
+
+#[derive(Default)]
+pub(crate) struct Lines {
+    /// What was seen of each name at the look before.
+    last: BTreeMap<String, Vec<String>>,
+    /// Whose turn is over or has begun.
+    served: BTreeSet<String>,
+    /// Everybody that was ever seen waiting.
+    known: BTreeSet<String>,
+}
+
+impl Lines {
+    /// Compares a queue with the one before; `granted` were told of their turn since.
+    ///
+    /// Between two looks many may come and go: who is in both queues waited all the time.
+    pub(crate) fn look(
+        &mut self,
+        weather: Weather,
+        (name, seen): (&str, &Seen),
+        granted: &[String],
+    ) -> Option<String> {
+        let now = &seen.queue;
+        let mut before = self.last.insert(name.to_owned(), now.clone()).unwrap_or_default();
+        if weather == Weather::Lossy {
+            self.put_back(&mut before, now.iter().chain(granted));
+        }
+        self.known.extend(now.iter().cloned());
+        let mut served = Vec::new();
+        for field in granted.iter().chain(seen.holds.keys()) {
+            if self.served.insert(field.clone()) {
+                served.push(field);
+            }
+        }
+        let stayed: Vec<_> = before.iter().filter(|field| now.contains(field)).collect();
+        for field in served {
+            let place = before.iter().position(|waiting| waiting == field);
+            let ahead = |waiting: &&&String| {
+                let at = before.iter().position(|other| other == **waiting);
+                place.is_none_or(|place| at < Some(place))
+            };
+            if let Some(passed) = stayed.iter().find(ahead) {
+                return Some(format!("{field} got {name} before {passed}: {before:?}, {now:?}"));
+            }
+        }
+        if !stayed.iter().copied().eq(now.iter().take(stayed.len())) {
+            return Some(format!("the queue of {name} changed its order: {before:?}, {now:?}"));
+        }
+        None
+    }
+
+    /// Whose turn had come and was over before the lost reply was asked for again comes back to where
+    /// it was: before all others.
+    fn put_back<'a>(&self, before: &mut Vec<String>, fields: impl Iterator<Item = &'a String>) {
+        let mut back = Vec::new();
+        for field in fields {
+            let is_new = !before.contains(field) && !back.contains(field);
+            if is_new && self.known.contains(field) {
+                back.push(field.clone());
+            }
+        }
+        before.splice(0..0, back);
+    }
+}

@@ -1,0 +1,187 @@
+//! What the keys in the engine say, and whether each is as its kind of lock must have it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use leasehold::test_util::Dumped;
+
+use crate::kind::Kind;
+use crate::target::Side;
+
+/// What stands in the engine for one name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    /// Owner fields that hold it, each with what is left of its own lease, ms.
+    pub(crate) holds: BTreeMap<String, i64>,
+    /// How it is held, if it is.
+    pub(crate) side: Option<Side>,
+    /// Owner fields that wait in Redis, the next one first.
+    pub(crate) queue: Vec<String>,
+    /// Owner fields whose place in that queue is kept.
+    pub(crate) kept: BTreeSet<String>,
+}
+
+pub(crate) type Dump = BTreeMap<Vec<u8>, Dumped>;
+
+const QUEUE: &str = "redisson_lock_queue:";
+const DEADLINES: &str = "redisson_lock_timeout:";
+const TOKENS: &str = "redisson_lock_token:";
+const LIVES: &str = ":rwlock_timeout:1";
+
+/// Keys that stay when everything has ended.
+pub(crate) fn stays(kind: Kind, key: &str) -> bool {
+    kind == Kind::Fenced && key.starts_with(TOKENS)
+}
+
+/// What stands for each name, or the first key that should not be as it is.
+pub(crate) fn read(
+    kind: Kind,
+    names: &[String],
+    dump: &Dump,
+) -> Result<BTreeMap<String, Seen>, String> {
+    let mut all = BTreeMap::new();
+    let mut known = BTreeSet::new();
+    for name in names {
+        let mut one = Reading { name, dump, known: &mut known };
+        let seen = match kind {
+            Kind::Plain | Kind::NonReentrant | Kind::Spin => one.hash(),
+            Kind::String => one.string(),
+            Kind::ReadWrite => one.sides(),
+            Kind::Fair => one.hash().and_then(|seen| one.line(seen)),
+            Kind::Fenced => one.hash().and_then(|seen| one.counter(seen)),
+        };
+        all.insert(name.clone(), seen?);
+    }
+    match dump.keys().map(|key| String::from_utf8_lossy(key)).find(|key| !known.contains(&**key)) {
+        Some(key) => Err(format!("{key} belongs to no {kind} lock")),
+        None => Ok(all),
+    }
+}
+
+/// The content of a key and what is left of its lease.
+type Found<Left> = Result<Option<(Vec<String>, Left)>, String>;
+
+struct Reading<'a> {
+    name: &'a str,
+    dump: &'a Dump,
+    known: &'a mut BTreeSet<String>,
+}
+
+impl Reading<'_> {
+    fn key(&mut self, key: &str, kind: &str) -> Found<Option<i64>> {
+        let Some(entry) = self.dump.get(key.as_bytes()) else { return Ok(None) };
+        self.known.insert(key.to_owned());
+        if entry.kind != kind {
+            return Err(format!("{key} is not a {kind}: {entry:?}"));
+        }
+        let text = |part: &Vec<u8>| String::from_utf8_lossy(part).into_owned();
+        Ok(Some((entry.content.iter().map(text).collect(), entry.pttl)))
+    }
+
+    fn leased(&mut self, key: &str, kind: &str) -> Found<i64> {
+        match self.key(key, kind)? {
+            Some((content, None)) => Err(format!("{key} has no expiry: {content:?}")),
+            Some((content, Some(left))) => Ok(Some((content, left))),
+            None => Ok(None),
+        }
+    }
+
+    fn unleased(&mut self, key: &str, kind: &str) -> Result<Vec<String>, String> {
+        match self.key(key, kind)? {
+            Some((content, Some(left))) => Err(format!("{key} ends in {left} ms: {content:?}")),
+            Some((content, None)) => Ok(content),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn held_by_one(owner: &str, left: i64) -> Seen {
+        let holds = BTreeMap::from([(owner.to_owned(), left)]);
+        Seen { holds, side: Some(Side::Write), ..Seen::default() }
+    }
+
+    /// One owner with its count.
+    fn hash(&mut self) -> Result<Seen, String> {
+        match self.leased(self.name, "hash")? {
+            None => Ok(Seen::default()),
+            Some((fields, left)) => match &fields[..] {
+                [owner, count] if count.parse::<u32>().is_ok_and(|count| count > 0) => {
+                    Ok(Self::held_by_one(owner, left))
+                }
+                _ => Err(format!("{} is not one hold: {fields:?}", self.name)),
+            },
+        }
+    }
+
+    /// One owner and nothing else.
+    fn string(&mut self) -> Result<Seen, String> {
+        let found = self.leased(self.name, "string")?;
+        Ok(found.map_or_else(Seen::default, |(owner, left)| Self::held_by_one(&owner[0], left)))
+    }
+
+    /// A mode; one writer, or none; readers, each with a key that lives as long as its hold.
+    fn sides(&mut self) -> Result<Seen, String> {
+        let mut lives = BTreeMap::new();
+        let ours = format!("{{{}}}:", self.name);
+        let keys: Vec<_> =
+            self.dump.keys().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+        for key in keys {
+            let field = key.strip_prefix(&ours).and_then(|rest| rest.strip_suffix(LIVES));
+            let Some(field) = field else { continue };
+            if let Some((_, left)) = self.leased(&key, "string")? {
+                lives.insert(field.to_owned(), left);
+            }
+        }
+        let name = self.name;
+        let Some((fields, left)) = self.leased(name, "hash")? else { return Ok(Seen::default()) };
+        let odd = |what: &str| Err(format!("{name} {what}: {fields:?} for {left} ms, {lives:?}"));
+        let fields_and_counts: BTreeMap<_, _> =
+            fields.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+        let mode = fields_and_counts.get("mode").map(String::as_str);
+        let owners = fields_and_counts.keys().filter(|field| *field != "mode");
+        let (writers, readers): (Vec<_>, Vec<_>) =
+            owners.cloned().partition(|owner| owner.ends_with(":write"));
+        let side = match (mode, writers.len()) {
+            (Some("read"), 0) if !readers.is_empty() => Side::Read,
+            (Some("write"), 1) => Side::Write,
+            _ => return odd("is neither read nor written"),
+        };
+        let mut holds: BTreeMap<_, _> = writers.into_iter().map(|owner| (owner, left)).collect();
+        for reader in readers {
+            if let Some(own) = lives.get(&reader) {
+                holds.insert(reader, *own);
+            }
+        }
+        let longest = holds.values().copied().max().unwrap_or(0);
+        if longest > left + 1 {
+            return odd("ends before its holds");
+        }
+        if left > longest + 1 {
+            return odd("outlives its holds");
+        }
+        Ok(Seen { holds, side: Some(side), ..Seen::default() })
+    }
+
+    /// A queue, and for each in it until when its place is kept.
+    fn line(&mut self, seen: Seen) -> Result<Seen, String> {
+        let queue = self.unleased(&format!("{QUEUE}{{{}}}", self.name), "list")?;
+        let places = self.unleased(&format!("{DEADLINES}{{{}}}", self.name), "zset")?;
+        let kept: BTreeSet<_> = places.chunks(2).map(|pair| pair[0].clone()).collect();
+        let in_queue: BTreeSet<_> = queue.iter().collect();
+        if in_queue.len() != queue.len() {
+            return Err(format!("somebody waits twice for {}: {queue:?}", self.name));
+        }
+        if let Some(owner) = queue.iter().find(|owner| seen.holds.contains_key(*owner)) {
+            return Err(format!("{owner} holds {} and waits for it", self.name));
+        }
+        Ok(Seen { queue, kept, ..seen })
+    }
+
+    /// The last token, for ever.
+    fn counter(&mut self, seen: Seen) -> Result<Seen, String> {
+        let token = self.unleased(&format!("{TOKENS}{{{}}}", self.name), "string")?;
+        match token.first().map(|token| token.parse::<i64>()) {
+            None if seen.holds.is_empty() => Ok(seen),
+            Some(Ok(token)) if token > 0 => Ok(seen),
+            other => Err(format!("the last token of {} is {other:?}", self.name)),
+        }
+    }
+}
