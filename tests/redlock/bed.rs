@@ -1,0 +1,124 @@
+//! Independent servers, a client for each, and a look at all of them from outside.
+
+use std::future::Future;
+use std::time::Duration;
+
+use futures::future::join_all;
+use leasehold::{Client, ClientBuilder, Lease, Lock, LockGuard};
+use tokio::time::{Instant, sleep};
+
+use crate::support::proxy::Proxy;
+use crate::support::server::Server;
+
+/// How long anything may take that is expected to happen.
+const LIMIT: Duration = Duration::from_secs(20);
+/// The one lock of most tests.
+pub(crate) const NAME: &str = "red";
+/// For tests in which no lease may end.
+pub(crate) const LONG: Lease = Lease::Fixed(Duration::from_mins(1));
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Servers that know nothing of each other.
+pub(crate) struct Servers(pub(crate) Vec<Server>);
+
+impl Servers {
+    pub(crate) fn start(number: usize) -> Self {
+        Servers((0..number).map(|_| Server::start()).collect())
+    }
+
+    pub(crate) async fn clients(&self) -> Nodes {
+        self.clients_with(|builder| builder).await
+    }
+
+    /// A server may be down.
+    pub(crate) async fn clients_with(
+        &self,
+        settings: impl Fn(ClientBuilder) -> ClientBuilder,
+    ) -> Nodes {
+        let urls = self.0.iter().map(Server::url);
+        Nodes::connect(urls, settings).await
+    }
+
+    pub(crate) fn kill(&mut self, nodes: std::ops::Range<usize>) {
+        self.0[nodes].iter_mut().for_each(Server::kill);
+    }
+
+    /// On how many of these servers the key is there.
+    pub(crate) fn holding(&self, key: &str) -> usize {
+        let there = |server: &&Server| server.command(&["EXISTS", key]).int() == 1;
+        self.0.iter().filter(there).count()
+    }
+}
+
+/// A client for each server.
+pub(crate) struct Nodes(pub(crate) Vec<Client>);
+
+impl Nodes {
+    pub(crate) async fn connect(
+        urls: impl Iterator<Item = String>,
+        settings: impl Fn(ClientBuilder) -> ClientBuilder,
+    ) -> Self {
+        let connect = |url: String| settings(Client::builder(&url)).connect_in_background();
+        let clients = join_all(urls.map(connect)).await;
+        Nodes(clients.into_iter().map(Result::unwrap).collect())
+    }
+
+    /// A lock value: an owner of its own.
+    pub(crate) fn lock(&self) -> Lock {
+        self.0[0].red_lock(&self.0[1..], NAME)
+    }
+
+    /// Nothing is owed to any server that can be reached.
+    pub(crate) async fn settled(&self) {
+        let owed = || self.0.iter().map(|client| client.stats().releases_pending).sum::<u64>();
+        eventually("nothing is owed", || owed() == 0).await;
+    }
+}
+
+/// Proxies in front of servers, for clients that go through them.
+pub(crate) fn proxies(servers: &Servers) -> Vec<Proxy> {
+    servers.0.iter().map(|server| Proxy::start(server.address())).collect()
+}
+
+/// Takes the lock until so many servers have granted it. A majority is enough for a grant, and who
+/// answers much later has no part in it: on a busy machine that is not always the one meant.
+pub(crate) async fn held_by(
+    wanted: usize,
+    lock: &mut Lock,
+    lease: Lease,
+    holding: impl Fn() -> usize + Send + Sync,
+) -> LockGuard {
+    let taken = async {
+        loop {
+            let guard = lock.try_lock(ms(5000), lease).await.unwrap();
+            if holding() == wanted {
+                return guard;
+            }
+            guard.unlock().await.unwrap();
+        }
+    };
+    soon("so many hold it", taken).await
+}
+
+/// The servers know the scripts: a call whose reply is lost was executed.
+pub(crate) async fn scripts_known(nodes: &Nodes) {
+    let mut lock = nodes.0[0].red_lock(&nodes.0[1..], "known");
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    nodes.settled().await;
+}
+
+pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + LIMIT;
+    while !holds() {
+        assert!(Instant::now() < limit, "not within {LIMIT:?}: {what}");
+        sleep(ms(2)).await;
+    }
+}
+
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(LIMIT, future).await;
+    done.unwrap_or_else(|_| panic!("not within {LIMIT:?}: {what}"))
+}

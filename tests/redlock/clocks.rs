@@ -1,0 +1,219 @@
+//! Clocks: how long a grant is believed in, and servers whose clock jumps.
+//!
+//! Five embedded engines under paused time, where every millisecond counts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use futures::future::join_all;
+use leasehold::{Client, EmbeddedRedis, Error, Lease, Lock, LossReason, Owner};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::bed::{LONG, NAME, ms};
+
+struct Engines(Vec<EmbeddedRedis>);
+
+impl Engines {
+    fn five() -> Self {
+        Engines((0..5).map(|_| EmbeddedRedis::new()).collect())
+    }
+
+    fn clients(&self) -> Vec<Client> {
+        self.0.iter().map(EmbeddedRedis::client).collect()
+    }
+}
+
+fn quorum(clients: &[Client]) -> Lock {
+    clients[0].red_lock(&clients[1..], NAME)
+}
+
+#[tokio::test(start_paused = true)]
+async fn validity_is_the_lease_less_the_asking_and_the_drift() {
+    let clients = Engines::five().clients();
+    let start = Instant::now();
+    let lease = Duration::from_secs(10);
+    let guard = quorum(&clients).try_lock(Duration::ZERO, lease).await.unwrap();
+    // A hundredth of the lease and two milliseconds, beside the margin of every lock.
+    let drift = ms(100 + 2);
+    let margin = ms(10 + 1);
+    assert_eq!(guard.deadline() + drift + margin, start + lease);
+    assert_eq!(guard.lost().await, LossReason::Expired);
+    assert_eq!(start.elapsed() + drift + margin, lease);
+    assert!(quorum(&clients).try_lock(Duration::ZERO, LONG).await.is_err(), "still held there");
+}
+
+/// With a majority, a silent server costs a moment; without one, a twentieth of the lease.
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_costs_a_part_of_the_lease_at_most() {
+    let engines = Engines::five();
+    let (ours, theirs) = (engines.clients(), engines.clients());
+    let lease = Duration::from_secs(4);
+    engines.0[4].pause();
+    let start = Instant::now();
+    let guard = quorum(&ours).try_lock(Duration::ZERO, lease).await.unwrap();
+    assert!(start.elapsed() < ms(10), "{:?}", start.elapsed());
+    guard.unlock().await.unwrap();
+
+    let held = [theirs[0].string_lock(NAME).lock().await, theirs[1].string_lock(NAME).lock().await];
+    let start = Instant::now();
+    let error = quorum(&ours).try_lock(Duration::ZERO, lease).await.unwrap_err();
+    assert!(error.is_timeout(), "four answered: {error}");
+    let took = start.elapsed();
+    assert!(took >= ms(200) && took < ms(210), "{took:?}");
+    // What it did later for those who gave up is undone.
+    engines.0[4].resume();
+    sleep(ms(500)).await;
+    assert!(!ours[4].string_lock(NAME).is_locked().await.unwrap());
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_does_not_hold_up_an_extension() {
+    let engines = Engines::five();
+    let clients = engines.clients();
+    let guard = quorum(&clients).try_lock(Duration::ZERO, ms(4000)).await.unwrap();
+    engines.0[4].pause();
+    let start = Instant::now();
+    guard.extend(ms(60_000)).await.unwrap();
+    assert!(start.elapsed() < ms(10), "{:?}", start.elapsed());
+    assert!(guard.deadline() > start + ms(58_000));
+    engines.0[3].pause();
+    guard.extend(ms(120_000)).await.unwrap();
+    // A minority has agreed to that, and what holds is what a majority has agreed to.
+    engines.0[2].cut();
+    let before = guard.deadline();
+    let error = guard.extend(ms(240_000)).await.unwrap_err();
+    assert!(error.is_retryable(), "{error}");
+    assert_eq!(guard.deadline(), before);
+}
+
+/// The drift is allowed for also where an owner holds a member already, by its own.
+#[tokio::test(start_paused = true)]
+async fn a_nested_quorum_allows_for_drift() {
+    let clients = Engines::five().clients();
+    let owner = Owner::new();
+    let mut singles = Vec::new();
+    for client in &clients {
+        let mut single = client.string_lock(NAME).owned_by(&owner);
+        singles.push(single.try_lock(Duration::ZERO, ms(1000)).await.unwrap());
+    }
+    let (start, lease) = (Instant::now(), Duration::from_secs(10));
+    let mut lock = quorum(&clients).owned_by(&owner);
+    let guard = lock.try_lock(Duration::ZERO, lease).await.unwrap();
+    assert!(guard.deadline() + ms(100 + 2) + ms(10 + 1) <= start + lease);
+}
+
+/// Whoever releases is told what matters more: that it was lost, not that a server is away.
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_before_an_outage() {
+    let engines = Engines::five();
+    let clients = engines.clients();
+    let patient = engines.0[0].builder().command_timeout(ms(10_000)).connect().await.unwrap();
+    let mut multi = Lock::multi([patient.lock("a"), clients[1].lock("b")]);
+    let guard = multi.try_lock(Duration::ZERO, LONG).await.unwrap();
+    assert!(engines.0[0].lose("a"));
+    engines.0[0].pause();
+    engines.0[1].cut();
+    let release = tokio::spawn(guard.unlock());
+    sleep(ms(5000)).await;
+    assert!(!release.is_finished());
+    engines.0[0].resume();
+    let error = release.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Lost { .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_clock_that_jumps_gives_nothing_away() {
+    let engines = Engines::five();
+    let (ours, theirs) = (engines.clients(), engines.clients());
+    let guard = quorum(&ours).lock().await.unwrap();
+    engines.0[0].jump_clock(Duration::from_hours(1));
+    assert!(quorum(&theirs).try_lock(ms(900), LONG).await.unwrap_err().is_timeout());
+    // The one that forgot is told of at the next renewal; the four others go on.
+    sleep(Duration::from_mins(2)).await;
+    guard.check().unwrap();
+    assert!(quorum(&theirs).try_lock(ms(900), LONG).await.unwrap_err().is_timeout());
+    guard.unlock().await.unwrap();
+    drop(quorum(&theirs).try_lock(ms(900), LONG).await.unwrap());
+}
+
+/// What the quorum does not give: a majority of clocks that jump is a majority that forgets.
+#[tokio::test(start_paused = true)]
+async fn three_clocks_that_jump_give_it_away_and_the_next_renewal_tells() {
+    let engines = Engines::five();
+    let (ours, theirs) = (engines.clients(), engines.clients());
+    let guard = quorum(&ours).lock().await.unwrap();
+    for engine in &engines.0[..3] {
+        engine.jump_clock(Duration::from_hours(1));
+    }
+    let start = Instant::now();
+    let second = quorum(&theirs).try_lock(ms(900), Lease::Renewed).await.unwrap();
+    guard.check().unwrap();
+    assert_eq!(guard.lost().await, LossReason::Gone);
+    assert!(start.elapsed() <= Duration::from_secs(11), "a third of the lease");
+    second.check().unwrap();
+}
+
+/// Nor does it help that a majority agreed, if one server of it forgets and two had no part in it.
+#[tokio::test(start_paused = true)]
+async fn two_that_were_away_and_one_clock_that_jumps_give_it_away() {
+    let engines = Engines::five();
+    let (ours, theirs) = (engines.clients(), engines.clients());
+    engines.0[3..].iter().for_each(EmbeddedRedis::cut);
+    let guard = quorum(&ours).try_lock(Duration::ZERO, LONG).await.unwrap();
+    engines.0[3..].iter().for_each(EmbeddedRedis::heal);
+    assert!(quorum(&theirs).try_lock(ms(900), LONG).await.unwrap_err().is_timeout());
+    engines.0[0].jump_clock(Duration::from_hours(1));
+    drop(quorum(&theirs).try_lock(ms(900), LONG).await.unwrap());
+    // A fixed lease is not renewed, and so nobody tells the first one before its end.
+    guard.check().unwrap();
+    assert_eq!(guard.lost().await, LossReason::Expired);
+}
+
+/// While one clock after another jumps, never two of them within one lease, nobody meets anybody.
+#[tokio::test(start_paused = true)]
+async fn contenders_meet_nobody_while_a_clock_jumps() {
+    let engines = Engines::five();
+    let (inside, entered) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let tasks: Vec<_> = (0..6)
+        .map(|_| {
+            let (clients, inside, entered) = (engines.clients(), inside.clone(), entered.clone());
+            tokio::spawn(async move {
+                let mut lock = quorum(&clients);
+                for _ in 0..20 {
+                    let guard = loop {
+                        match lock.try_lock(ms(60_000), ms(2000)).await {
+                            Ok(guard) => break guard,
+                            Err(error) => assert!(error.is_retryable(), "{error}"),
+                        }
+                    };
+                    assert_eq!(inside.fetch_add(1, SeqCst), 0, "two valid holds");
+                    sleep(ms(fastrand::u64(1..100))).await;
+                    guard.check().unwrap();
+                    inside.fetch_sub(1, SeqCst);
+                    entered.fetch_add(1, SeqCst);
+                    guard.unlock().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let jumps = async {
+        loop {
+            // A hold lasts a tenth of a second: two jumps never fall into one.
+            sleep(ms(150)).await;
+            engines.0[fastrand::usize(..5)].jump_clock(Duration::from_secs(3));
+        }
+    };
+    let all = async {
+        for done in join_all(tasks).await {
+            done.unwrap();
+        }
+    };
+    tokio::select! {
+        biased;
+        done = timeout(Duration::from_mins(30), all) => done.expect("all enter"),
+        () = jumps => {}
+    }
+    assert_eq!(entered.load(SeqCst), 120);
+}

@@ -1,0 +1,73 @@
+//! Many at once: each gets it, none beside another, as seen by a server that takes no part.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use leasehold::{Lease, Lock};
+use tokio::time::sleep;
+
+use crate::bed::{NAME, Nodes, Servers, ms, soon};
+use crate::support::resp::Connection;
+use crate::support::server::Server;
+
+/// Enters so many times, and counts who is inside and how often that was.
+async fn enter(mut lock: Lock, mut outside: Connection, rounds: u32, lease: Lease) {
+    for _ in 0..rounds {
+        let guard = loop {
+            match lock.try_lock(ms(4000), lease).await {
+                Ok(guard) => break guard,
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+        };
+        assert_eq!(outside.command(&["INCR", "inside"]).unwrap().int(), 1, "two inside");
+        // A step that a second one inside would undo.
+        let before = outside.command(&["GET", "entered"]).unwrap();
+        let before = if before == crate::support::resp::Reply::Nil { 0 } else { before.int() };
+        sleep(ms(1)).await;
+        guard.check().unwrap();
+        let after = (before + 1).to_string();
+        outside.command(&["SET", "entered", &after]).unwrap();
+        outside.command(&["DECR", "inside"]).unwrap();
+        guard.unlock().await.unwrap();
+    }
+}
+
+async fn all_enter(locks: Vec<Lock>, rounds: u32, lease: Lease) {
+    let (outside, expected) = (Server::start(), locks.len() * rounds as usize);
+    let tasks: Vec<_> = locks
+        .into_iter()
+        .map(|lock| tokio::spawn(enter(lock, outside.connection(), rounds, lease)))
+        .collect();
+    for done in soon("all enter", join_all(tasks)).await {
+        done.unwrap();
+    }
+    let entered = outside.command(&["GET", "entered"]).int();
+    assert_eq!(usize::try_from(entered).unwrap(), expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_tasks_of_three_clients_on_five_servers() {
+    let servers = Servers::start(5);
+    let mut clients: Vec<Nodes> = Vec::new();
+    for _ in 0..3 {
+        clients.push(servers.clients().await);
+    }
+    let locks = (0..10).map(|task| clients[task % 3].lock()).collect();
+    all_enter(locks, 2, Lease::Renewed).await;
+    for nodes in &clients {
+        nodes.settled().await;
+    }
+    assert_eq!(servers.holding(NAME), 0);
+}
+
+/// Redisson's: seven locks on two servers, ten owners.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_owners_of_seven_locks_on_two_servers() {
+    let servers = Servers::start(2);
+    let nodes = servers.clients().await;
+    for lease in [Lease::Fixed(Duration::from_secs(10)), Lease::Fixed(Duration::from_mins(1))] {
+        let seven = || (0..7).map(|number| nodes.0[number % 2].lock(format!("member:{number}")));
+        let locks = (0..10).map(|_| Lock::quorum(seven())).collect();
+        all_enter(locks, 1, lease).await;
+    }
+}

@@ -1,0 +1,223 @@
+//! Servers that are down, die, hang, lose replies or their data.
+
+use std::time::Duration;
+
+use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::bed::{
+    LONG, NAME, Nodes, Servers, eventually, held_by, ms, proxies, scripts_known, soon,
+};
+use crate::support::proxy::Proxy;
+use crate::support::server::Server;
+
+const ONCE: Duration = Duration::ZERO;
+/// A renewed lease that a test can outlive; a server may take a twentieth of it to answer.
+const LEASE: Duration = ms(3000);
+
+/// After an outage a doubt is settled within a lease; a call fails sooner than by default.
+fn brief(builder: ClientBuilder) -> ClientBuilder {
+    builder.lease(LEASE).command_timeout(ms(500))
+}
+
+#[tokio::test]
+async fn two_may_be_down_from_the_start() {
+    let mut servers = Servers::start(5);
+    servers.kill(0..2);
+    let (ours, theirs) = (servers.clients().await, servers.clients().await);
+    let guard = soon("three of five", ours.lock().lock()).await.unwrap();
+    let refused = theirs.lock().try_lock(ms(300), LONG).await.unwrap_err();
+    assert!(refused.is_timeout() || matches!(refused, Error::Quorum { .. }), "{refused}");
+    guard.unlock().await.unwrap();
+    // They come, and take part.
+    servers.0[0].restart();
+    servers.0[1].restart();
+    let all = held_by(5, &mut theirs.lock(), LONG, || servers.holding(NAME)).await;
+    all.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_may_be_away_may_not_be_refused() {
+    let server = Server::start_with(&["--requirepass", "x"]);
+    let builder = Client::builder(&format!("redis://:y@{}", server.address()));
+    let refused = builder.connect_in_background().await.unwrap_err();
+    assert!(matches!(refused, Error::Protocol { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn who_waits_for_a_server_that_is_away_gets_in_when_it_comes() {
+    let mut server = Server::start();
+    server.kill();
+    let client = Client::builder(&server.url()).connect_in_background().await.unwrap();
+    let refused = client.lock("x").try_lock(ONCE, LONG).await.unwrap_err();
+    assert!(matches!(&refused, Error::Unavailable { .. }), "{refused}");
+    let mut lock = client.lock("x");
+    let waits = tokio::spawn(async move { lock.lock().await });
+    eventually("it waits", || client.stats().waiting == 1).await;
+    server.restart();
+    let guard = soon("it gets in", waits).await.unwrap().unwrap();
+    // Its messages arrive, too.
+    let mut other = client.lock("x");
+    let waits = tokio::spawn(async move { other.lock().await });
+    eventually("it listens", || client.stats().waiting == 1).await;
+    guard.unlock().await.unwrap();
+    soon("the next", waits).await.unwrap().unwrap().unlock().await.unwrap();
+    assert_eq!(client.stats().reconnects, 0, "it was never lost");
+}
+
+#[tokio::test]
+async fn two_may_die_while_it_is_held() {
+    let mut servers = Servers::start(5);
+    let nodes = servers.clients_with(brief).await;
+    let mut lock = nodes.lock();
+    let guard = held_by(5, &mut lock, Lease::Renewed, || servers.holding(NAME)).await;
+    let first = guard.deadline();
+    servers.kill(3..5);
+    // Until after what it was granted for: renewed by the other three.
+    sleep_until(first + ms(200)).await;
+    guard.check().unwrap();
+    assert_eq!(guard.state(), HoldState::Held);
+    assert!(nodes.lock().try_lock(ONCE, LONG).await.is_err());
+    let left = Servers(servers.0.drain(..3).collect());
+    assert_eq!(left.holding(NAME), 3);
+    guard.unlock().await.unwrap();
+    assert_eq!(left.holding(NAME), 0);
+}
+
+#[tokio::test]
+async fn when_three_die_the_loss_is_told_in_time() {
+    let mut servers = Servers::start(5);
+    let nodes = servers.clients_with(brief).await;
+    let mut lock = nodes.lock();
+    let guard = held_by(5, &mut lock, Lease::Renewed, || servers.holding(NAME)).await;
+    servers.kill(0..3);
+    // A renewal that was on its way may have counted; none is confirmed from here on.
+    sleep(ms(100)).await;
+    let deadline = guard.deadline();
+    guard.check().unwrap();
+    eventually("it is no longer sure", || guard.state() != HoldState::Held).await;
+    let reason = soon("it is told", guard.lost()).await;
+    assert_eq!(reason, LossReason::Expired);
+    assert_eq!(guard.deadline(), deadline);
+    assert!(Instant::now() >= deadline, "not before its time");
+    assert!(matches!(guard.check(), Err(Error::Lost { .. })));
+    assert!(guard.unlock().await.is_err());
+    // What is left of it on the others is gone by then, or by its own lease.
+    let left = Servers(servers.0.split_off(3));
+    eventually("nothing is left", || left.holding(NAME) == 0).await;
+}
+
+#[tokio::test]
+async fn a_slow_server_is_not_waited_for() {
+    let servers = Servers::start(5);
+    let proxies = proxies(&servers);
+    let nodes = Nodes::connect(proxies.iter().map(Proxy::url), brief).await;
+    scripts_known(&nodes).await;
+    proxies[0].delay_replies(ms(300));
+    let mut lock = nodes.lock();
+    let guard = soon("four of five", lock.lock()).await.unwrap();
+    // Its answer comes after more than a twentieth of the lease.
+    let slow = || servers.0[0].command(&["EXISTS", NAME]).int();
+    eventually("the late grant is undone", || slow() == 0).await;
+    guard.check().unwrap();
+    assert!(servers.holding(NAME) >= 3);
+    guard.unlock().await.unwrap();
+    nodes.settled().await;
+    assert_eq!(servers.holding(NAME), 0);
+}
+
+#[tokio::test]
+async fn a_frozen_server_is_not_waited_for() {
+    let servers = Servers::start(5);
+    let nodes = servers.clients_with(brief).await;
+    scripts_known(&nodes).await;
+    servers.0[4].pause();
+    let guard = soon("four of five", nodes.lock().lock()).await.unwrap();
+    guard.unlock().await.unwrap();
+    let guard = soon("and again", nodes.lock().lock()).await.unwrap();
+    servers.0[4].resume();
+    // What it does now for those who gave up on it is undone.
+    nodes.settled().await;
+    assert_eq!(servers.0[4].command(&["EXISTS", NAME]).int(), 0);
+    guard.check().unwrap();
+    assert!(servers.holding(NAME) >= 3);
+    guard.unlock().await.unwrap();
+    nodes.settled().await;
+    assert_eq!(servers.holding(NAME), 0);
+}
+
+#[tokio::test]
+async fn what_was_taken_by_a_lost_reply_is_given_back() {
+    let servers = Servers::start(5);
+    let proxies = proxies(&servers);
+    let nodes = Nodes::connect(proxies.iter().map(Proxy::url), brief).await;
+    scripts_known(&nodes).await;
+    // One reply is lost: granted by the others, and given back there.
+    proxies[0].swallow_replies();
+    let guard = soon("four of five", nodes.lock().lock()).await.unwrap();
+    eventually("given back there", || servers.0[0].command(&["EXISTS", NAME]).int() == 0).await;
+    guard.check().unwrap();
+    proxies[0].pass();
+    guard.unlock().await.unwrap();
+    nodes.settled().await;
+
+    // Three are lost: not granted, and given back everywhere.
+    for proxy in &proxies[..3] {
+        proxy.swallow_replies();
+    }
+    let error = nodes.lock().try_lock(ONCE, LONG).await.unwrap_err();
+    assert!(matches!(error, Error::Quorum { needed: 3, .. }), "{error}");
+    eventually("given back everywhere", || servers.holding(NAME) == 0).await;
+    proxies.iter().for_each(Proxy::pass);
+    soon("and free", nodes.lock().lock()).await.unwrap().unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_dropped_acquisition_leaves_nothing() {
+    let servers = Servers::start(5);
+    let proxies = proxies(&servers);
+    let nodes = Nodes::connect(proxies.iter().map(Proxy::url), brief).await;
+    scripts_known(&nodes).await;
+    proxies.iter().for_each(Proxy::swallow_replies);
+    let mut lock = nodes.lock();
+    tokio::select! {
+        taken = lock.lock() => panic!("no reply came: {taken:?}"),
+        () = eventually("taken everywhere", || servers.holding(NAME) == 5) => {}
+    }
+    eventually("given back everywhere", || servers.holding(NAME) == 0).await;
+    proxies.iter().for_each(Proxy::pass);
+    nodes.settled().await;
+}
+
+#[tokio::test]
+async fn one_restarted_empty_does_not_give_it_away() {
+    let mut servers = Servers::start(5);
+    let (ours, theirs) = (servers.clients_with(brief).await, servers.clients_with(brief).await);
+    let mut lock = ours.lock();
+    let guard = held_by(5, &mut lock, Lease::Renewed, || servers.holding(NAME)).await;
+    let first = guard.deadline();
+    servers.0[2].restart();
+    let refused = theirs.lock().try_lock(ms(500), LONG).await.unwrap_err();
+    assert!(refused.is_timeout(), "{refused}");
+    sleep_until(first + ms(200)).await;
+    guard.check().unwrap();
+    guard.unlock().await.unwrap();
+    soon("it is free", theirs.lock().lock()).await.unwrap().unlock().await.unwrap();
+}
+
+/// What the quorum does not give: a majority that forgets is a majority that is free.
+#[tokio::test]
+async fn a_majority_restarted_empty_gives_it_away_and_the_next_renewal_tells() {
+    let mut servers = Servers::start(5);
+    let (ours, theirs) = (servers.clients_with(brief).await, servers.clients_with(brief).await);
+    let mut lock = ours.lock();
+    let guard = held_by(5, &mut lock, Lease::Renewed, || servers.holding(NAME)).await;
+    let told = tokio::spawn(guard.lost());
+    for server in &mut servers.0[..3] {
+        server.restart();
+    }
+    let second = soon("it is given away", theirs.lock().lock()).await.unwrap();
+    assert_eq!(soon("the first is told", told).await.unwrap(), LossReason::Gone);
+    second.check().unwrap();
+    second.unlock().await.unwrap();
+}

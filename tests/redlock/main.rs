@@ -1,0 +1,18 @@
+//! The quorum lock over independent servers: what it survives, what it reports, and what no lock of
+//! this kind can give.
+//!
+//! Real servers are killed, frozen, restarted empty and made to jump in time. Where exactness
+//! counts there are five embedded engines under paused time instead.
+#![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::large_futures, reason = "many at once, in one test")]
+
+mod bed;
+mod clocks;
+mod contention;
+mod failures;
+mod members;
+#[path = "../support/mod.rs"]
+mod support;
+#[cfg(target_os = "linux")]
+mod wall_clock;

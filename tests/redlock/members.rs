@@ -1,0 +1,139 @@
+//! Who may have it: what Redisson's tests of its `RedLock` pin, and the two ways to be refused.
+
+use std::time::Duration;
+
+use leasehold::{Error, Lease, Lock, LockGuard, Owner};
+
+use crate::bed::{LONG, NAME, Servers, eventually, held_by, ms, soon};
+
+const ONCE: Duration = Duration::ZERO;
+
+/// Three locks of one name each on three servers, some of them held by somebody else.
+async fn with_held(held: &[usize]) -> (Servers, Lock, Vec<LockGuard>) {
+    let servers = Servers::start(3);
+    let (ours, theirs) = (servers.clients().await, servers.clients().await);
+    let mut guards = Vec::new();
+    for &at in held {
+        guards.push(theirs.0[at].string_lock(NAME).lock().await.unwrap());
+    }
+    (servers, ours.lock(), guards)
+}
+
+#[tokio::test]
+async fn a_majority_held_by_another_is_a_timeout() {
+    let (servers, mut lock, guards) = with_held(&[0, 2]).await;
+    for wait in [ONCE, ms(300)] {
+        let error = lock.try_lock(wait, LONG).await.unwrap_err();
+        assert!(matches!(error, Error::Timeout { .. }), "{error}");
+        assert!(error.to_string().contains(NAME), "{error}");
+    }
+    assert!(lock.is_locked().await.unwrap());
+    assert_eq!(servers.holding(NAME), 2, "the third one was given back");
+    for guard in guards {
+        guard.unlock().await.unwrap();
+    }
+    soon("it is free", lock.lock()).await.unwrap().unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_minority_held_by_another_is_in_nobodys_way() {
+    for held in 0..3 {
+        let (servers, mut lock, theirs) = with_held(&[held]).await;
+        let guard = soon("two of three", lock.try_lock(ONCE, LONG)).await.unwrap();
+        guard.check().unwrap();
+        assert_eq!(servers.holding(NAME), 3);
+        guard.unlock().await.unwrap();
+        assert_eq!(servers.holding(NAME), 1);
+        theirs[0].check().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_forced_release_lets_a_waiter_in() {
+    let servers = Servers::start(3);
+    let (ours, theirs) = (servers.clients().await, servers.clients().await);
+    let mut held = Vec::new();
+    for client in &theirs.0[..2] {
+        held.push(client.string_lock(NAME).lock().await.unwrap());
+    }
+    let mut lock = ours.lock();
+    let waits = tokio::spawn(async move { lock.lock().await });
+    assert!(theirs.0[1].string_lock(NAME).force_unlock().await.unwrap());
+    soon("two of three are free", waits).await.unwrap().unwrap().unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn too_few_answers_are_no_quorum() {
+    let mut servers = Servers::start(5);
+    let nodes = servers.clients().await;
+    servers.kill(0..3);
+    let mut lock = nodes.lock();
+    // One that is alive may be too slow now and then.
+    soon("two answer", async {
+        loop {
+            let error = lock.try_lock(ms(200), LONG).await.unwrap_err();
+            assert!(error.is_retryable() && !error.may_be_held());
+            let Error::Quorum { needed: 3, obtained: 0..=2, nodes: 5 } = error else {
+                panic!("{error}")
+            };
+            if let Error::Quorum { obtained: 2, .. } = error {
+                break;
+            }
+        }
+    })
+    .await;
+    let alive = Servers(servers.0.split_off(3));
+    eventually("what was taken is given back", || alive.holding(NAME) == 0).await;
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_for_good_ends_the_wait() {
+    let servers = Servers::start(3);
+    for server in &servers.0 {
+        server.command(&["LPUSH", NAME, "not a lock"]);
+    }
+    let error = soon("it is told", servers.clients().await.lock().lock()).await.unwrap_err();
+    assert!(matches!(error, Error::Protocol { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn one_bad_server_of_three_is_a_server_without_a_vote() {
+    let servers = Servers::start(3);
+    servers.0[1].command(&["LPUSH", NAME, "not a lock"]);
+    let mut lock = servers.clients().await.lock();
+    let guard = soon("two of three", lock.try_lock(ms(2000), LONG)).await.unwrap();
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_owner_re_enters_by_name() {
+    let servers = Servers::start(3);
+    let nodes = servers.clients().await;
+    let (owner, other) = (Owner::new(), Owner::new());
+    let mut lock = nodes.lock().owned_by(&owner);
+    let guard = held_by(3, &mut lock, LONG, || servers.holding(NAME)).await;
+    let inner = nodes.lock().owned_by(&owner).try_lock(ONCE, LONG).await.unwrap();
+    assert!(nodes.lock().owned_by(&other).try_lock(ONCE, LONG).await.unwrap_err().is_timeout());
+    inner.unlock().await.unwrap();
+    assert_eq!(servers.holding(NAME), 3);
+    guard.unlock().await.unwrap();
+    nodes.settled().await;
+    assert_eq!(servers.holding(NAME), 0);
+}
+
+#[tokio::test]
+async fn it_is_re_entrant_and_inspected_by_majority() {
+    let servers = Servers::start(3);
+    let nodes = servers.clients().await;
+    let (mut lock, rival) = (nodes.lock(), nodes.lock());
+    assert!(!lock.is_locked().await.unwrap());
+    let outer = lock.try_lock(ONCE, Lease::Renewed).await.unwrap();
+    let inner = lock.try_lock(ONCE, Lease::Renewed).await.unwrap();
+    inner.unlock().await.unwrap();
+    outer.check().unwrap();
+    assert!(rival.is_locked().await.unwrap() && !rival.is_held().await.unwrap());
+    assert!(lock.is_held().await.unwrap());
+    assert!(lock.remaining_lease().await.unwrap() > Some(ms(20_000)));
+    outer.unlock().await.unwrap();
+    assert!(!rival.is_locked().await.unwrap());
+}

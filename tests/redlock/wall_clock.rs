@@ -1,0 +1,63 @@
+//! A real server whose wall clock is set forward while it runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use leasehold::Lease;
+
+use crate::bed::{LONG, NAME, Servers, eventually, held_by, ms, soon};
+use crate::support::server::Server;
+
+/// A server whose wall clock the test sets, by a library that is compiled here.
+struct Clock {
+    server: Server,
+    offset: PathBuf,
+}
+
+impl Clock {
+    fn start() -> Self {
+        let folder = std::env::temp_dir().join(format!("leasehold-clock-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (offset, library) = (folder.join("offset"), folder.join("clock.so"));
+        fs::write(&offset, [0; 8]).unwrap();
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/redlock/clock.c");
+        let options = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", source, "-o"];
+        let compiled = Command::new("cc").args(options).arg(&library).status();
+        assert!(compiled.is_ok_and(|status| status.success()), "a C compiler is needed");
+        let of = |path: &Path| path.display().to_string();
+        let (library, path) = (of(&library), of(&offset));
+        let environment = [("LD_PRELOAD", &*library), ("CLOCK_OFFSET", &*path)];
+        Clock { server: Server::start_in(&environment, &[]), offset }
+    }
+}
+
+/// Sets a clock that stands in `offset` so far forward.
+fn jump(offset: &Path, by: Duration) {
+    // In place: the server has the file mapped.
+    let mut file = fs::OpenOptions::new().write(true).open(offset).unwrap();
+    let micros = i64::try_from(by.as_micros()).unwrap();
+    std::io::Write::write_all(&mut file, &micros.to_ne_bytes()).unwrap();
+}
+
+#[tokio::test]
+async fn a_server_whose_clock_jumps_forward_gives_nothing_away() {
+    let mut servers = Servers::start(4);
+    let Clock { server, offset } = Clock::start();
+    servers.0.push(server);
+    let (ours, theirs) = (servers.clients().await, servers.clients().await);
+    let mut lock = ours.lock();
+    let guard = held_by(5, &mut lock, Lease::Renewed, || servers.holding(NAME)).await;
+
+    jump(&offset, Duration::from_hours(2));
+    let gone = || servers.0[4].command(&["EXISTS", NAME]).int() == 0;
+    eventually("its lease is over there", gone).await;
+    assert_eq!(servers.holding(NAME), 4);
+    let refused = theirs.lock().try_lock(ms(500), LONG).await.unwrap_err();
+    assert!(refused.is_timeout(), "{refused}");
+    guard.check().unwrap();
+    guard.unlock().await.unwrap();
+    soon("it is free", theirs.lock().lock()).await.unwrap().unlock().await.unwrap();
+    fs::remove_dir_all(offset.parent().unwrap()).unwrap();
+}
