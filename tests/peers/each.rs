@@ -1,0 +1,271 @@
+//! One key with the locks of Go's redsync and redislock and of node-redlock, both ways.
+
+use std::time::Duration;
+
+use leasehold::{Client, Error, Lease, Lock, LossReason};
+use tokio::time::Instant;
+
+use crate::process::{Library, Process};
+use crate::support::server::Server;
+use crate::{asked, crowd, eventually, ms, soon};
+
+macro_rules! with_each {
+    ($($test:ident,)*) => {
+        with_each! { redsync Redsync $($test)* }
+        with_each! { redislock Redislock $($test)* }
+        with_each! { node_redlock NodeRedlock $($test)* }
+    };
+    ($module:ident $library:ident $($test:ident)*) => {
+        mod $module {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test(crate::process::Library::$library).await;
+            })*
+        }
+    };
+}
+
+with_each! {
+    each_excludes_the_other,
+    each_waits_for_the_other,
+    each_sees_what_the_other_stores,
+    each_keeps_to_extensions_of_the_other,
+    each_waits_for_a_renewed_hold,
+    each_is_freed_by_its_expiry,
+    what_comes_late_touches_nobody,
+    each_takes_over_what_the_other_took,
+    in_a_crowd_nobody_meets_anybody,
+}
+
+const ONCE: Duration = Duration::ZERO;
+const KEY: &str = "my-global-mutex";
+/// For what is not to end in the test.
+const LONG: u32 = 60_000;
+
+struct Both {
+    server: Server,
+    peer: Process,
+    client: Client,
+    lock: Lock,
+}
+
+/// One key; a lock of the peer at it, called `it`, and a lock value of ours.
+async fn both(library: Library, lease_ms: u32) -> Both {
+    let server = Server::start();
+    let peer = Process::start(library, &[server.url()]);
+    peer.make(KEY, lease_ms).await;
+    let client = Client::connect(&server.url()).await.unwrap();
+    let lock = client.string_lock(KEY);
+    Both { server, peer, client, lock }
+}
+
+impl Both {
+    fn left(&self) -> i64 {
+        self.server.command(&["PTTL", KEY]).int()
+    }
+
+    fn value(&self) -> String {
+        self.server.command(&["GET", KEY]).text()
+    }
+
+    async fn refused(&mut self) {
+        let refused = self.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
+        assert!(matches!(refused, Error::Timeout { no_expiry: false, .. }), "{refused}");
+    }
+}
+
+async fn each_excludes_the_other(library: Library) {
+    let mut both = both(library, LONG).await;
+    assert!(both.peer.is("try it").await);
+    both.refused().await;
+    assert!(both.lock.is_locked().await.unwrap() && !both.lock.is_held().await.unwrap());
+    assert!(both.peer.is("release it").await);
+
+    let guard = both.lock.try_lock(ONCE, Lease::Renewed).await.unwrap();
+    assert!(!both.peer.is("try it").await);
+    assert_eq!(both.value(), guard.owner());
+    guard.check().unwrap();
+    guard.unlock().await.unwrap();
+    assert!(both.peer.is("try it").await);
+}
+
+async fn each_waits_for_the_other(library: Library) {
+    let mut both = both(library, LONG).await;
+    let guard = both.lock.lock().await.unwrap();
+    let before = asked(&both.server);
+    let waits = both.peer.ask("lock it");
+    eventually("it asks again", || asked(&both.server) > before + 1).await;
+    guard.unlock().await.unwrap();
+    assert_eq!(waits.await.unwrap(), "locked");
+
+    let mut lock = both.client.string_lock(KEY);
+    let waits = tokio::spawn(async move { lock.lock().await });
+    eventually("it waits", || both.client.stats().waiting == 1).await;
+    assert!(both.peer.is("release it").await);
+    soon("it gets in", waits).await.unwrap().unwrap().unlock().await.unwrap();
+}
+
+async fn each_sees_what_the_other_stores(library: Library) {
+    let mut both = both(library, LONG).await;
+    assert!(both.peer.is("try it").await);
+    let owner = both.peer.tell("owner it").await;
+    let form = match library {
+        // 16 random bytes in base64.
+        Library::Redsync => owner.len() == 24 && owner.ends_with("=="),
+        // The same without padding, and what the program added.
+        Library::Redislock => owner.len() == 22 + 7 && owner.ends_with("/job-17"),
+        // In hex.
+        _ => owner.len() == 32 && owner.bytes().all(|byte| byte.is_ascii_hexdigit()),
+    };
+    assert!(form, "{owner}");
+    assert_eq!(both.value(), owner);
+    let holder = both.lock.holder().await.unwrap().unwrap();
+    assert_eq!((holder.owner, holder.holds), (owner, 1));
+    let whole = ms(LONG.into());
+    assert!(holder.lease.is_some_and(|left| left <= whole && left > whole / 2));
+    assert!(both.peer.is("release it").await);
+    assert_eq!(both.lock.holder().await.unwrap(), None);
+
+    let guard = both.lock.try_lock(ONCE, whole).await.unwrap();
+    assert_eq!(both.value(), guard.owner());
+    assert!((30_000..=60_000).contains(&both.left()), "{}", both.left());
+    guard.unlock().await.unwrap();
+    assert_eq!(both.left(), -2);
+}
+
+async fn each_keeps_to_extensions_of_the_other(library: Library) {
+    let mut both = both(library, 20_000).await;
+    assert!(both.peer.is("try it").await);
+    assert!(both.peer.is("extend it 60000").await);
+    assert!(both.left() > 20_000);
+    assert!(both.lock.remaining_lease().await.unwrap() > Some(ms(20_000)));
+    // Theirs may become shorter, too.
+    assert!(both.peer.is("extend it 10000").await);
+    assert!(both.lock.remaining_lease().await.unwrap() <= Some(ms(10_000)));
+    both.refused().await;
+    assert!(both.peer.is("release it").await);
+
+    let guard = both.lock.try_lock(ONCE, ms(20_000)).await.unwrap();
+    guard.extend(ms(60_000)).await.unwrap();
+    assert!(both.left() > 20_000);
+    assert!(!both.peer.is("try it").await);
+    assert!(both.left() > 20_000);
+    guard.unlock().await.unwrap();
+}
+
+async fn each_waits_for_a_renewed_hold(library: Library) {
+    let server = Server::start();
+    let peer = Process::start(library, &[server.url()]);
+    peer.make(KEY, LONG).await;
+    let client = Client::builder(&server.url()).lease(ms(1500)).connect().await.unwrap();
+    let mut lock = client.string_lock(KEY);
+    let guard = lock.lock().await.unwrap();
+    let deadline = guard.deadline();
+    let waits = peer.ask("lock it");
+    eventually("the first lease has ended", || Instant::now() > deadline).await;
+    guard.check().unwrap();
+    assert_eq!(server.command(&["GET", KEY]).text(), guard.owner());
+    guard.unlock().await.unwrap();
+    assert_eq!(waits.await.unwrap(), "locked");
+}
+
+async fn each_is_freed_by_its_expiry(library: Library) {
+    let mut both = both(library, 400).await;
+    assert!(both.peer.is("try it").await);
+    let guard = soon("the peer's lease ends", both.lock.lock()).await.unwrap();
+    assert!(!both.peer.is("release it").await);
+    assert!(!both.peer.is("extend it 60000").await);
+    assert_eq!(both.value(), guard.owner(), "what came late touched nothing");
+    guard.unlock().await.unwrap();
+
+    let guard = both.lock.try_lock(ONCE, ms(400)).await.unwrap();
+    both.peer.make(KEY, LONG).await;
+    assert_eq!(both.peer.tell("lock it").await, "locked");
+    assert!(matches!(guard.check(), Err(Error::Lost { reason: LossReason::Expired, .. })));
+    assert!(guard.unlock().await.is_err());
+    eventually("nothing is owed", || both.client.stats().releases_pending == 0).await;
+    assert_eq!(both.value(), both.peer.tell("owner it").await);
+}
+
+async fn what_comes_late_touches_nobody(library: Library) {
+    let mut both = both(library, LONG).await;
+    assert!(both.peer.is("try it").await);
+    assert!(both.lock.force_unlock().await.unwrap());
+    let guard = both.lock.try_lock(ONCE, Lease::Renewed).await.unwrap();
+    assert!(!both.peer.is("extend it 1").await);
+    assert!(!both.peer.is("release it").await);
+    guard.check().unwrap();
+    assert_eq!(both.value(), guard.owner());
+
+    // An operator deletes the key, and nobody has told us yet.
+    both.server.command(&["DEL", KEY]);
+    assert!(both.peer.is("try it").await);
+    let gone = guard.extend(ms(60_000)).await.unwrap_err();
+    assert!(matches!(gone, Error::Lost { reason: LossReason::Gone, .. }), "{gone}");
+    let gone = guard.unlock().await.unwrap_err();
+    assert!(matches!(gone, Error::Lost { reason: LossReason::Gone, .. }), "{gone}");
+    assert_eq!(both.value(), both.peer.tell("owner it").await);
+    assert!(both.peer.is("release it").await);
+}
+
+async fn each_takes_over_what_the_other_took(library: Library) {
+    let mut both = both(library, LONG).await;
+    assert!(both.peer.is("try it").await);
+    let owner = both.peer.tell("owner it").await;
+    let stranger = both.lock.restore("0123456789abcdef0123456789abcdef").await.unwrap_err();
+    assert!(matches!(stranger, Error::NotOwner { .. }), "{stranger}");
+    let guard = both.lock.restore(&owner).await.unwrap();
+    assert_eq!((guard.owner(), both.value()), (&*owner, owner.clone()));
+    assert!(both.peer.is("extend it 50000").await, "it is the same hold");
+    guard.unlock().await.unwrap();
+    assert!(!both.peer.is("release it").await);
+
+    let guard = both.lock.lock().await.unwrap();
+    let owner = guard.owner().to_owned();
+    guard.forget();
+    // Of somebody else nothing is taken over, and nothing released: redislock refuses the first,
+    // the others the second.
+    if both.peer.ask("adopt it stranger").await.is_ok() {
+        assert!(!both.peer.is("release it").await);
+    }
+    assert_eq!(both.value(), owner);
+    both.peer.tell(&format!("adopt it {owner}")).await;
+    assert!(both.peer.is("extend it 50000").await);
+    assert!(both.left() > 30_000);
+    both.refused().await;
+    assert!(both.peer.is("release it").await);
+    assert!(!both.lock.is_locked().await.unwrap());
+}
+
+async fn in_a_crowd_nobody_meets_anybody(library: Library) {
+    let both = both(library, LONG).await;
+    let theirs = both.peer.contend(3, 15, KEY);
+    let locks = (0..3).map(|_| both.client.string_lock(KEY));
+    crowd::enter_all(locks, &both.server, 15).await;
+    assert_eq!(theirs.await.unwrap(), "0", "the peer met somebody");
+    assert_eq!(crowd::entered(&both.server), 3 * 15 + 3 * 15);
+    assert_eq!(both.left(), -2);
+}
+
+/// One acquisition of node-redlock for several keys: all or none.
+#[tokio::test]
+async fn several_keys_of_node_redlock_are_as_many_locks() {
+    let both = both(Library::NodeRedlock, LONG).await;
+    both.peer.make("a,b", LONG).await;
+    let (mut one, mut other) = (both.client.string_lock("a"), both.client.string_lock("b"));
+    let guard = one.lock().await.unwrap();
+    assert!(!both.peer.is("try it").await, "both or none");
+    assert!(!other.is_locked().await.unwrap());
+    guard.unlock().await.unwrap();
+    assert!(both.peer.is("try it").await);
+    let owner = both.peer.tell("owner it").await;
+    for lock in [&mut one, &mut other] {
+        assert!(lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err().is_timeout());
+        assert!(lock.holder().await.unwrap().is_some_and(|holder| holder.owner == owner));
+    }
+    // One of them is released for it: then it can release only the other.
+    one.restore(&owner).await.unwrap().unlock().await.unwrap();
+    assert!(!both.peer.is("extend it 50000").await);
+    assert!(!both.peer.is("release it").await, "not as many as it took");
+    assert!(!other.is_locked().await.unwrap());
+}

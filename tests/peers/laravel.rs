@@ -1,0 +1,142 @@
+//! The format of Laravel's `Cache::lock`: its keys and values, by the commands that it sends. Laravel
+//! itself does not run here.
+//!
+//! What it sends was looked up in its sources; the script here does the same in our words.
+
+use std::time::Duration;
+
+use leasehold::{Client, Error, Lease, Lock};
+
+use crate::support::resp::Reply;
+use crate::support::server::Server;
+use crate::{eventually, ms, soon};
+
+const ONCE: Duration = Duration::ZERO;
+/// Deletes the key if the value is the owner's.
+const GIVE_BACK: &str = "local mine = redis.call('GET', KEYS[1]) == ARGV[1] \
+     return mine and redis.call('DEL', KEYS[1]) or 0";
+
+struct Peer {
+    server: Server,
+    client: Client,
+    lock: Lock,
+    key: String,
+}
+
+/// A key of a peer, and our lock at it: the prefix may come from the client.
+async fn peer(prefix: &str, name: &str) -> Peer {
+    let server = Server::start();
+    let client = Client::builder(&server.url()).key_prefix(prefix).connect().await.unwrap();
+    let lock = client.string_lock(name);
+    Peer { server, client, lock, key: format!("{prefix}{name}") }
+}
+
+impl Peer {
+    fn set(&self, owner: &str, options: &[&str]) -> bool {
+        let words = [&["SET", &self.key, owner], options].concat();
+        self.server.command(&words) != Reply::Nil
+    }
+
+    fn script(&self, script: &str, arguments: &[&str]) -> i64 {
+        let words = [&["EVAL", script, "1", &self.key], arguments].concat();
+        self.server.command(&words).int()
+    }
+
+    fn value(&self) -> Reply {
+        self.server.command(&["GET", &self.key])
+    }
+
+    fn left(&self) -> i64 {
+        self.server.command(&["PTTL", &self.key]).int()
+    }
+}
+
+/// `Cache::lock('orders', 10)` stores 16 random letters and digits, as they are, at the prefix of the
+/// Redis connection, the prefix of the cache and the name.
+const PREFIXES: &str = "laravel_database_laravel_cache_";
+const LARAVEL: &str = "aZ3kQ9xW7mN1pL5t";
+/// What `SET` is given for ten seconds.
+const TEN: [&str; 3] = ["EX", "10", "NX"];
+
+#[tokio::test]
+async fn laravel_excludes_and_is_excluded() {
+    let mut shop = peer(PREFIXES, "orders").await;
+    assert!(shop.set(LARAVEL, &TEN));
+    let refused = shop.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
+    assert!(refused.is_timeout(), "{refused}");
+    assert_eq!(shop.script(GIVE_BACK, &[LARAVEL]), 1);
+    let guard = shop.lock.try_lock(ONCE, Lease::Renewed).await.unwrap();
+    assert_eq!(shop.value().text(), guard.owner());
+    assert!(!shop.set(LARAVEL, &TEN));
+    assert_eq!(shop.server.command(&["SETNX", &shop.key, LARAVEL]).int(), 0);
+    assert_eq!(shop.script(GIVE_BACK, &[LARAVEL]), 0, "not its lock");
+    guard.unlock().await.unwrap();
+    assert!(shop.set(LARAVEL, &TEN));
+    // The same key by its whole name.
+    let whole = Client::connect(&shop.server.url()).await.unwrap();
+    let key = "laravel_database_laravel_cache_orders";
+    assert!(whole.string_lock(key).is_locked().await.unwrap());
+}
+
+#[tokio::test]
+async fn laravel_blocks_by_asking_until_we_release() {
+    let mut shop = peer(PREFIXES, "orders").await;
+    let guard = shop.lock.lock().await.unwrap();
+    // `block(5)`: once in 250 ms.
+    assert!(!shop.set(LARAVEL, &TEN));
+    guard.unlock().await.unwrap();
+    assert!(shop.set(LARAVEL, &TEN));
+    let mut lock = shop.client.string_lock("orders");
+    let waits = tokio::spawn(async move { lock.lock().await });
+    eventually("it waits", || shop.client.stats().waiting == 1).await;
+    assert_eq!(shop.script(GIVE_BACK, &[LARAVEL]), 1);
+    soon("it asks again", waits).await.unwrap().unwrap().unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn laravels_lock_for_ever_ends_by_a_forced_release() {
+    let mut shop = peer(PREFIXES, "orders").await;
+    // `Cache::lock('orders')` without seconds.
+    assert_eq!(shop.server.command(&["SETNX", &shop.key, LARAVEL]).int(), 1);
+    let refused = shop.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
+    assert!(matches!(refused, Error::Timeout { no_expiry: true, .. }), "{refused}");
+    assert!(
+        shop.lock
+            .holder()
+            .await
+            .unwrap()
+            .is_some_and(|holder| { (holder.owner.as_str(), holder.lease) == (LARAVEL, None) })
+    );
+    // `forceRelease`, theirs and ours.
+    shop.server.command(&["DEL", &shop.key]);
+    soon("it is free", shop.lock.lock()).await.unwrap().unlock().await.unwrap();
+    assert_eq!(shop.server.command(&["SETNX", &shop.key, LARAVEL]).int(), 1);
+    assert!(shop.lock.force_unlock().await.unwrap());
+    assert!(shop.set(LARAVEL, &TEN));
+}
+
+#[tokio::test]
+async fn laravels_owner_is_restored_and_restores() {
+    let mut shop = peer(PREFIXES, "orders").await;
+    // A job gets the owner from the request that took the lock.
+    assert!(shop.set(LARAVEL, &TEN));
+    let guard = shop.lock.restore(LARAVEL).await.unwrap();
+    assert!(shop.left() > 20_000, "renewed from now on");
+    guard.check().unwrap();
+    guard.unlock().await.unwrap();
+    assert_eq!(shop.value(), Reply::Nil);
+    // One without expiry gets one: its owner asked for it.
+    assert_eq!(shop.server.command(&["SETNX", &shop.key, LARAVEL]).int(), 1);
+    let guard = shop.lock.restore(LARAVEL).await.unwrap();
+    assert!(shop.left() > 20_000);
+    guard.unlock().await.unwrap();
+    let gone = shop.lock.restore(LARAVEL).await.unwrap_err();
+    assert!(matches!(gone, Error::NotOwner { .. }), "{gone}");
+    assert_eq!(shop.value(), Reply::Nil, "a failed restore leaves nothing");
+    // `restoreLock('orders', $owner)->release()` of ours.
+    let guard = shop.lock.try_lock(ONCE, ms(60_000)).await.unwrap();
+    let owner = guard.owner().to_owned();
+    guard.forget();
+    assert_eq!(shop.script(GIVE_BACK, &[&owner]), 1);
+    assert!(!shop.lock.is_locked().await.unwrap());
+}

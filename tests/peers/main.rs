@@ -1,0 +1,57 @@
+//! String locks shared with programs of other languages: the real locks of Python's redis-py, of Go's
+//! redsync and redislock and of node-redlock, and the format of Laravel by the commands that it sends.
+#![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod crowd;
+mod each;
+mod laravel;
+mod process;
+mod quorum;
+mod redis_py;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::future::Future;
+use std::time::Duration;
+
+use support::server::Server;
+use tokio::time::{Instant, sleep};
+
+/// How long anything may take that is expected to happen.
+const LIMIT: Duration = Duration::from_secs(20);
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + LIMIT;
+    while !holds() {
+        assert!(Instant::now() < limit, "not within {LIMIT:?}: {what}");
+        sleep(ms(2)).await;
+    }
+}
+
+/// The outcome of something that must happen.
+fn soon<'a, T>(
+    what: &'a str,
+    future: impl Future<Output = T> + Send + 'a,
+) -> impl Future<Output = T> + Send + 'a {
+    let future = Box::pin(future);
+    async move {
+        let done = tokio::time::timeout(LIMIT, future).await;
+        done.unwrap_or_else(|_| panic!("not within {LIMIT:?}: {what}"))
+    }
+}
+
+/// How often anybody but us has asked: all peers set the key, or look whether it is there.
+fn asked(server: &Server) -> u64 {
+    let info = server.command(&["INFO", "commandstats"]).text();
+    let calls = |line: &str| {
+        let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let counted = ["set", "exists"].contains(&command);
+        counted.then(|| rest.split(',').next()?.parse::<u64>().ok())?
+    };
+    info.lines().filter_map(calls).sum()
+}

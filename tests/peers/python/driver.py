@@ -1,0 +1,98 @@
+"""Drives redis-py's own Lock for the tests: one command a line, one answer a line.
+
+A command is `<id> <word> <arguments>`, its answer `<id> ok <value>` or `<id> err <class>`. Each runs
+in a thread of its own, so that one that waits keeps nobody else waiting. Locks are known by aliases.
+"""
+
+import sys
+import threading
+import time
+
+import redis
+from redis.lock import Lock
+
+URL = sys.argv[1]
+client = redis.Redis.from_url(URL)
+locks = {}
+printing = threading.Lock()
+
+
+def seconds(millis):
+    return None if millis == "none" else int(millis) / 1000
+
+
+def make(alias, key, timeout):
+    locks[alias] = Lock(
+        client, key, timeout=seconds(timeout), sleep=0.01, thread_local=False
+    )
+
+
+def acquire(alias, wait):
+    return locks[alias].acquire(blocking=wait != "0", blocking_timeout=seconds(wait))
+
+
+def acquire_with_token(alias, token):
+    return locks[alias].acquire(blocking=False, token=token)
+
+
+def token(alias):
+    return locks[alias].local.token.decode()
+
+
+def take_token(alias, text):
+    locks[alias].local.token = text.encode()
+
+
+def contend(threads, rounds, key, lease):
+    """Enters by many threads; how often somebody else was inside."""
+    met = []
+
+    def enter():
+        mine = redis.Redis.from_url(URL)
+        for _ in range(int(rounds)):
+            lock = Lock(mine, key, timeout=seconds(lease), sleep=0.002)
+            lock.acquire()
+            if mine.incr("inside") != 1:
+                met.append(key)
+            before = int(mine.get("entered") or 0)
+            time.sleep(0.001)
+            mine.set("entered", before + 1)
+            mine.decr("inside")
+            lock.release()
+
+    all_threads = [threading.Thread(target=enter) for _ in range(int(threads))]
+    for thread in all_threads:
+        thread.start()
+    for thread in all_threads:
+        thread.join()
+    return len(met)
+
+
+COMMANDS = {
+    "make": make,
+    "acquire": acquire,
+    "acquire_with_token": acquire_with_token,
+    "release": lambda alias: locks[alias].release(),
+    "extend": lambda alias, millis: locks[alias].extend(seconds(millis)),
+    "replace": lambda alias, millis: locks[alias].extend(seconds(millis), replace_ttl=True),
+    "reacquire": lambda alias: locks[alias].reacquire(),
+    "owned": lambda alias: locks[alias].owned(),
+    "locked": lambda alias: locks[alias].locked(),
+    "token": token,
+    "take_token": take_token,
+    "contend": contend,
+}
+
+
+def answer(number, word, arguments):
+    try:
+        text = f"{number} ok {COMMANDS[word](*arguments)}"
+    except Exception as error:  # whatever it is, the test wants to know
+        text = f"{number} err {type(error).__name__} {error}"
+    with printing:
+        print(text, flush=True)
+
+
+for line in sys.stdin:
+    number, word, *arguments = line.split()
+    threading.Thread(target=answer, args=(number, word, arguments), daemon=True).start()
