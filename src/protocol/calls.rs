@@ -15,7 +15,7 @@ use super::script::{
     PERMIT_RENEW, READ_ACQUIRE, READ_EXTEND, READ_RELEASE, READ_RENEW, RW_FORCE_RELEASE,
     SEMAPHORE_ACQUIRE, SEMAPHORE_RELEASE, SEMAPHORE_RENEW, STRING_ACQUIRE, STRING_EXTEND,
     STRING_FORCE_RELEASE, STRING_INSPECT, STRING_RELEASE, STRING_RENEW, STRING_TAKE_OVER, Script,
-    WRITE_ACQUIRE, WRITE_RELEASE, WRITE_RENEW,
+    WRITE_ACQUIRE, WRITE_RELEASE,
 };
 use super::{Arg, Call, Unexpected, Value};
 
@@ -330,9 +330,8 @@ pub(crate) fn released(reply: Value) -> Result<Released, Unexpected> {
 /// The script that renews holds of a kind; kinds with the same one share a call.
 pub(crate) fn renewal_of(kind: Kind) -> &'static Script {
     match kind {
-        Kind::Lock | Kind::Spin | Kind::Fair | Kind::Fenced => &LOCK_RENEW,
+        Kind::Lock | Kind::Spin | Kind::Fair | Kind::Fenced | Kind::Write => &LOCK_RENEW,
         Kind::Read => &READ_RENEW,
-        Kind::Write => &WRITE_RENEW,
         Kind::String => &STRING_RENEW,
         Kind::Semaphore | Kind::Latch => &SEMAPHORE_RENEW,
         Kind::Permit => &PERMIT_RENEW,

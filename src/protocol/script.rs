@@ -61,7 +61,7 @@ scripts! {
     FAIR_RELEASE = "fair_release" after "clock" "fair_queue";
     FENCED_ACQUIRE = "fenced_acquire";
     FENCED_SET = "fenced_set";
-    FENCED_TAKE_OVER = "fenced_take_over";
+    FENCED_TAKE_OVER = "fenced_take_over" after "lease";
     KEYS_EXIST = "keys_exist";
     LATCH_ASK = "latch_ask";
     LATCH_COUNT = "latch_count";
@@ -71,11 +71,11 @@ scripts! {
     LOCK_ACQUIRE = "lock_acquire";
     LOCK_FORCE_RELEASE = "lock_force_release";
     LOCK_INSPECT = "lock_inspect";
-    LOCK_REENTER = "lock_reenter";
+    LOCK_REENTER = "lock_reenter" after "lease";
     LOCK_RELEASE = "lock_release";
-    LOCK_RENEW = "lock_renew";
-    LOCK_TAKE_OVER = "lock_take_over";
-    MULTI_ACQUIRE = "multi_acquire";
+    LOCK_RENEW = "lock_renew" after "lease";
+    LOCK_TAKE_OVER = "lock_take_over" after "lease";
+    MULTI_ACQUIRE = "multi_acquire" after "lease";
     PERMIT_ACQUIRE = "permit_acquire" after "clock" "give_back" "permit_holds";
     PERMIT_COUNT = "permit_count" after "clock" "give_back" "permit_holds";
     PERMIT_EXPIRE = "permit_expire";
@@ -85,9 +85,9 @@ scripts! {
     PERMIT_RESIZE = "permit_resize" after "clock" "give_back" "permit_holds";
     PERMIT_UPDATE = "permit_update" after "clock" "give_back" "permit_holds";
     READ_ACQUIRE = "read_acquire";
-    READ_EXTEND = "read_extend";
+    READ_EXTEND = "read_extend" after "lease";
     READ_RELEASE = "read_release" after "read_holds";
-    READ_RENEW = "read_renew";
+    READ_RENEW = "read_renew" after "lease";
     RW_FORCE_RELEASE = "rw_force_release";
     SEMAPHORE_ACQUIRE = "semaphore_acquire" after "clock" "give_back" "semaphore_holds";
     SEMAPHORE_ADD = "semaphore_add";
@@ -97,15 +97,14 @@ scripts! {
     SEMAPHORE_RELEASE = "semaphore_release" after "clock" "give_back" "semaphore_holds";
     SEMAPHORE_RENEW = "semaphore_renew" after "clock" "full_server";
     STRING_ACQUIRE = "string_acquire";
-    STRING_EXTEND = "string_extend";
+    STRING_EXTEND = "string_extend" after "lease";
     STRING_FORCE_RELEASE = "string_force_release";
     STRING_INSPECT = "string_inspect";
     STRING_RELEASE = "string_release";
-    STRING_RENEW = "string_renew";
-    STRING_TAKE_OVER = "string_take_over";
+    STRING_RENEW = "string_renew" after "lease";
+    STRING_TAKE_OVER = "string_take_over" after "lease";
     WRITE_ACQUIRE = "write_acquire";
     WRITE_RELEASE = "write_release" after "read_holds";
-    WRITE_RENEW = "write_renew";
 }
 
 /// What [`BATCH`] can run, in the order in which it counts them.
@@ -114,6 +113,7 @@ static IN_BATCH: [&Script; 4] = [&LOCK_ACQUIRE, &LOCK_REENTER, &LOCK_RELEASE, &L
 macro_rules! batch {
     ($($name:literal)*) => {
         concat!(
+            include_str!("lua/lease.lua"),
             $("local function ", $name, "(KEYS, ARGV)\n",
             include_str!(concat!("lua/", $name, ".lua")), "end\n",)*
             include_str!("lua/batch.lua")

@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::*;
 use crate::protocol::plain;
 
+/// What stands before some of the scripts, and once before all of them.
+const SHARED: &str = include_str!("../lua/lease.lua");
+
 fn each() -> [Call; 4] {
     let (key, owner, from): (Arc<str>, Arc<str>, Arc<str>) = ("k".into(), "o".into(), "f".into());
     let lease = Duration::from_secs(1);
@@ -22,13 +25,15 @@ fn the_script_counts_scripts_and_arguments_as_the_calls_do() {
     let scripts: Vec<_> = calls.iter().map(|call| call.script.name).collect();
     let arguments: Vec<_> = calls.iter().map(|call| call.args.len().to_string()).collect();
     let text = BATCH.text;
+    assert!(text.starts_with(SHARED));
     assert!(text.contains(&format!("local scripts = {{ {} }}", scripts.join(", "))), "{text}");
     assert!(text.contains(&format!("local arguments = {{ {} }}", arguments.join(", "))), "{text}");
     for (call, number) in calls.iter().zip(1..) {
         assert_eq!(call.script.number_in_batch(), Some(number));
         assert!(takes(call));
+        let own = call.script.text.strip_prefix(SHARED).unwrap_or(call.script.text);
         let function = format!("local function {}(KEYS, ARGV)\n", call.script.name);
-        assert!(text.contains(&(function + call.script.text + "end\n")), "{}", call.script.name);
+        assert!(text.contains(&(function + own + "end\n")), "{}", call.script.name);
     }
     let together = batch(calls.iter()).expect("all of them can be part of it");
     assert_eq!((together.keys.len(), together.args.len()), (4, 4 + 2 + 3 + 4 + 3));

@@ -1,5 +1,6 @@
 -- batch: runs several calls of other scripts in one round trip, one after the other.
--- Before this text stand the scripts themselves, each as a local function of KEYS and ARGV.
+-- Before this text stand the scripts themselves, each as a local function of KEYS and ARGV, after
+-- what they share.
 -- KEYS[i]  of the i-th call: every script here takes one key
 -- ARGV     for each call: the number of its script, then its arguments
 -- Returns  array  how many calls, then for each: nil, an integer, or {text} if it failed

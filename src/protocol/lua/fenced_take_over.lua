@@ -6,12 +6,11 @@
 -- ARGV[3]  lease_ms  integer > 0
 -- Returns  array     {token}: taken over; as text, as a number of Lua is exact to 2^53 only
 --          nil       neither hold is there
--- Idempotent: a repeated call finds its own field, and shortens no lease. Between the two holds the lock is never free.
+-- Idempotent: a repeated call finds its own field, and shortens no lease.
+-- Between the two holds the lock is never free.
 local key, counter, from, owner, lease_ms = KEYS[1], KEYS[2], ARGV[1], ARGV[2], tonumber(ARGV[3])
 if redis.call('hexists', key, owner) == 1 then
-  if redis.call('pttl', key) < lease_ms then
-    redis.call('pexpire', key, lease_ms)
-  end
+  lengthen(key, lease_ms)
   return { redis.call('get', counter) }
 end
 if redis.call('hexists', key, from) == 0 then

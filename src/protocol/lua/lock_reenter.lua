@@ -14,7 +14,5 @@ end
 if tonumber(now) < holds then
   redis.call('hset', key, owner, holds)
 end
-if redis.call('pttl', key) < lease_ms then
-  redis.call('pexpire', key, lease_ms)
-end
+lengthen(key, lease_ms)
 return 1

@@ -5,7 +5,8 @@
 -- ARGV[3]  lease_ms  integer > 0
 -- Returns  1         taken over
 --          nil       neither hold is there
--- Idempotent: a repeated call finds its own field, and shortens no lease. Between the two holds the lock is never free.
+-- Idempotent: a repeated call finds its own field, and shortens no lease.
+-- Between the two holds the lock is never free.
 local key, from, owner, lease_ms = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 if redis.call('hdel', key, from) == 1 then
   redis.call('hset', key, owner, 1)
@@ -15,7 +16,5 @@ end
 if redis.call('hexists', key, owner) == 0 then
   return nil
 end
-if redis.call('pttl', key) < lease_ms then
-  redis.call('pexpire', key, lease_ms)
-end
+lengthen(key, lease_ms)
 return 1

@@ -13,8 +13,6 @@ for i, key in ipairs(KEYS) do
 end
 for i, key in ipairs(KEYS) do
   redis.call('hset', key, ARGV[i + 1], 1)
-  if redis.call('pttl', key) < lease_ms then
-    redis.call('pexpire', key, lease_ms)
-  end
+  lengthen(key, lease_ms)
 end
 return nil

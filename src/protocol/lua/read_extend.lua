@@ -13,7 +13,5 @@ local lease_ms = tonumber(ARGV[2])
 if redis.call('pttl', KEYS[2]) < lease_ms then
   redis.call('set', KEYS[2], 1, 'px', lease_ms)
 end
-if redis.call('pttl', KEYS[1]) < lease_ms then
-  redis.call('pexpire', KEYS[1], lease_ms)
-end
+lengthen(KEYS[1], lease_ms)
 return 1

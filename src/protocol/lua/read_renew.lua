@@ -16,9 +16,7 @@ for i = 1, #KEYS, 2 do
       and redis.call('pexpire', KEYS[i + 1], lease_ms) == 0 then
       redis.call('set', KEYS[i + 1], 1, 'px', lease_ms)
     end
-    if redis.call('pttl', key) < lease_ms then
-      redis.call('pexpire', key, lease_ms)
-    end
+    lengthen(key, lease_ms)
   end
   renewed[(i + 1) / 2] = there
 end

@@ -9,7 +9,5 @@ if redis.call('get', KEYS[1]) ~= ARGV[1] then
   return nil
 end
 local lease_ms = tonumber(ARGV[2])
-if redis.call('pttl', KEYS[1]) < lease_ms then
-  redis.call('pexpire', KEYS[1], lease_ms)
-end
+lengthen(KEYS[1], lease_ms)
 return 1

@@ -11,9 +11,7 @@ for i, key in ipairs(KEYS) do
   renewed[i] = 0
   if redis.call('get', key) == ARGV[2 * i - 1] then
     renewed[i] = 1
-    if redis.call('pttl', key) < lease_ms then
-      redis.call('pexpire', key, lease_ms)
-    end
+    lengthen(key, lease_ms)
   end
 end
 return renewed

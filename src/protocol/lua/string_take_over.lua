@@ -5,12 +5,11 @@
 -- ARGV[3]  lease_ms  integer > 0
 -- Returns  1         taken over
 --          nil       neither hold is there
--- Idempotent: a repeated call finds its own token, and shortens no lease. Between the two holds the lock is never free.
+-- Idempotent: a repeated call finds its own token, and shortens no lease.
+-- Between the two holds the lock is never free.
 local held = redis.call('get', KEYS[1])
 if held == ARGV[2] then
-  if redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then
-    redis.call('pexpire', KEYS[1], ARGV[3])
-  end
+  lengthen(KEYS[1], tonumber(ARGV[3]))
   return 1
 end
 if held ~= ARGV[1] then
