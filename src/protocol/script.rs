@@ -56,7 +56,7 @@ macro_rules! scripts {
 scripts! {
     COUNT_SET = "count_set";
     FAIR_ACQUIRE = "fair_acquire" after "clock" "fair_queue";
-    FAIR_BEAT = "fair_beat" after "clock" "fair_queue";
+    FAIR_BEAT = "fair_beat" after "clock" "fair_queue" "full_server";
     FAIR_FORCE_RELEASE = "fair_force_release" after "clock" "fair_queue";
     FAIR_RELEASE = "fair_release" after "clock" "fair_queue";
     FENCED_ACQUIRE = "fenced_acquire";

@@ -115,6 +115,34 @@ fn a_killed_holder_with_killed_waiters_costs_the_longer_of_lease_and_claim() {
 }
 
 #[test]
+fn a_full_server_keeps_the_places_of_those_who_live() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let mut outside = Outside::of(&server);
+        let holder = connect(&server.url()).await;
+        let waiting = brisk(&server.url()).fair_claim(ms(500)).connect().await.expect("connects");
+        let guard = holder.fair_lock("n").lock().await.expect("free");
+        let behind = [queued(&mut outside, &waiting).await, queued(&mut outside, &waiting).await];
+        outside.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        let mut latest = || {
+            let last = outside.command(&["ZRANGE", DEADLINES, "-1", "-1", "WITHSCORES"]);
+            last.array()[1].text().parse::<f64>().expect("a score")
+        };
+        let first = latest();
+        until("beats keep them for another claim and longer", LIMIT, || latest() > first + 1_000.0)
+            .await;
+        assert_eq!(places(&mut outside), 2);
+        outside.command(&["CONFIG", "SET", "maxmemory", "0"]);
+        guard.unlock().await.expect("held");
+        for taking in behind {
+            served("behind", LIMIT, taking).await.unlock().await.expect("held");
+        }
+        at_rest(&waiting, LIMIT).await;
+        assert_eq!(outside.keys(), 0);
+    });
+}
+
+#[test]
 fn nobody_hammers_redis_behind_a_dead_java_waiter() {
     alone(LIMIT, async {
         let server = Server::start();

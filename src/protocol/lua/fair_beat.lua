@@ -19,6 +19,7 @@ local free = left_ms == -2
 if free and head and purged then
   redis.pcall(publish, channel .. ':' .. head, '0')
 end
+let_writes_through(deadlines)
 if head and is_ours(head) and kept_ms > LONGEST_CLAIM_MS then
   -- Nobody is before it any more whose wait could be taken off. If it lives, its own beat follows
   -- soon, and keeps it for its own claim.

@@ -1,5 +1,5 @@
 -- A full server refuses ZADD, unless the script has written before: then it has to be let through. A
--- renewal adds nothing, so it begins with a write that changes nothing.
+-- renewal or a beat adds nothing, so it begins with a write that changes nothing.
 local function let_writes_through(zset)
   redis.call('zrem', zset, '')
 end
