@@ -71,6 +71,27 @@ impl Nodes {
         self.0[0].red_lock(&self.0[1..], NAME)
     }
 
+    /// Takes the lock until all of these servers have granted it. A majority is enough for a grant,
+    /// and who answers much later has no part in it: what it granted is given back.
+    pub(crate) async fn held_by_all(
+        &self,
+        servers: &Servers,
+        lock: &mut Lock,
+        lease: Lease,
+    ) -> LockGuard {
+        let taken = async {
+            loop {
+                let guard = lock.try_lock(ms(5000), lease).await.unwrap();
+                self.settled().await;
+                if servers.holding(NAME) == servers.0.len() {
+                    return guard;
+                }
+                guard.unlock().await.unwrap();
+            }
+        };
+        soon("all hold it", taken).await
+    }
+
     /// Nothing is owed to any server that can be reached.
     pub(crate) async fn settled(&self) {
         let owed = || self.0.iter().map(|client| client.stats().releases_pending).sum::<u64>();
@@ -81,26 +102,6 @@ impl Nodes {
 /// Proxies in front of servers, for clients that go through them.
 pub(crate) fn proxies(servers: &Servers) -> Vec<Proxy> {
     servers.0.iter().map(|server| Proxy::start(server.address())).collect()
-}
-
-/// Takes the lock until so many servers have granted it. A majority is enough for a grant, and who
-/// answers much later has no part in it: on a busy machine that is not always the one meant.
-pub(crate) async fn held_by(
-    wanted: usize,
-    lock: &mut Lock,
-    lease: Lease,
-    holding: impl Fn() -> usize + Send + Sync,
-) -> LockGuard {
-    let taken = async {
-        loop {
-            let guard = lock.try_lock(ms(5000), lease).await.unwrap();
-            if holding() == wanted {
-                return guard;
-            }
-            guard.unlock().await.unwrap();
-        }
-    };
-    soon("so many hold it", taken).await
 }
 
 /// The servers know the scripts: a call whose reply is lost was executed.

@@ -5,9 +5,7 @@ use std::time::Duration;
 use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::bed::{
-    LONG, NAME, Nodes, Servers, eventually, held_by, ms, proxies, scripts_known, soon,
-};
+use crate::bed::{LONG, NAME, Nodes, Servers, eventually, ms, proxies, scripts_known, soon};
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
 
@@ -32,7 +30,7 @@ async fn two_may_be_down_from_the_start() {
     // They come, and take part.
     servers.0[0].restart();
     servers.0[1].restart();
-    let all = held_by(5, &mut theirs.lock(), LONG, || servers.holding(NAME)).await;
+    let all = theirs.held_by_all(&servers, &mut theirs.lock(), LONG).await;
     all.unlock().await.unwrap();
 }
 
@@ -70,7 +68,7 @@ async fn two_may_die_while_it_is_held() {
     let mut servers = Servers::start(5);
     let nodes = servers.clients_with(brief).await;
     let mut lock = nodes.lock();
-    let guard = held_by(5, &mut lock, Lease::Renewed, || servers.holding(NAME)).await;
+    let guard = nodes.held_by_all(&servers, &mut lock, Lease::Renewed).await;
     let first = guard.deadline();
     servers.kill(3..5);
     // Until after what it was granted for: renewed by the other three.
@@ -89,7 +87,7 @@ async fn when_three_die_the_loss_is_told_in_time() {
     let mut servers = Servers::start(5);
     let nodes = servers.clients_with(brief).await;
     let mut lock = nodes.lock();
-    let guard = held_by(5, &mut lock, Lease::Renewed, || servers.holding(NAME)).await;
+    let guard = nodes.held_by_all(&servers, &mut lock, Lease::Renewed).await;
     servers.kill(0..3);
     // A renewal that was on its way may have counted; none is confirmed from here on.
     sleep(ms(100)).await;
@@ -182,11 +180,12 @@ async fn a_dropped_acquisition_leaves_nothing() {
     let mut lock = nodes.lock();
     tokio::select! {
         taken = lock.lock() => panic!("no reply came: {taken:?}"),
-        () = eventually("taken everywhere", || servers.holding(NAME) == 5) => {}
+        () = eventually("a majority has granted it", || servers.holding(NAME) >= 3) => {}
     }
     eventually("given back everywhere", || servers.holding(NAME) == 0).await;
     proxies.iter().for_each(Proxy::pass);
     nodes.settled().await;
+    assert_eq!(servers.holding(NAME), 0);
 }
 
 #[tokio::test]
@@ -194,7 +193,7 @@ async fn one_restarted_empty_does_not_give_it_away() {
     let mut servers = Servers::start(5);
     let (ours, theirs) = (servers.clients_with(brief).await, servers.clients_with(brief).await);
     let mut lock = ours.lock();
-    let guard = held_by(5, &mut lock, Lease::Renewed, || servers.holding(NAME)).await;
+    let guard = ours.held_by_all(&servers, &mut lock, Lease::Renewed).await;
     let first = guard.deadline();
     servers.0[2].restart();
     let refused = theirs.lock().try_lock(ms(500), LONG).await.unwrap_err();
@@ -211,7 +210,7 @@ async fn a_majority_restarted_empty_gives_it_away_and_the_next_renewal_tells() {
     let mut servers = Servers::start(5);
     let (ours, theirs) = (servers.clients_with(brief).await, servers.clients_with(brief).await);
     let mut lock = ours.lock();
-    let guard = held_by(5, &mut lock, Lease::Renewed, || servers.holding(NAME)).await;
+    let guard = ours.held_by_all(&servers, &mut lock, Lease::Renewed).await;
     let told = tokio::spawn(guard.lost());
     for server in &mut servers.0[..3] {
         server.restart();

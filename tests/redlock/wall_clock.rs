@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold::Lease;
 
-use crate::bed::{LONG, NAME, Servers, eventually, held_by, ms, soon};
+use crate::bed::{LONG, NAME, Servers, eventually, ms, soon};
 use crate::support::server::Server;
 
 /// A server whose wall clock the test sets, by a library that is compiled here.
@@ -48,7 +48,7 @@ async fn a_server_whose_clock_jumps_forward_gives_nothing_away() {
     servers.0.push(server);
     let (ours, theirs) = (servers.clients().await, servers.clients().await);
     let mut lock = ours.lock();
-    let guard = held_by(5, &mut lock, Lease::Renewed, || servers.holding(NAME)).await;
+    let guard = ours.held_by_all(&servers, &mut lock, Lease::Renewed).await;
 
     jump(&offset, Duration::from_hours(2));
     let gone = || servers.0[4].command(&["EXISTS", NAME]).int() == 0;
