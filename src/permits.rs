@@ -9,8 +9,9 @@ use crate::config::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::lock::{LockGuard, patience};
-use crate::protocol::calls::{self, ID_LENGTH, Released};
+use crate::protocol::calls::ID_LENGTH;
 use crate::protocol::counts::{self, number, two_numbers, yes_or_no};
+use crate::protocol::replies::{self, Released};
 use crate::session::request::Wait;
 use crate::synchronizer::Synchronizer;
 
@@ -245,7 +246,7 @@ impl PermitExpirableSemaphore {
         let ids = joined(ids)?;
         let publish = self.inner.publish();
         let call = |place: &_| counts::release_all(place, publish, &ids);
-        match self.inner.ask(call, calls::released).await? {
+        match self.inner.ask(call, replies::released).await? {
             Released::Absent | Released::StillHeld => {
                 Err(Error::NotOwner { name: Arc::from(self.name()) })
             }

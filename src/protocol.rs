@@ -13,6 +13,7 @@ pub(crate) mod kind;
 pub(crate) mod place;
 #[cfg(test)]
 pub(crate) mod plain;
+pub(crate) mod replies;
 pub(crate) mod scan;
 pub(crate) mod script;
 

@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::lease::Lease;
 use crate::mutant::Mutant;
 use crate::owner::Owner;
-use crate::protocol::calls::{self, Inspected};
 use crate::protocol::place::Place;
+use crate::protocol::replies::{self, Inspected};
 use crate::protocol::{Call, Unexpected, Value};
 use crate::session::hold::Terms;
 use crate::session::request::{Request, Wait};
@@ -64,7 +64,7 @@ impl One {
     pub(crate) async fn force_unlock(&self) -> Result<bool, Error> {
         let place = self.place()?;
         let call = place.force_release(self.handle.session.transport.publish_command());
-        ask(&self.handle, &place.name, call, calls::force_released).await
+        ask(&self.handle, &place.name, call, replies::force_released).await
     }
 
     /// How many times does Redis say that this owner holds it?

@@ -13,8 +13,9 @@ use super::releases::{Chore, Owing};
 use super::request::{GRACE, Request, Wait};
 use super::room::Waiter;
 use crate::mutant::Mutant;
-use crate::protocol::calls::{self, Acquired, Ask, Queueing, TakenOver};
+use crate::protocol::calls::{Ask, Queueing};
 use crate::protocol::kind::Kind;
+use crate::protocol::replies::{self, Acquired, TakenOver};
 use crate::protocol::{Call, Unexpected, Value};
 use crate::transport::{CallError, Fault, Lane};
 
@@ -92,7 +93,7 @@ impl<'a> Attempt<'a> {
             let call = place.take_over(&from.field, &self.field, lease);
             let (sent, reply) = self.send(call, limit).await;
             // Whatever came back, the field before is not ours to turn over again.
-            match self.understood(reply, calls::taken_over) {
+            match self.understood(reply, replies::taken_over) {
                 Ok(TakenOver::Held(token)) => {
                     self.from = None;
                     return self.grant(sent, token).map(Answer::TookOver);
@@ -118,7 +119,7 @@ impl<'a> Attempt<'a> {
             Kind::Latch => reply.map_err(CallError::took_nothing),
             _ => reply,
         };
-        match self.understood(reply, calls::acquired)? {
+        match self.understood(reply, replies::acquired)? {
             Acquired::Yes(_) if self.request.place.kind == Kind::Latch => {
                 self.doubt = None;
                 Ok(Answer::Open)

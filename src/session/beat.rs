@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep};
 use super::Session;
 use super::room::InLine;
 use crate::mutant::Mutant;
-use crate::protocol::calls::{self, Spot};
 use crate::protocol::place::Place;
+use crate::protocol::replies::{self, Spot};
 use crate::transport::Lane;
 
 /// Waiters kept by one call: well under a millisecond of Redis.
@@ -112,7 +112,7 @@ async fn keep(session: &Session, place: &Place, waiters: &InLine) -> Option<Dura
     let call = place.beat(publish, session.settings.fair_claim, fields);
     // A beat that fails is followed by another one, and every waiter asks for itself in the end.
     let reply = session.call(Lane::Background, call).await.ok()?;
-    let (ends, told) = calls::beaten(reply, waiters.len()).ok()?;
+    let (ends, told) = replies::beaten(reply, waiters.len()).ok()?;
     for ((field, waiter), spot) in waiters.iter().zip(told) {
         match spot {
             Spot::Waits => waiter.in_line(field, sent),

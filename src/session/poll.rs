@@ -14,6 +14,7 @@ use crate::lease::LossReason;
 use crate::mutant::Mutant;
 use crate::protocol::calls;
 use crate::protocol::place::Place;
+use crate::protocol::replies;
 use crate::stats::count;
 use crate::transport::Lane;
 
@@ -57,7 +58,7 @@ async fn check(session: &Session, places: &[Arc<Place>]) {
         let keys = part.iter().map(|place| place.key.clone()).collect();
         count(&session.counters.polls);
         let reply = session.call(Lane::Background, calls::keys_exist(keys)).await;
-        let Some(exist) = reply.ok().and_then(|value| calls::count(value).ok()) else { return };
+        let Some(exist) = reply.ok().and_then(|value| replies::count(value).ok()) else { return };
         if exist == part.len() {
             continue;
         }

@@ -11,8 +11,8 @@ use super::tenancy::{OpenCall, Tenancy};
 use super::{Handle, Session};
 use crate::error::Error;
 use crate::lease::LossReason;
-use crate::protocol::calls::{self, TakenOver};
 use crate::protocol::kind::Kind;
+use crate::protocol::replies::{self, TakenOver};
 use crate::stats::count;
 use crate::transport::CallError;
 
@@ -61,7 +61,7 @@ async fn confirm(
     let sent = Instant::now();
     hold.asks_for(lease);
     let call = hold.place.reenter(&hold.field, lease, guards);
-    let there = calls::still_held(session.call_until(limit, call).await?)?;
+    let there = replies::still_held(session.call_until(limit, call).await?)?;
     if there {
         hold.confirmed(sent, lease);
         session.watchdog.arm(hold, None);
@@ -132,7 +132,7 @@ pub(crate) async fn adopt(
 async fn learn_token(session: &Session, hold: &Arc<Hold>) -> Result<bool, CallError> {
     let call = hold.place.take_over(&hold.field, &hold.field, hold.longest_lease());
     let reply = session.call_until(None, call).await;
-    let there = reply.and_then(|value| calls::taken_over(value).map_err(Into::into))?;
+    let there = reply.and_then(|value| replies::taken_over(value).map_err(Into::into))?;
     if let TakenOver::Held(Some(token)) = there {
         hold.set_token(token);
         return Ok(true);

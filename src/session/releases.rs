@@ -27,9 +27,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Session;
 use super::hold::{Doubt, Hold};
-use crate::protocol::calls::{self, Released};
 use crate::protocol::counts;
 use crate::protocol::place::Place;
+use crate::protocol::replies::{self, Released};
 use crate::stats::count;
 use crate::transport::{CallError, Lane};
 
@@ -216,7 +216,7 @@ async fn end(
         let call = session.release_call(place, field, 0);
         let reply = session.call(lane, call).await;
         let now = Instant::now();
-        match reply.and_then(|value| calls::released(value).map_err(Into::into)) {
+        match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
             Ok(released) => {
                 let told = if let Released::Free { told } = released { told } else { 0 };
                 let settled = doubt.is_none_or(|doubt| {

@@ -12,6 +12,7 @@ use super::tenancy::Tenancy;
 use crate::error::Error;
 use crate::protocol::calls;
 use crate::protocol::kind::Kind;
+use crate::protocol::replies;
 use crate::stats::count;
 
 /// Asks once for all; `None` if one of them is in the way, or if this form does not fit.
@@ -49,7 +50,8 @@ pub(crate) async fn acquire_together(
     for attempt in &mut attempts {
         attempt.end(&reply);
     }
-    let in_the_way = reply.and_then(|value| calls::all_acquired(value, number).map_err(Into::into));
+    let in_the_way =
+        reply.and_then(|value| replies::all_acquired(value, number).map_err(Into::into));
     if in_the_way.map_err(|error| first.failed(error))?.is_some() {
         return Ok(None);
     }

@@ -15,7 +15,7 @@ use super::{Handle, Session};
 use crate::error::Error;
 use crate::lease::LossReason;
 use crate::mutant::Mutant;
-use crate::protocol::calls::{self, Released};
+use crate::protocol::replies::{self, Released};
 use crate::transport::{CallError, Lane};
 
 pub(crate) struct Tenancy {
@@ -124,7 +124,7 @@ async fn lower(session: &Session, hold: &Arc<Hold>, guards: u32) -> Result<(), E
     let open = OpenCall::new(session, hold);
     // CANCEL: `open` queues a repetition.
     let reply = session.call(Lane::Caller, call).await;
-    match reply.and_then(|value| calls::released(value).map_err(Into::into)) {
+    match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
         Ok(Released::Absent) => {
             open.settled();
             session.lose(hold, LossReason::Gone);
@@ -203,7 +203,7 @@ async fn release_hold(session: &Session, hold: &Arc<Hold>) -> Result<(), Error> 
         let sent = Instant::now();
         // CANCEL: `leaving` posts the release; repeating it changes nothing.
         let reply = session.call(Lane::Caller, session.end_call(hold)).await;
-        match reply.and_then(|value| calls::released(value).map_err(Into::into)) {
+        match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
             Ok(Released::Free { told }) => {
                 leaving.settled(told);
                 return Ok(());

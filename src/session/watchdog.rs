@@ -31,6 +31,7 @@ use crate::lease::LossReason;
 use crate::mutant::Mutant;
 use crate::protocol::calls;
 use crate::protocol::place::Place;
+use crate::protocol::replies;
 use crate::transport::{CallError, Lane};
 
 /// Entries of Redis renewed by one call: it is kept for a few milliseconds at most.
@@ -217,7 +218,7 @@ async fn renew(session: &Session, batch: Vec<(Arc<Hold>, Duration)>) {
     // A renewal that takes a third of the lease leaves time for another one.
     let call = session.call(Lane::Background, calls::renew(kind, &holds));
     let reply = match timeout(shortest / 3, call).await {
-        Ok(Ok(value)) => calls::renewed(value, batch.len()).map_err(Into::into),
+        Ok(Ok(value)) => replies::renewed(value, batch.len()).map_err(Into::into),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(CallError::Unknown(crate::transport::Fault("no answer".into()))),
     };

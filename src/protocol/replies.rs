@@ -1,0 +1,244 @@
+//! What the scripts answer, and what that means.
+
+use std::time::Duration;
+
+use super::calls::{MODE, is_write};
+use super::kind::Kind;
+use super::place::Place;
+use super::{Unexpected, Value};
+
+/// What an acquisition is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    /// With the token of a fenced lock.
+    Yes(Option<i64>),
+    /// Somebody else holds it; `None` if nothing but a message will tell when that ends.
+    HeldFor(Option<Duration>),
+}
+
+/// What a hand-over is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TakenOver {
+    /// Neither hold is there.
+    Gone,
+    /// With the token of a fenced lock.
+    Held(Option<i64>),
+}
+
+/// What a release is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Released {
+    /// The hold was not there (any more).
+    Absent,
+    /// Lowered; the owner still holds it.
+    StillHeld,
+    /// The hold ended and so many subscribers were told.
+    Free { told: i64 },
+}
+
+/// Who holds a lock, as Redis sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inspected {
+    /// `None`: the key has no expiry.
+    pub(crate) left: Option<Duration>,
+    /// Owner field and count.
+    pub(crate) holds: Vec<(String, u64)>,
+}
+
+/// What has become of a place in the queue of a fair lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spot {
+    Gone,
+    Waits,
+    /// It is its turn.
+    Next,
+}
+
+pub(crate) fn acquired(reply: Value) -> Result<Acquired, Unexpected> {
+    match reply {
+        Value::Nil => Ok(Acquired::Yes(None)),
+        Value::Int(left) => Ok(Acquired::HeldFor(span(left))),
+        other => token(other).map(|token| Acquired::Yes(Some(token))),
+    }
+}
+
+fn token(reply: Value) -> Result<i64, Unexpected> {
+    let number = match &reply {
+        Value::Array(parts) => match parts.as_slice() {
+            [Value::Text(token)] => token.parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    };
+    number.filter(|token| *token > 0).ok_or(Unexpected(reply))
+}
+
+/// The reply of [`Place::take_over`]: is the hold there, and with which token?
+pub(crate) fn taken_over(reply: Value) -> Result<TakenOver, Unexpected> {
+    match reply {
+        Value::Nil => Ok(TakenOver::Gone),
+        Value::Int(1) => Ok(TakenOver::Held(None)),
+        other => token(other).map(|token| TakenOver::Held(Some(token))),
+    }
+}
+
+/// The reply of [`Place::reenter`]: is the hold there?
+pub(crate) fn still_held(reply: Value) -> Result<bool, Unexpected> {
+    match reply {
+        Value::Nil => Ok(false),
+        Value::Int(1) => Ok(true),
+        other => renewed(other, 1).map(|there| there[0]),
+    }
+}
+
+pub(crate) fn released(reply: Value) -> Result<Released, Unexpected> {
+    match reply {
+        Value::Nil => Ok(Released::Absent),
+        Value::Int(-1) => Ok(Released::StillHeld),
+        Value::Int(told) if told >= 0 => Ok(Released::Free { told }),
+        other => Err(Unexpected(other)),
+    }
+}
+
+/// One answer for each hold, in order: is it still there?
+pub(crate) fn renewed(reply: Value, holds: usize) -> Result<Vec<bool>, Unexpected> {
+    match reply {
+        Value::Array(answers)
+            if answers.len() == holds && answers.iter().all(|a| matches!(a, Value::Int(0 | 1))) =>
+        {
+            Ok(answers.into_iter().map(|answer| answer == Value::Int(1)).collect())
+        }
+        other => Err(Unexpected(other)),
+    }
+}
+
+/// The reply of [`Place::force_release`]: was it held?
+pub(crate) fn force_released(reply: Value) -> Result<bool, Unexpected> {
+    match reply {
+        Value::Int(was_held @ (0 | 1)) => Ok(was_held == 1),
+        other => Err(Unexpected(other)),
+    }
+}
+
+impl Place {
+    /// The reply of [`Place::inspect`]; `None`: nobody holds it.
+    pub(crate) fn inspected(&self, reply: Value) -> Result<Option<Inspected>, Unexpected> {
+        let Some(mut seen) = seen(reply)? else { return Ok(None) };
+        match self.kind {
+            Kind::Read => seen.holds.retain(|(owner, _)| !is_write(owner)),
+            Kind::Write => seen.holds.retain(|(owner, _)| is_write(owner)),
+            _ => return Ok(Some(seen)),
+        }
+        Ok((!seen.holds.is_empty()).then_some(seen))
+    }
+}
+
+/// `None`: the lock is free.
+fn seen(reply: Value) -> Result<Option<Inspected>, Unexpected> {
+    let Value::Array(parts) = &reply else { return Err(Unexpected(reply)) };
+    let Some((Value::Int(left), holds)) = parts.split_first() else {
+        return Err(Unexpected(reply));
+    };
+    if *left == -2 {
+        return Ok(None);
+    }
+    // A string may have such an owner: it comes with a number.
+    let mode = |pair: &&[Value]| match pair {
+        [Value::Text(field), Value::Text(value)] => field == MODE && value.parse::<u64>().is_err(),
+        _ => false,
+    };
+    let holds = holds.chunks(2).filter(|pair| !mode(pair)).map(|pair| match pair {
+        [Value::Text(owner), Value::Text(count)] => Some((owner.clone(), count.parse().ok()?)),
+        _ => None,
+    });
+    match holds.collect() {
+        Some(holds) => Ok(Some(Inspected { left: span(*left), holds })),
+        None => Err(Unexpected(reply)),
+    }
+}
+
+/// The reply of [`Place::beat`]: until when nothing happens by itself, and what each waiter is told.
+pub(crate) fn beaten(
+    reply: Value,
+    waiters: usize,
+) -> Result<(Option<Duration>, Vec<Spot>), Unexpected> {
+    let Value::Array(parts) = &reply else { return Err(Unexpected(reply)) };
+    let standing = |part: &Value| match part {
+        Value::Int(0) => Some(Spot::Gone),
+        Value::Int(1) => Some(Spot::Waits),
+        Value::Int(2) => Some(Spot::Next),
+        _ => None,
+    };
+    match parts.split_first() {
+        Some((Value::Int(left), told)) if told.len() == waiters => {
+            let told = told.iter().map(standing).collect::<Option<_>>();
+            told.map(|told| (span(*left), told)).ok_or(Unexpected(reply))
+        }
+        _ => Err(Unexpected(reply)),
+    }
+}
+
+/// The reply of [`acquire_all`](super::calls::acquire_all): which one is in the way, counted from 0; `None` if none is.
+pub(crate) fn all_acquired(reply: Value, keys: usize) -> Result<Option<usize>, Unexpected> {
+    match reply {
+        Value::Nil => Ok(None),
+        Value::Int(number) => match usize::try_from(number) {
+            Ok(number) if (1..=keys).contains(&number) => Ok(Some(number - 1)),
+            _ => Err(Unexpected(reply)),
+        },
+        other => Err(Unexpected(other)),
+    }
+}
+
+pub(crate) fn count(reply: Value) -> Result<usize, Unexpected> {
+    match reply {
+        Value::Int(count) => usize::try_from(count).map_err(|_| Unexpected(reply)),
+        other => Err(Unexpected(other)),
+    }
+}
+
+/// PTTL as a span; `None` for a key without expiry.
+fn span(left_ms: i64) -> Option<Duration> {
+    u64::try_from(left_ms).ok().map(Duration::from_millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_read_as_what_they_mean() {
+        let second = Some(Duration::from_secs(1));
+        assert_eq!(acquired(Value::Nil), Ok(Acquired::Yes(None)));
+        let token = |text: &str| Value::Array(vec![Value::Text(text.into())]);
+        assert_eq!(acquired(token("7")), Ok(Acquired::Yes(Some(7))));
+        assert_eq!(taken_over(token("9007199254740993")), Ok(TakenOver::Held(Some((1 << 53) + 1))));
+        assert_eq!(acquired(Value::Int(1000)), Ok(Acquired::HeldFor(second)));
+        assert_eq!(acquired(Value::Int(-1)), Ok(Acquired::HeldFor(None)));
+        assert_eq!(released(Value::Nil), Ok(Released::Absent));
+        assert_eq!(released(Value::Int(-1)), Ok(Released::StillHeld));
+        assert_eq!(released(Value::Int(0)), Ok(Released::Free { told: 0 }));
+        assert_eq!(
+            renewed(Value::Array(vec![Value::Int(1), Value::Int(0)]), 2),
+            Ok(vec![true, false])
+        );
+        let text = |text: &str| Value::Text(text.into());
+        let holder = Value::Array(vec![Value::Int(1000), text("a:1"), text("2")]);
+        let inspected = Inspected { left: second, holds: vec![("a:1".into(), 2)] };
+        assert_eq!(seen(holder), Ok(Some(inspected)));
+        assert_eq!(seen(Value::Array(vec![Value::Int(-2)])), Ok(None));
+    }
+
+    #[test]
+    fn a_reply_of_the_wrong_shape_is_refused() {
+        assert!(acquired(Value::Text("x".into())).is_err());
+        for token in ["0", "-1", "1.5", "x"] {
+            assert!(acquired(Value::Array(vec![Value::Text(token.into())])).is_err(), "{token}");
+        }
+        assert!(released(Value::Int(-2)).is_err());
+        assert!(renewed(Value::Array(vec![Value::Int(1)]), 2).is_err());
+        assert!(renewed(Value::Array(vec![Value::Int(7)]), 1).is_err());
+        assert!(still_held(Value::Int(0)).is_err());
+        assert!(seen(Value::Array(vec![Value::Int(5), Value::Nil, Value::Nil])).is_err());
+    }
+}
