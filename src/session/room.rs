@@ -25,6 +25,8 @@
 //!
 //! Rooms: names held or waited for. Waiters: futures inside `acquire`.
 
+mod rest;
+mod state;
 mod waiter;
 
 use std::collections::VecDeque;
@@ -41,15 +43,10 @@ use crate::mutant::{Mutant, Mutants};
 use crate::protocol::kind::{HandOver, Line};
 use crate::protocol::place::Place;
 
+use rest::Idle;
+pub(crate) use rest::{REST, Rest, Rested};
+use state::{Next, Room, Tenant};
 pub(crate) use waiter::{Turn, Waiter};
-
-/// How long a client lets others go first: a few round trips.
-pub(crate) const REST: Duration = Duration::from_millis(1);
-/// How long subscribers that did not take their turn are taken for idle ones (a client keeps the
-/// subscription of a hot name for a while after its last waiter), at first and at most: they may
-/// just have been slow, so it doubles each time they leave their turn.
-const IDLE_FIRST: Duration = Duration::from_millis(4);
-const IDLE_MAX: Duration = Duration::from_millis(100);
 
 /// How long one client may keep a lock among its own waiters before others get their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +56,6 @@ pub(crate) struct Streak {
     pub(crate) time: Duration,
 }
 
-/// Those who ask again instead of listening are told of nothing: they are let first if one of them
-/// was met as short a time ago as this.
-const ASKERS_REMEMBERED: Duration = Duration::from_secs(10);
-/// And for as long as this client's turn took, at most about as long as they pause.
-const ASKERS_REST_MAX: Duration = Duration::from_millis(100);
-
 /// Waiters that stand in a queue in Redis, each with its field.
 pub(crate) type InLine = Vec<(Arc<str>, Arc<Waiter>)>;
 
@@ -73,71 +64,6 @@ pub(crate) struct Rooms {
     map: DashMap<Arc<str>, Room>,
     streak: Streak,
     mutants: Mutants,
-}
-
-struct Room {
-    place: Arc<Place>,
-    tenant: Tenant,
-    queue: VecDeque<Arc<Waiter>>,
-    /// Those that ask Redis each for itself.
-    open: Vec<Arc<Waiter>>,
-    streak: u32,
-    streak_since: Instant,
-    /// Subscribers elsewhere that were told of the last release.
-    told: i64,
-    idle: Option<Idle>,
-    /// When the front last got the lock after somebody else had it, where waiters ask.
-    met: Option<Instant>,
-}
-
-/// Subscribers elsewhere that did not take their turn when they were let first.
-#[derive(Clone, Copy, Debug)]
-struct Idle {
-    told: i64,
-    /// They are not waited for until then.
-    until: Instant,
-    span: Duration,
-}
-
-impl Idle {
-    fn after(before: Option<Idle>, told: i64) -> Self {
-        let span = before.map_or(IDLE_FIRST, |idle| (idle.span * 2).min(IDLE_MAX));
-        Idle { told, until: Instant::now() + span, span }
-    }
-}
-
-enum Tenant {
-    /// This waiter asks Redis for all.
-    Front(Arc<Waiter>),
-    /// This hold is ours; its id, and whether it is being released.
-    Holder { id: u64, leaving: bool },
-    /// Between two tenants; whoever comes first shall let other clients go first until `rest`.
-    Nobody { rest: Option<Rest> },
-}
-
-/// Politeness after a turn of this client, so that the turn goes round among all that wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rest {
-    /// Do not ask before that.
-    pub(crate) until: Instant,
-    /// Clients that were told of the release; each of them shall have a turn before ours.
-    pub(crate) others: i64,
-}
-
-impl Rest {
-    fn for_others(others: i64) -> Option<Self> {
-        (others > 0).then(|| Rest { until: Instant::now() + super::jittered(REST), others })
-    }
-}
-
-/// Did the front let others go first, and did they?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rested {
-    Not,
-    InVain,
-    ForOthers,
-    /// Nobody could: it took its hold over, and the streak goes on.
-    TookOver,
 }
 
 /// What happens to a room when its hold is given up.
@@ -155,17 +81,8 @@ impl Rooms {
 
     /// Joins the room of a place; the first becomes its front.
     pub(crate) fn enter(&self, place: &Arc<Place>, waiter: &Arc<Waiter>) {
-        let mut room = self.map.entry(place.room.clone()).or_insert_with(|| Room {
-            place: place.clone(),
-            tenant: Tenant::Nobody { rest: None },
-            queue: VecDeque::new(),
-            open: Vec::new(),
-            streak: 0,
-            streak_since: Instant::now(),
-            told: 0,
-            idle: None,
-            met: None,
-        });
+        let mut room =
+            self.map.entry(place.room.clone()).or_insert_with(|| Room::new(place.clone()));
         if place.kind.line() == Line::Open {
             room.open.push(waiter.clone());
             return waiter.tell(Turn::Front(None));
@@ -436,84 +353,6 @@ impl Rooms {
     fn close(&self, room: &str) {
         let now = Instant::now();
         self.map.remove_if(room, |_, room| room.is_over(now));
-    }
-}
-
-enum Next {
-    Same,
-    Tell(Vec<Arc<Waiter>>),
-    Empty,
-}
-
-impl Room {
-    /// Makes the next waiter the front.
-    fn promote(&mut self, rest: Option<Rest>) -> Next {
-        if let Some(next) = self.queue.pop_front() {
-            if let Tenant::Front(before) = &self.tenant {
-                next.knows_from(before);
-            }
-            next.tell(Turn::Front(rest));
-            self.tenant = Tenant::Front(next);
-            Next::Same
-        } else {
-            self.tenant = Tenant::Nobody { rest };
-            Next::Empty
-        }
-    }
-
-    fn rest_for_askers(&self, now: Instant) -> Option<Rest> {
-        let until = now + (now - self.streak_since).min(ASKERS_REST_MAX);
-        self.remembers_askers(now).then_some(Rest { until, others: 1 })
-    }
-
-    fn remembers_askers(&self, now: Instant) -> bool {
-        self.met.is_some_and(|met| now < met + ASKERS_REMEMBERED)
-    }
-
-    fn is_front(&self, waiter: &Arc<Waiter>) -> bool {
-        matches!(&self.tenant, Tenant::Front(front) if Arc::ptr_eq(front, waiter))
-    }
-
-    fn waiting(&self) -> usize {
-        let front = usize::from(matches!(self.tenant, Tenant::Front(_)));
-        self.queue.len() + self.open.len() + front
-    }
-
-    /// Nobody is in it, and nothing is worth remembering.
-    fn is_over(&self, now: Instant) -> bool {
-        let rests = |rest: Option<Rest>| rest.is_some_and(|rest| now < rest.until);
-        let remembers =
-            self.idle.is_some_and(|idle| now < idle.until + IDLE_MAX) || self.remembers_askers(now);
-        let empty = matches!(self.tenant, Tenant::Nobody { rest } if !rests(rest));
-        empty && !remembers && self.queue.is_empty() && self.open.is_empty()
-    }
-
-    fn holder(&self) -> Option<u64> {
-        match self.tenant {
-            Tenant::Holder { id, leaving: false } => Some(id),
-            Tenant::Holder { .. } | Tenant::Front(_) | Tenant::Nobody { .. } => None,
-        }
-    }
-
-    /// Waiters of an owner that holds the lock now leave the queue: they re-enter.
-    fn call_in(&mut self, owner: u64) -> Next {
-        let mut told = Vec::new();
-        if let Tenant::Front(front) = &self.tenant
-            && front.owner == owner
-        {
-            told.push(front.clone());
-        }
-        told.extend(self.open.iter().filter(|waiter| waiter.owner == owner).cloned());
-        if self.queue.iter().any(|waiter| waiter.owner == owner) {
-            let (same, others) = self.queue.drain(..).partition(|waiter| waiter.owner == owner);
-            self.queue = others;
-            told.extend::<VecDeque<_>>(same);
-        }
-        match told.is_empty() {
-            true if self.waiting() == 0 => Next::Empty,
-            true => Next::Same,
-            false => Next::Tell(told),
-        }
     }
 }
 
