@@ -4,6 +4,7 @@ mod acquire;
 mod group;
 mod guard;
 mod handle;
+mod inspect;
 mod many;
 mod members;
 pub(crate) mod one;
@@ -29,6 +30,7 @@ use one::{One, Wanted};
 pub use acquire::Acquire;
 pub use guard::{FencingToken, LockGuard};
 pub use handle::HoldHandle;
+pub use inspect::Holder;
 
 /// The longest owner text, in bytes: every call about the hold repeats it.
 const OWNER_MAX: usize = 64 * 1024;
@@ -92,18 +94,6 @@ pub struct Lock {
 enum Target {
     One(One),
     Many(Many),
-}
-
-/// Who holds a lock, as Redis sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Holder {
-    /// The owner's name on the wire, `<client uuid>:<number>`.
-    pub owner: String,
-    /// How many times it is held.
-    pub holds: u64,
-    /// What is left of the lease; `None` if the key has no expiry, which no client should do.
-    pub lease: Option<Duration>,
 }
 
 impl Lock {
@@ -360,137 +350,6 @@ impl Lock {
         match &self.target {
             Target::One(one) => one.place.as_ref().map_or("", |place| &*place.name),
             Target::Many(many) => many.name(),
-        }
-    }
-
-    /// Is the lock held by anybody?
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`] if Redis gives no answer,
-    /// [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name.
-    pub async fn is_locked(&self) -> Result<bool, Error> {
-        match &self.target {
-            Target::One(one) => Ok(one.inspect().await?.is_some()),
-            Target::Many(many) => Box::pin(many.is_locked()).await,
-        }
-    }
-
-    /// Does Redis say that this owner holds the lock?
-    ///
-    /// [`LockGuard::check`] answers locally and at no cost.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip; none if this process knows that it does not.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    ///
-    /// # Errors
-    ///
-    /// As [`is_locked`](Lock::is_locked).
-    pub async fn is_held(&self) -> Result<bool, Error> {
-        Ok(self.hold_count().await? > 0)
-    }
-
-    /// How many times does Redis say that this owner holds the lock?
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip; none if this process knows that it does not hold the lock.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    ///
-    /// # Errors
-    ///
-    /// As [`is_locked`](Lock::is_locked).
-    pub async fn hold_count(&self) -> Result<u64, Error> {
-        match &self.target {
-            Target::One(one) => one.hold_count().await,
-            Target::Many(many) => Box::pin(many.hold_count()).await,
-        }
-    }
-
-    /// What is left of the holder's lease; `None` if the lock is free.
-    ///
-    /// [`Duration::MAX`] for a key without expiry, which no well-behaved client leaves.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    ///
-    /// # Errors
-    ///
-    /// As [`is_locked`](Lock::is_locked).
-    pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
-        match &self.target {
-            Target::One(one) => {
-                Ok(one.inspect().await?.map(|seen| seen.left.unwrap_or(Duration::MAX)))
-            }
-            Target::Many(many) => Box::pin(many.remaining_lease()).await,
-        }
-    }
-
-    /// Who holds the lock; `None` if it is free.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    ///
-    /// # Errors
-    ///
-    /// As [`is_locked`](Lock::is_locked).
-    pub async fn holder(&self) -> Result<Option<Holder>, Error> {
-        let one = match &self.target {
-            Target::One(one) => one,
-            Target::Many(many) => return Box::pin(many.holder()).await,
-        };
-        let Some(seen) = one.inspect().await? else { return Ok(None) };
-        let lease = seen.left;
-        let first = seen.holds.into_iter().next();
-        Ok(first.map(|(owner, holds)| Holder { owner, holds, lease }))
-    }
-
-    /// Frees the lock, whoever holds it; false if nobody did.
-    ///
-    /// A holder whose lease is renewed learns of it at its next renewal, at the latest after a third
-    /// of the lease; one with a fixed lease when it extends, re-enters or releases the lock.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it is done or it is not.
-    ///
-    /// # Errors
-    ///
-    /// As [`is_locked`](Lock::is_locked).
-    pub async fn force_unlock(&self) -> Result<bool, Error> {
-        match &self.target {
-            Target::One(one) => one.force_unlock().await,
-            Target::Many(many) => Box::pin(many.force_unlock()).await,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The permit-expirable semaphore: permits with ids and leases.
 
+mod permit;
+
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use crate::protocol::counts::{self, number, two_numbers, yes_or_no};
 use crate::protocol::replies::{self, Released};
 use crate::session::request::Wait;
 use crate::synchronizer::Synchronizer;
+
+pub use permit::Permit;
 
 /// The most permits of one acquisition or release: more would make Redis busy for a millisecond and more.
 const PERMITS_MAX: u32 = 1024;
@@ -40,14 +43,6 @@ const PERMITS_MAX: u32 = 1024;
 /// `leasehold_reply:{name}:<id>`.
 pub struct PermitExpirableSemaphore {
     inner: Synchronizer,
-}
-
-/// One or several permits, given back when this is dropped or released.
-///
-/// State, loss, deadline, `check`, `run` and `extend` are those of its [`LockGuard`].
-#[must_use = "dropping the permit gives it back"]
-pub struct Permit {
-    guard: LockGuard,
 }
 
 impl PermitExpirableSemaphore {
@@ -204,7 +199,7 @@ impl PermitExpirableSemaphore {
             return Err(Error::Config(not_at_once("permits", permits)));
         }
         let tenancy = self.inner.take(permits, wait, lease).await?;
-        Ok(Permit { guard: LockGuard::new(tenancy) })
+        Ok(Permit::new(LockGuard::new(tenancy)))
     }
 
     /// Gives a permit back that no guard stands for: after [`Permit::forget`], or of another client.
@@ -381,60 +376,10 @@ fn not_at_once(what: &'static str, given: impl fmt::Display) -> ConfigError {
     ConfigError::OutOfRange { what, given, allowed }
 }
 
-impl Permit {
-    /// The id, as Redisson's: 32 hex digits. The first one, if there are several permits.
-    pub fn id(&self) -> &str {
-        &self.guard.owner()[..ID_LENGTH]
-    }
-
-    /// The ids of all permits that this stands for.
-    pub fn ids(&self) -> impl Iterator<Item = &str> {
-        let ids = self.guard.owner();
-        (0..ids.len() / ID_LENGTH).map(move |at| &ids[at * ID_LENGTH..(at + 1) * ID_LENGTH])
-    }
-
-    /// Gives all its permits back and waits until Redis has confirmed it.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe, with clean-up: the release goes on in the background.
-    ///
-    /// # Errors
-    ///
-    /// As [`LockGuard::unlock`].
-    pub async fn release(self) -> Result<(), Error> {
-        self.guard.unlock().await
-    }
-
-    /// Leaves the permit to its lease: it is neither renewed nor released any more, except by
-    /// [`PermitExpirableSemaphore::release`] with its id.
-    pub fn forget(self) {
-        self.guard.forget();
-    }
-}
-
-impl Deref for Permit {
-    type Target = LockGuard;
-
-    fn deref(&self) -> &LockGuard {
-        &self.guard
-    }
-}
-
 impl fmt::Debug for PermitExpirableSemaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PermitExpirableSemaphore")
             .field("name", &self.name())
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Permit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").field("guard", &self.guard).finish()
     }
 }

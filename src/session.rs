@@ -12,6 +12,7 @@ mod beat;
 pub(crate) mod gate;
 pub(crate) mod hold;
 pub(crate) mod once;
+mod pacing;
 mod poll;
 pub(crate) mod rejoin;
 pub(crate) mod releases;

@@ -9,16 +9,17 @@ use tokio::time::{Instant, sleep_until};
 
 use super::attempt::{Answer, Attempt};
 use super::hold::Hold;
+use super::pacing::Pacing;
 use super::rejoin::{reenter, settle};
 use super::releases::Chore;
 use super::request::{Outage, Request, Standing, Wait};
 use super::room::{REST, Rest, Rested, Turn, Waiter};
 use super::tenancy::Tenancy;
 use super::wake::Listener;
-use super::{Handle, Session, jittered, sleep_until_some};
+use super::{Handle, jittered, sleep_until_some};
 use crate::error::Error;
 use crate::mutant::Mutant;
-use crate::protocol::kind::{Kind, Pace};
+use crate::protocol::kind::Kind;
 use crate::stats::count;
 
 /// A wait does not end without an attempt as recent as this.
@@ -80,17 +81,16 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error>
             Standing::Refused(how) => {
                 return Err(Error::AlreadyHeld { name: request.place.name.clone(), how });
             }
-            Standing::Beside => match ask_aside(handle, request).await {
-                Ok(Some(tenancy)) => return Ok(tenancy),
+            Standing::Beside => match ask_aside(handle, request).await? {
+                Some(tenancy) => return Ok(tenancy),
                 // What it held has just been lost: then as anybody.
-                Ok(None) if request.wait != Wait::Once => {}
-                Ok(None) => return Err(request.timed_out(session)),
-                Err(error) => return Err(error),
+                None if request.wait != Wait::Once => {}
+                None => return Err(request.timed_out(session)),
             },
             Standing::Apart => {}
         }
         if request.wait == Wait::Once && session.rooms.is_occupied(&request.place) {
-            if !lets_others_first(session, request)
+            if !request.lets_others_first(session)
                 && let Some(tenancy) = ask_aside(handle, request).await?
             {
                 return Ok(tenancy);
@@ -112,13 +112,6 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error>
             Seated::Again | Seated::Open => {}
         }
     }
-}
-
-/// A reader may have been asked to let this client's writers go first.
-fn lets_others_first(session: &Session, request: &Request) -> bool {
-    let Some(writers) = &request.place.yields_to else { return false };
-    // Whoever reads already is what the writers wait for.
-    session.rooms.is_waited_in(writers) && !matches!(request.standing(), Standing::Beside)
 }
 
 /// Asks beside the room: a zero wait neither queues nor jumps over a queue in Redis, and who is let
@@ -250,7 +243,7 @@ impl<'a> Seat<'a> {
             self.waiter.forget_wakes();
             let asked = Instant::now();
             // What may have been granted already is not given to others by waiting.
-            let answer = if !attempt.is_in_doubt() && lets_others_first(session, request) {
+            let answer = if !attempt.is_in_doubt() && request.lets_others_first(session) {
                 Ok(Answer::HeldFor(None))
             } else {
                 attempt.ask(request.limit(session)).await
@@ -385,48 +378,6 @@ impl<'a> Seat<'a> {
 enum Pause {
     Ask { by_message: bool },
     Reenter,
-}
-
-/// When a waiter asks again if nobody tells it to.
-struct Pacing<'a> {
-    session: &'a Session,
-    pace: Pace,
-    pauses: u32,
-}
-
-impl<'a> Pacing<'a> {
-    fn new(session: &'a Session, pace: Pace) -> Self {
-        Pacing { session, pace, pauses: 0 }
-    }
-
-    fn listens(&self) -> bool {
-        self.pace.listens()
-    }
-
-    /// The next pause, at most until what is in the way ends by itself.
-    fn next(&mut self, left: Option<Duration>) -> Option<Duration> {
-        let ends = left.map(|left| left + expiry_jitter());
-        let pause = match self.pace {
-            _ if self.session.mutants.has(Mutant::NoTimer) => return None,
-            Pace::Told => return ends,
-            Pace::Ask { first_ms, .. } if self.session.mutants.has(Mutant::SpinWithoutPause) => {
-                Duration::from_millis(first_ms)
-            }
-            Pace::ToldOrPoll => jittered(self.session.settings.poll),
-            Pace::Ask { first_ms, most_ms } => {
-                let grown = first_ms.checked_shl(self.pauses).unwrap_or(most_ms).min(most_ms);
-                self.pauses = (self.pauses + 1).min(16);
-                // Between half of it and all: clients that began together drift apart.
-                Duration::from_millis(grown).mul_f64(0.5 + 0.5 * fastrand::f64())
-            }
-        };
-        Some(ends.map_or(pause, |ends| ends.min(pause)))
-    }
-}
-
-/// Waiters of many clients see the same remaining lease; they should not ask at the same moment.
-fn expiry_jitter() -> Duration {
-    Duration::from_micros(fastrand::u64(1_000..10_000))
 }
 
 impl Drop for Seat<'_> {

@@ -129,6 +129,13 @@ impl Request {
         held.into_iter().find(|hold| hold.place.kind == Kind::Write)
     }
 
+    /// A reader may have been asked to let this client's writers go first.
+    pub(super) fn lets_others_first(&self, session: &Session) -> bool {
+        let Some(writers) = &self.place.yields_to else { return false };
+        // Whoever reads already is what the writers wait for.
+        session.rooms.is_waited_in(writers) && !matches!(self.standing(), Standing::Beside)
+    }
+
     pub(super) fn deadline(&self) -> Option<Instant> {
         if let Wait::Until(deadline) = self.wait { Some(deadline) } else { None }
     }
