@@ -237,7 +237,8 @@ impl Session {
         });
     }
 
-    async fn stopping(&self) {
+    /// Until it is shut down.
+    pub(crate) async fn stopping(&self) {
         self.reached(Stage::Stopping).await;
     }
 

@@ -1,9 +1,12 @@
 //! Several locks as one: all of them, or a majority.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::future::join_all;
+use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::group::{Group, gather};
@@ -151,7 +154,14 @@ impl Many {
             let in_vain = has_mutant(&self.members, Mutant::GivenOrder);
             let free = guards.is_empty() || in_vain;
             let wait = if free { wanted.wait } else { at_most(wanted) };
-            match Box::pin(member.take_as(Wanted { wait, ..wanted })).await {
+            let taking = Box::pin(member.take_as(Wanted { wait, ..wanted }));
+            let taken = tokio::select! {
+                biased;
+                taken = taking => taken,
+                // CANCEL: the place in the member's room is left.
+                () = self.closing(), if free => Err(Error::Closed),
+            };
+            match taken {
                 Ok(guard) => guards.push(guard),
                 Err(error) => {
                     self.release(guards, wanted.wait).await;
@@ -161,6 +171,20 @@ impl Many {
         }
         self.begin_lease(&guards, wanted).await;
         Ok(guards)
+    }
+
+    /// Until the client of a member goes, without which nothing is held: the wait for another one
+    /// would be in vain.
+    async fn closing(&self) {
+        let mut seen = HashSet::new();
+        let clients = self.members.iter().filter_map(Lock::one).map(|one| &one.handle.session);
+        let mut closing: FuturesUnordered<_> = clients
+            .filter(|session| seen.insert(session.client_id()))
+            .map(|session| session.stopping())
+            .collect();
+        if closing.next().await.is_none() {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// A fixed lease begins when the last one is taken: the others have waited for it.

@@ -263,6 +263,7 @@ behaviours! {
         a_cancelled_one_leaves_nothing,
         sets_that_make_no_sense_are_refused,
         a_client_that_closes_ends_what_needs_it,
+        a_client_that_closes_ends_the_wait_for_another_ones_lock,
         a_group_is_never_text,
         members_on_several_servers_are_all_needed,
     }

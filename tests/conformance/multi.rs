@@ -476,6 +476,21 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(world: World) {
     eventually("given back", async || there(&world).is_empty()).await;
 }
 
+pub(crate) async fn a_client_that_closes_ends_the_wait_for_another_ones_lock(world: World) {
+    let (stays, other) = (world.client().await, world.client().await);
+    let held = other.lock("a").lock().await.unwrap();
+    let closing = world.client().await;
+    let mut lock = Lock::multi([stays.lock("a"), closing.lock("b")]);
+    let taking = tokio::spawn(async move { lock.lock().await });
+    waiting(&stays, 1).await;
+    closing.shutdown(ms(5000)).await.unwrap();
+    let error = soon("it is told", taking).await.0.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Closed), "{error}");
+    settled(&stays).await;
+    assert_eq!(there(&world), ["a"]);
+    held.unlock().await.unwrap();
+}
+
 pub(crate) async fn a_group_is_never_text(world: World) {
     let client = world.client().await;
     let mut multi = client.multi_lock(NAMES);
