@@ -1,46 +1,28 @@
 //! One key with the locks of Go's redsync and redislock and of node-redlock, both ways.
 
-use std::time::Duration;
-
 use leasehold::{Client, Error, Lease, Lock, LossReason};
 use tokio::time::Instant;
 
 use crate::process::{Library, Process};
 use crate::support::server::Server;
-use crate::{asked, crowd, eventually, ms, soon};
-
-macro_rules! with_each {
-    ($($test:ident,)*) => {
-        with_each! { redsync Redsync $($test)* }
-        with_each! { redislock Redislock $($test)* }
-        with_each! { node_redlock NodeRedlock $($test)* }
-    };
-    ($module:ident $library:ident $($test:ident)*) => {
-        mod $module {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() {
-                super::$test(crate::process::Library::$library).await;
-            })*
-        }
-    };
-}
+use crate::{KEY, LONG, ONCE, asked, crowd, eventually, ms, soon};
 
 with_each! {
-    each_excludes_the_other,
-    each_waits_for_the_other,
-    each_sees_what_the_other_stores,
-    each_keeps_to_extensions_of_the_other,
-    each_waits_for_a_renewed_hold,
-    each_is_freed_by_its_expiry,
-    what_comes_late_touches_nobody,
-    each_takes_over_what_the_other_took,
-    in_a_crowd_nobody_meets_anybody,
+    [
+        each_excludes_the_other,
+        each_waits_for_the_other,
+        each_sees_what_the_other_stores,
+        each_keeps_to_extensions_of_the_other,
+        each_waits_for_a_renewed_hold,
+        each_is_freed_by_its_expiry,
+        what_comes_late_touches_nobody,
+        each_takes_over_what_the_other_took,
+        in_a_crowd_nobody_meets_anybody,
+    ]
+    redsync(Library::Redsync)
+    redislock(Library::Redislock)
+    node_redlock(Library::NodeRedlock)
 }
-
-const ONCE: Duration = Duration::ZERO;
-const KEY: &str = "my-global-mutex";
-/// For what is not to end in the test.
-const LONG: u32 = 60_000;
 
 struct Both {
     server: Server,

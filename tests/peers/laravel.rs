@@ -3,15 +3,12 @@
 //!
 //! What it sends was looked up in its sources; the script here does the same in our words.
 
-use std::time::Duration;
-
 use leasehold::{Client, Error, Lease, Lock};
 
 use crate::support::resp::Reply;
 use crate::support::server::Server;
-use crate::{eventually, ms, soon};
+use crate::{ONCE, eventually, ms, soon};
 
-const ONCE: Duration = Duration::ZERO;
 /// Deletes the key if the value is the owner's.
 const GIVE_BACK: &str = "local mine = redis.call('GET', KEYS[1]) == ARGV[1] \
      return mine and redis.call('DEL', KEYS[1]) or 0";

@@ -3,6 +3,23 @@
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+/// Tests, and what each of them is run with.
+macro_rules! with_each {
+    (@ $module:ident $arguments:tt [$($test:ident,)*]) => {
+        mod $module {
+            use crate::process::Library;
+
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test $arguments.await;
+            })*
+        }
+    };
+    ($tests:tt $($module:ident $arguments:tt)*) => {
+        $(with_each! { @ $module $arguments $tests })*
+    };
+}
+
 mod crowd;
 mod each;
 mod laravel;
@@ -17,6 +34,11 @@ use std::time::Duration;
 
 use support::server::Server;
 use tokio::time::{Instant, sleep};
+
+const ONCE: Duration = Duration::ZERO;
+const KEY: &str = "my-global-mutex";
+/// For what is not to end in the test.
+const LONG: u32 = 60_000;
 
 /// How long anything may take that is expected to happen.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -1,43 +1,25 @@
 //! A quorum of string locks and the same lock of redsync on three servers, of node-redlock on five.
 
-use std::time::Duration;
-
 use leasehold::{Client, Error, Lease, Lock, LossReason};
 
 use crate::process::{Library, Process};
 use crate::support::resp::Reply;
 use crate::support::server::Server;
-use crate::{asked, crowd, eventually, ms, soon};
-
-macro_rules! with_each {
-    ($($test:ident,)*) => {
-        with_each! { redsync_on_three Redsync 3: $($test)* }
-        with_each! { node_redlock_on_five NodeRedlock 5: $($test)* }
-    };
-    ($module:ident $library:ident $number:literal: $($test:ident)*) => {
-        mod $module {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() {
-                super::$test(crate::process::Library::$library, $number).await;
-            })*
-        }
-    };
-}
+use crate::{KEY, LONG, ONCE, asked, crowd, eventually, ms, soon};
 
 with_each! {
-    each_excludes_the_other,
-    each_waits_for_the_other,
-    each_keeps_to_extensions_of_the_other,
-    each_is_freed_by_its_expiry,
-    what_comes_late_touches_nobody,
-    without_a_minority_each_excludes_the_other,
-    in_a_crowd_nobody_meets_anybody,
+    [
+        each_excludes_the_other,
+        each_waits_for_the_other,
+        each_keeps_to_extensions_of_the_other,
+        each_is_freed_by_its_expiry,
+        what_comes_late_touches_nobody,
+        without_a_minority_each_excludes_the_other,
+        in_a_crowd_nobody_meets_anybody,
+    ]
+    redsync_on_three(Library::Redsync, 3)
+    node_redlock_on_five(Library::NodeRedlock, 5)
 }
-
-const ONCE: Duration = Duration::ZERO;
-const KEY: &str = "my-global-mutex";
-/// For what is not to end in the test.
-const LONG: u32 = 60_000;
 
 struct Both {
     servers: Vec<Server>,

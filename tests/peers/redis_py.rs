@@ -1,16 +1,12 @@
 //! One lock with redis-py's `Lock`, both ways.
 
-use std::time::Duration;
-
 use leasehold::{Client, Error, Lease, Lock, LossReason};
 use tokio::time::sleep;
 
 use crate::crowd;
 use crate::process::{Library, Process};
 use crate::support::server::Server;
-use crate::{eventually, ms, soon};
-
-const ONCE: Duration = Duration::ZERO;
+use crate::{ONCE, eventually, ms, soon};
 
 struct Both {
     server: Server,
