@@ -12,13 +12,16 @@ mod support;
 mod sorts;
 
 mod asking;
+mod both_sides;
 mod contention;
 mod crash;
 mod entrances;
+mod every_end;
 mod every_sort;
 mod fair;
 mod fenced;
 mod guard;
+mod holders;
 mod inspection;
 mod kinds;
 mod latches;
@@ -26,9 +29,11 @@ mod line;
 mod listing;
 mod loss;
 mod multi;
+mod multi_ends;
 mod outage;
 mod permit_leases;
 mod permits;
+mod places;
 mod read_write;
 mod reentry;
 mod refusal;
@@ -151,8 +156,6 @@ behaviours! {
         a_second_time_may_be_an_error,
         a_wait_that_is_over_ends,
         a_forced_release_frees,
-        a_fixed_lease_ends_for_a_waiter,
-        a_dead_holder_costs_one_lease,
         the_rest_of_a_lease_is_told,
         inner_releases_leave_the_lease_alone,
         what_another_holds_is_not_released,
@@ -160,16 +163,20 @@ behaviours! {
         contenders_of_many_clients_all_get_it,
         a_waiter_gets_what_is_released_in_time,
         a_renewed_lease_lasts,
-        what_is_lost_is_told_and_what_follows_is_renewed,
         renewal_outlives_a_nested_cycle,
-        a_dropped_acquisition_leaves_nothing,
         futures_of_one_owner_share_what_they_wait_for,
+        a_tag_keeps_all_keys_together,
+    }
+    every_end {
+        a_fixed_lease_ends_for_a_waiter,
+        a_dead_holder_costs_one_lease,
+        what_is_lost_is_told_and_what_follows_is_renewed,
+        a_dropped_acquisition_leaves_nothing,
         a_longest_hold_ends_it,
         a_forgotten_hold_is_given_back_to_who_knows_it,
         a_dropped_restore_leaves_nothing,
         a_shutdown_ends_hand_overs_on_their_way,
         a_shutdown_ends_acquisitions_on_their_way,
-        a_tag_keeps_all_keys_together,
         a_dead_server_is_an_error,
     }
     fair {
@@ -179,6 +186,17 @@ behaviours! {
         live_waiters_outlast_a_holder_of_four_claims,
         a_wait_that_was_given_up_delays_nobody,
         a_zero_wait_neither_queues_nor_passes,
+        a_cancelled_head_passes_its_message_on,
+        a_timed_out_head_lets_the_next_in,
+        who_timed_out_has_left_the_queue,
+        who_timed_out_in_doubt_has_left_the_queue,
+        a_holder_re_enters_past_the_queue,
+        a_forced_release_tells_the_head,
+        a_client_that_ends_leaves_the_queue,
+        the_queue_is_called_after_the_prefixed_name,
+        a_waiter_that_comes_back_to_a_free_lock_gets_it,
+    }
+    places {
         deadlines_are_the_servers_and_do_not_add_up,
         a_leaver_moves_nobodys_deadline,
         a_grant_moves_nobodys_deadline,
@@ -186,18 +204,9 @@ behaviours! {
         a_dead_java_waiter_costs_its_deadline,
         nobody_spins_behind_a_dead_head,
         a_place_without_a_deadline_is_dead,
-        a_cancelled_head_passes_its_message_on,
-        a_timed_out_head_lets_the_next_in,
-        who_timed_out_has_left_the_queue,
-        who_timed_out_in_doubt_has_left_the_queue,
         a_purged_waiter_gets_its_place_back,
         a_deleted_queue_forms_again,
-        a_holder_re_enters_past_the_queue,
-        a_forced_release_tells_the_head,
-        a_client_that_ends_leaves_the_queue,
-        the_queue_is_called_after_the_prefixed_name,
         claims_of_different_lengths_keep_their_order,
-        a_waiter_that_comes_back_to_a_free_lock_gets_it,
     }
     read_write {
         a_writer_waits_for_the_last_lease_of_readers,
@@ -207,13 +216,7 @@ behaviours! {
         nested_reads_leave_no_entry,
         a_tagged_name_works_for_both_sides,
         nested_writes_do_not_add_up,
-        a_read_inside_a_write_comes_and_goes,
         waiting_readers_come_in_together,
-        a_downgrade_lets_readers_in_at_once,
-        a_downgrade_is_not_handed_over,
-        a_downgrade_is_renewed,
-        an_upgrade_is_refused_at_once,
-        a_writer_re_enters_and_readers_follow,
         a_side_is_forced_without_the_other,
         readers_and_writers_mix,
         a_dead_reader_does_not_live_on_others_renewals,
@@ -221,10 +224,18 @@ behaviours! {
         a_dropped_reader_leaves_nothing,
         preferred_writers_go_first,
         readers_go_on_when_the_writer_gives_up,
+        readers_are_not_starved_by_writers_of_their_client,
+    }
+    both_sides {
+        a_read_inside_a_write_comes_and_goes,
+        a_downgrade_lets_readers_in_at_once,
+        a_downgrade_is_not_handed_over,
+        a_downgrade_is_renewed,
+        an_upgrade_is_refused_at_once,
+        a_writer_re_enters_and_readers_follow,
         a_reader_follows_its_owner_that_came_to_write,
         a_waiting_upgrade_is_refused_when_its_owner_comes_to_read,
         a_nested_reader_that_let_writers_go_first_follows_its_owner,
-        readers_are_not_starved_by_writers_of_their_client,
     }
     fenced {
         every_way_in_takes_the_next_token,
@@ -259,12 +270,14 @@ behaviours! {
         one_name_on_two_servers_has_one_order,
         one_that_is_locked_in_part_looks_locked,
         a_member_without_expiry_is_told,
+        sets_that_make_no_sense_are_refused,
+        a_group_is_never_text,
+    }
+    multi_ends {
         the_loss_of_one_member_is_the_loss_of_all,
         a_cancelled_one_leaves_nothing,
-        sets_that_make_no_sense_are_refused,
         a_client_that_closes_ends_what_needs_it,
         a_client_that_closes_ends_the_wait_for_another_ones_lock,
-        a_group_is_never_text,
         members_on_several_servers_are_all_needed,
     }
     inspection {
@@ -320,6 +333,8 @@ behaviours! {
         one_release_lets_many_in,
         a_front_that_gives_up_lets_the_next_ask,
         a_key_of_another_type_is_reported,
+    }
+    holders {
         permits_of_a_dead_client_come_back,
         permits_are_renewed_while_they_are_held,
         a_permit_that_is_taken_away_is_told,

@@ -2,19 +2,18 @@
 
 use std::time::Duration;
 
-use futures::FutureExt;
-use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, LockGuard, LossReason, Owner};
+use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, Owner};
 use tokio::time::{Instant, sleep};
 
 use crate::world::{World, eventually, ms, soon, waiting};
 
-const NAMES: [&str; 3] = ["a", "b", "c"];
+pub(crate) const NAMES: [&str; 3] = ["a", "b", "c"];
 
-fn there(world: &World) -> Vec<&'static str> {
+pub(crate) fn there(world: &World) -> Vec<&'static str> {
     NAMES.into_iter().filter(|name| world.exists(name)).collect()
 }
 
-async fn settled(client: &Client) {
+pub(crate) async fn settled(client: &Client) {
     eventually("settled", async || {
         let stats = client.stats();
         (stats.waiting, stats.listeners, stats.releases_pending, stats.holds) == (0, 0, 0, 0)
@@ -322,70 +321,6 @@ pub(crate) async fn a_member_without_expiry_is_told(world: World) {
     }
 }
 
-async fn is_lost(guard: &LockGuard, reason: LossReason) {
-    assert_eq!(soon("told", guard.lost()).await.0, reason);
-    assert_eq!(guard.state(), HoldState::Lost);
-    assert!(matches!(guard.check(), Err(Error::Lost { .. })));
-}
-
-pub(crate) async fn the_loss_of_one_member_is_the_loss_of_all(world: World) {
-    let client = world.client_with_lease(world.span(300)).await;
-    for name in NAMES {
-        let guard = client.multi_lock(NAMES).lock().await.unwrap();
-        sleep(world.span(500)).await;
-        guard.check().unwrap();
-        world.command(&["DEL", name]);
-        is_lost(&guard, LossReason::Gone).await;
-        let late = guard.unlock().await.unwrap_err();
-        assert!(matches!(late, Error::Lost { .. }), "{late}");
-        eventually("the others are released", async || there(&world).is_empty()).await;
-    }
-    let guard = client.multi_lock(NAMES).try_lock(ms(0), world.span(100)).await.unwrap();
-    is_lost(&guard, LossReason::Expired).await;
-    drop(guard);
-    settled(&client).await;
-}
-
-pub(crate) async fn a_cancelled_one_leaves_nothing(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
-    let several: [fn(&Client) -> Lock; 4] = [
-        |client| client.multi_lock(NAMES),
-        |client| {
-            let [a, b, c] = NAMES;
-            Lock::multi([client.fair_lock(a), client.spin_lock(b), client.fenced_lock(c)])
-        },
-        |client| Lock::quorum(NAMES.map(|name| client.string_lock(name))),
-        |client| {
-            let [a, b, c] = NAMES;
-            Lock::quorum([Lock::multi([client.lock(a), client.spin_lock(b)]), client.lock(c)])
-        },
-    ];
-    for make in several {
-        for in_the_way in [None, Some("a"), Some("b"), Some("c")] {
-            let held = match in_the_way {
-                Some(name) => Some(other.lock(name).lock().await.unwrap()),
-                None => None,
-            };
-            for polls in 0..24 {
-                let mut lock = make(&one);
-                let mut taking = Box::pin(lock.lock());
-                for _ in 0..polls {
-                    if taking.as_mut().now_or_never().is_some() {
-                        break;
-                    }
-                    tokio::task::yield_now().await;
-                }
-                drop(taking);
-                settled(&one).await;
-                assert_eq!(there(&world), Vec::from_iter(in_the_way), "after {polls} polls");
-            }
-            if let Some(held) = held {
-                held.unlock().await.unwrap();
-            }
-        }
-    }
-}
-
 pub(crate) async fn sets_that_make_no_sense_are_refused(world: World) {
     let (client, other) = (world.client().await, world.client().await);
     let sets = [
@@ -431,66 +366,6 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(world: World) {
     eventually("nothing is kept", async || there(&world).is_empty()).await;
 }
 
-pub(crate) async fn a_client_that_closes_ends_what_needs_it(world: World) {
-    let (stays, other) = (world.client().await, world.client().await);
-    // In the middle of a wait: what was taken from the other client is given back.
-    let held = other.lock("b").lock().await.unwrap();
-    for closes_first in [true, false] {
-        let closing = world.client().await;
-        let [a, b] = if closes_first { [&closing, &stays] } else { [&stays, &closing] };
-        let mut lock = Lock::multi([a.lock("a"), b.lock("b")]);
-        let taking = tokio::spawn(async move { lock.lock().await });
-        eventually("it has the first", async || world.exists("a")).await;
-        waiting(b, 1).await;
-        closing.shutdown(ms(5000)).await.unwrap();
-        let error = soon("it is told", taking).await.0.unwrap().unwrap_err();
-        assert!(matches!(error, Error::Closed), "{error}");
-        eventually("given back", async || there(&world) == ["b"]).await;
-        settled(&stays).await;
-    }
-    held.unlock().await.unwrap();
-    // While held: the end of a set, and one vote less of a quorum.
-    let clients = [world.client().await, world.client().await, world.client().await];
-    let members = || clients.iter().zip(NAMES).map(|(client, name)| client.lock(name));
-    let (mut all, mut most) = (Lock::multi(members()), Lock::quorum(members()));
-    let guard = all.lock().await.unwrap();
-    guard.unlock().await.unwrap();
-    // Whoever answers much later than the others has no part in it: on a busy machine, anybody.
-    let guard = loop {
-        let guard = most.try_lock(ms(5000), ms(60_000)).await.unwrap();
-        if clients.iter().all(|client| client.stats().holds == 1) {
-            break guard;
-        }
-        guard.unlock().await.unwrap();
-    };
-    clients[2].shutdown(ms(5000)).await.unwrap();
-    guard.check().unwrap();
-    guard.unlock().await.unwrap();
-    eventually("given back", async || there(&world).is_empty()).await;
-    assert!(matches!(all.lock().await, Err(Error::Closed)));
-    let guard = most.try_lock(ms(5000), ms(60_000)).await.unwrap();
-    clients[0].shutdown(ms(5000)).await.unwrap();
-    is_lost(&guard, LossReason::Closed).await;
-    drop(guard);
-    assert!(matches!(most.lock().await, Err(Error::Closed)));
-    eventually("given back", async || there(&world).is_empty()).await;
-}
-
-pub(crate) async fn a_client_that_closes_ends_the_wait_for_another_ones_lock(world: World) {
-    let (stays, other) = (world.client().await, world.client().await);
-    let held = other.lock("a").lock().await.unwrap();
-    let closing = world.client().await;
-    let mut lock = Lock::multi([stays.lock("a"), closing.lock("b")]);
-    let taking = tokio::spawn(async move { lock.lock().await });
-    waiting(&stays, 1).await;
-    closing.shutdown(ms(5000)).await.unwrap();
-    let error = soon("it is told", taking).await.0.unwrap().unwrap_err();
-    assert!(matches!(error, Error::Closed), "{error}");
-    settled(&stays).await;
-    assert_eq!(there(&world), ["a"]);
-    held.unlock().await.unwrap();
-}
-
 pub(crate) async fn a_group_is_never_text(world: World) {
     let client = world.client().await;
     let mut multi = client.multi_lock(NAMES);
@@ -509,27 +384,4 @@ pub(crate) async fn a_group_is_never_text(world: World) {
     let guard = multi.lock().await.unwrap();
     std::thread::spawn(move || drop(guard)).join().unwrap();
     eventually("released from a plain thread", async || there(&world).is_empty()).await;
-}
-
-pub(crate) async fn members_on_several_servers_are_all_needed(world: World) {
-    // Three servers: this one, and two more of its sort.
-    let others = world.more(2);
-    let worlds = [&world, &others[0], &others[1]];
-    let mut clients = Vec::new();
-    for world in worlds {
-        clients.push([world.client().await, world.client().await]);
-    }
-    let set = |number: usize| Lock::multi(clients.iter().map(|pair| pair[number].lock("a")));
-    let guard = set(0).lock().await.unwrap();
-    for _ in 0..2 {
-        let refused = set(1).try_lock(Duration::ZERO, ms(5000)).await;
-        assert!(refused.unwrap_err().is_timeout());
-    }
-    guard.unlock().await.unwrap();
-    let last = clients[2][0].lock("a").lock().await.unwrap();
-    assert!(set(1).try_lock(Duration::ZERO, ms(5000)).await.unwrap_err().is_timeout());
-    eventually("given back", async || !world.exists("a") && !others[0].exists("a")).await;
-    last.unlock().await.unwrap();
-    set(1).lock().await.unwrap().unlock().await.unwrap();
-    assert!(worlds.iter().all(|world| !world.exists("a")));
 }

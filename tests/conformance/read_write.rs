@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
-use leasehold::{Client, Error, HoldState, Lease, LockGuard, Owner};
+use leasehold::{Client, Error, HoldState, Lease, LockGuard};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -14,29 +14,29 @@ use crate::world::{World, eventually, ms, soon, waiting};
 
 type Taking = JoinHandle<Result<LockGuard, Error>>;
 
-async fn read(client: &Client, lease: impl Into<Lease>) -> Result<LockGuard, Error> {
+pub(crate) async fn read(client: &Client, lease: impl Into<Lease>) -> Result<LockGuard, Error> {
     client.read_write_lock("x").read().try_lock(Duration::ZERO, lease).await
 }
 
-async fn write(client: &Client, lease: impl Into<Lease>) -> Result<LockGuard, Error> {
+pub(crate) async fn write(client: &Client, lease: impl Into<Lease>) -> Result<LockGuard, Error> {
     client.read_write_lock("x").write().try_lock(Duration::ZERO, lease).await
 }
 
-fn reader(client: &Client) -> Taking {
+pub(crate) fn reader(client: &Client) -> Taking {
     let mut lock = client.read_write_lock("x");
     tokio::spawn(async move { lock.read().lock().await })
 }
 
-fn writer(client: &Client) -> Taking {
+pub(crate) fn writer(client: &Client) -> Taking {
     let mut lock = client.read_write_lock("x");
     tokio::spawn(async move { lock.write().lock().await })
 }
 
-async fn listens(client: &Client) {
+pub(crate) async fn listens(client: &Client) {
     eventually("it listens", async || client.stats().listeners > 0).await;
 }
 
-async fn nothing_is_left(world: &World) {
+pub(crate) async fn nothing_is_left(world: &World) {
     eventually("nothing is left", async || world.number(&["DBSIZE"]) == 0).await;
 }
 
@@ -161,29 +161,6 @@ pub(crate) async fn nested_writes_do_not_add_up(world: World) {
     write(&other, ms(1000)).await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn a_read_inside_a_write_comes_and_goes(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
-    let mut lock = one.read_write_lock("x");
-    let writing = lock.write().lock().await.unwrap();
-    assert!(lock.write().is_locked().await.unwrap() && lock.write().is_held().await.unwrap());
-    assert!(!lock.read().is_locked().await.unwrap(), "nobody reads");
-    assert!(!other.read_write_lock("x").write().is_held().await.unwrap());
-    // One with a lease of its own, so short that it would end the write if it counted for it.
-    let reading = lock.read().try_lock(Duration::ZERO, ms(1000)).await.unwrap();
-    let second = lock.read().try_lock(Duration::ZERO, ms(1000)).await.unwrap();
-    assert!(lock.read().is_locked().await.unwrap());
-    assert_eq!(lock.read().hold_count().await.unwrap(), 2);
-    assert_eq!(lock.write().hold_count().await.unwrap(), 1);
-    reading.unlock().await.unwrap();
-    assert!(world.left("x") > 15_000, "{}", world.left("x"));
-    second.unlock().await.unwrap();
-    assert!(world.left("x") > 15_000, "{}", world.left("x"));
-    assert!(read(&other, ms(1000)).await.unwrap_err().is_timeout());
-    writing.unlock().await.unwrap();
-    assert!(!lock.write().is_locked().await.unwrap());
-    nothing_is_left(&world).await;
-}
-
 pub(crate) async fn waiting_readers_come_in_together(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     let guard = write(&one, Lease::Renewed).await.unwrap();
@@ -206,105 +183,6 @@ pub(crate) async fn waiting_readers_come_in_together(world: World) {
         guard.unlock().await.unwrap();
     }
     nothing_is_left(&world).await;
-}
-
-pub(crate) async fn a_downgrade_lets_readers_in_at_once(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
-    let mut lock = one.read_write_lock("x");
-    let writing = lock.write().lock().await.unwrap();
-    let kept = lock.read().lock().await.unwrap();
-    let (near, far, late) = (reader(&one), reader(&other), writer(&other));
-    waiting(&one, 1).await;
-    waiting(&other, 2).await;
-    listens(&one).await;
-    eventually("both listen", async || other.stats().listeners == 2).await;
-    writing.unlock().await.unwrap();
-    for reading in [near, far] {
-        let (guard, took) = soon("it is told", reading).await;
-        assert!(took < ms(500), "by the message, not by a poll: {took:?}");
-        guard.unwrap().unwrap().unlock().await.unwrap();
-    }
-    assert!(!late.is_finished(), "a writer waits for the last reader");
-    assert!(!lock.write().is_locked().await.unwrap() && lock.read().is_locked().await.unwrap());
-    assert!(matches!(lock.write().lock().await, Err(Error::AlreadyHeld { .. })));
-    kept.unlock().await.unwrap();
-    soon("the writer", late).await.0.unwrap().unwrap().unlock().await.unwrap();
-    nothing_is_left(&world).await;
-}
-
-pub(crate) async fn a_downgrade_is_not_handed_over(world: World) {
-    let client = world.client_with_long_streaks().await;
-    let mut lock = client.read_write_lock("x");
-    let writing = lock.write().lock().await.unwrap();
-    let kept = lock.read().lock().await.unwrap();
-    let late = writer(&client);
-    waiting(&client, 1).await;
-    writing.unlock().await.unwrap();
-    sleep(world.span(50)).await;
-    assert!(!late.is_finished(), "its own client still reads");
-    kept.check().unwrap();
-    assert_eq!(world.command(&["HGET", "x", "mode"]), "read");
-    kept.unlock().await.unwrap();
-    soon("the writer", late).await.0.unwrap().unwrap().unlock().await.unwrap();
-    nothing_is_left(&world).await;
-}
-
-pub(crate) async fn a_downgrade_is_renewed(world: World) {
-    let lease = world.span(300);
-    let (one, other) = (world.client_with_lease(lease).await, world.client().await);
-    let mut lock = one.read_write_lock("x");
-    let writing = lock.write().lock().await.unwrap();
-    let reading = lock.read().lock().await.unwrap();
-    sleep(lease * 3).await;
-    assert_eq!((writing.state(), reading.state()), (HoldState::Held, HoldState::Held));
-    writing.unlock().await.unwrap();
-    let end = Instant::now() + lease * 3;
-    while Instant::now() < end {
-        assert!(world.left("x") > 0);
-        sleep(lease / 10).await;
-    }
-    assert_eq!(reading.state(), HoldState::Held);
-    assert!(write(&other, ms(1000)).await.unwrap_err().is_timeout());
-    reading.unlock().await.unwrap();
-    nothing_is_left(&world).await;
-}
-
-pub(crate) async fn an_upgrade_is_refused_at_once(world: World) {
-    let client = world.client().await;
-    let owner = Owner::new();
-    let mut lock = client.read_write_lock("x").owned_by(&owner);
-    let mut also = client.read_write_lock("x").owned_by(&owner);
-    let reading = lock.read().lock().await.unwrap();
-    let calls = client.stats().calls;
-    for lock in [&mut lock, &mut also] {
-        let refused = soon("at once", lock.write().lock()).await.0.unwrap_err();
-        assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
-        assert!(!refused.is_retryable());
-    }
-    assert_eq!(client.stats().calls, calls, "nothing was asked");
-    reading.unlock().await.unwrap();
-    lock.write().lock().await.unwrap().unlock().await.unwrap();
-}
-
-pub(crate) async fn a_writer_re_enters_and_readers_follow(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
-    let mut lock = one.read_write_lock("x");
-    let outer = lock.write().lock().await.unwrap();
-    let inner = lock.write().lock().await.unwrap();
-    assert_eq!(lock.write().hold_count().await.unwrap(), 2);
-    let mut seen = other.read_write_lock("x");
-    assert!(seen.write().is_locked().await.unwrap() && !seen.write().is_held().await.unwrap());
-    inner.unlock().await.unwrap();
-    assert!(read(&other, ms(1000)).await.unwrap_err().is_timeout());
-    outer.unlock().await.unwrap();
-    let readings = [read(&one, ms(9000)).await.unwrap(), read(&other, ms(9000)).await.unwrap()];
-    assert!(write(&one, ms(1000)).await.unwrap_err().is_timeout());
-    let [first, second] = readings;
-    first.unlock().await.unwrap();
-    assert!(write(&one, ms(1000)).await.unwrap_err().is_timeout());
-    second.unlock().await.unwrap();
-    assert!(!one.read_write_lock("x").read().force_unlock().await.unwrap());
-    write(&one, ms(1000)).await.unwrap().unlock().await.unwrap();
 }
 
 pub(crate) async fn a_side_is_forced_without_the_other(world: World) {
@@ -489,84 +367,6 @@ pub(crate) async fn readers_go_on_when_the_writer_gives_up(world: World) {
         }
     }
     reading.unlock().await.unwrap();
-    nothing_is_left(&world).await;
-}
-
-pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(world: World) {
-    let client = world.client_with_long_streaks().await;
-    let owner = Owner::new();
-    let before = write(&client, Lease::Renewed).await.unwrap();
-    let mut lock = client.read_write_lock("x").owned_by(&owner);
-    let writing = tokio::spawn(async move { lock.write().lock().await });
-    waiting(&client, 1).await;
-    // A reader of somebody else is ahead of it, and waits for its own owner.
-    let other = reader(&client);
-    waiting(&client, 2).await;
-    let mut lock = client.read_write_lock("x").owned_by(&owner);
-    let reading = tokio::spawn(async move { lock.read().lock().await });
-    waiting(&client, 3).await;
-    before.unlock().await.unwrap();
-    let writing = soon("handed over", writing).await.0.unwrap().unwrap();
-    let (reading, took) = soon("beside its own writer", reading).await;
-    assert!(took < ms(500), "told, not by a poll: {took:?}");
-    assert!(!other.is_finished());
-    reading.unwrap().unwrap().unlock().await.unwrap();
-    writing.unlock().await.unwrap();
-    soon("the other reader", other).await.0.unwrap().unwrap().unlock().await.unwrap();
-    nothing_is_left(&world).await;
-}
-
-pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(world: World) {
-    let (client, elsewhere) = (world.client().await, world.client().await);
-    let before = read(&elsewhere, Lease::Renewed).await.unwrap();
-    for polite in [false, true] {
-        let owner = Owner::new();
-        let mut lock = client.read_write_lock("x").owned_by(&owner);
-        let writing = tokio::spawn(async move { lock.write().lock().await });
-        waiting(&client, 1).await;
-        listens(&client).await;
-        let mut lock = client.read_write_lock("x").owned_by(&owner);
-        if polite {
-            // It does not let the writer go first for ever: that one gives up here.
-            lock = lock.prefer_writers();
-            let waited = lock.read().try_lock(world.span(50), Lease::Renewed).await;
-            assert!(waited.unwrap_err().is_timeout());
-            lock = client.read_write_lock("x").owned_by(&owner);
-        }
-        let reading = soon("readers pass", lock.read().lock()).await.0.unwrap();
-        let (refused, took) = soon("it would wait for itself", writing).await;
-        let refused = refused.unwrap().unwrap_err();
-        assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
-        assert!(took < ms(500), "{took:?}");
-        reading.unlock().await.unwrap();
-    }
-    before.unlock().await.unwrap();
-    nothing_is_left(&world).await;
-}
-
-pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(world: World) {
-    let (client, elsewhere) = (world.client().await, world.client().await);
-    let before = read(&elsewhere, Lease::Renewed).await.unwrap();
-    let writing = writer(&client);
-    waiting(&client, 1).await;
-    let owner = Owner::new();
-    let mut polite: Vec<_> = Vec::new();
-    for owner in [&Owner::new(), &owner] {
-        let mut lock = client.read_write_lock("x").owned_by(owner).prefer_writers();
-        polite.push(tokio::spawn(async move { lock.read().lock().await }));
-        waiting(&client, 1 + polite.len() as u64).await;
-    }
-    let outer = client.read_write_lock("x").owned_by(&owner).read().lock().await.unwrap();
-    // The writer waits for the outer one, and the reader ahead of it for the writer.
-    let (inner, took) = soon("nested", polite.pop().unwrap()).await;
-    assert!(took < ms(500), "told, not by a poll: {took:?}");
-    assert!(!polite[0].is_finished() && !writing.is_finished());
-    inner.unwrap().unwrap().unlock().await.unwrap();
-    outer.unlock().await.unwrap();
-    before.unlock().await.unwrap();
-    soon("the writer", writing).await.0.unwrap().unwrap().unlock().await.unwrap();
-    let other = polite.pop().unwrap();
-    soon("the other reader", other).await.0.unwrap().unwrap().unlock().await.unwrap();
     nothing_is_left(&world).await;
 }
 

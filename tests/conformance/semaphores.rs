@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
-use leasehold::{Client, Error, LossReason, Semaphore, SemaphorePermit};
+use leasehold::{Client, Error, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 
-use crate::line::Line;
 use crate::world::{World, eventually, ms, soon, waiting};
 
 /// The most that Java can ask for.
@@ -336,129 +335,4 @@ pub(crate) async fn a_key_of_another_type_is_reported(world: World) {
     told(latch.wait(Duration::MAX).await);
     told(latch.count_down().await.map(drop));
     assert_eq!(client.stats().waiting, 0);
-}
-
-pub(crate) async fn permits_of_a_dead_client_come_back(world: World) {
-    let lease = world.span(400);
-    let (mortal, line) = Line::with_lease(&world, lease).await;
-    let (semaphore, waiter) = (set(&mortal, "s", 3).await, world.client().await);
-    let held = semaphore.acquire(2).await.unwrap();
-    line.die();
-    let start = Instant::now();
-    let (all, took) = soon("they come back", waiter.semaphore("s").acquire(3)).await;
-    assert!(held.guard().unwrap().check().is_err(), "the dead one believes no longer");
-    // It renewed at most a third of its lease before it died; the poll comes within 1.2 s.
-    assert!(start.elapsed() >= lease / 2, "{took:?}");
-    if matches!(world, World::Embedded(_)) {
-        assert!(took < lease + ms(1300), "{took:?}");
-    }
-    drop(held);
-    drop(all);
-    let semaphore = waiter.semaphore("s");
-    eventually("all three", async || semaphore.available().await.unwrap() == 3).await;
-}
-
-pub(crate) async fn permits_are_renewed_while_they_are_held(world: World) {
-    let lease = world.span(300);
-    let client = world.client_with_lease(lease).await;
-    let semaphore = set(&client, "s", 2).await;
-    let held = semaphore.acquire(2).await.unwrap();
-    sleep(2 * lease).await;
-    held.guard().unwrap().check().unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), 0);
-    held.release().await.unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), 2);
-}
-
-pub(crate) async fn a_permit_that_is_taken_away_is_told(world: World) {
-    let client = world.client_with_lease(world.span(300)).await;
-    let semaphore = set(&client, "s", 1).await;
-    let held = semaphore.acquire(1).await.unwrap();
-    let guard = held.guard().unwrap();
-    assert_eq!(world.number(&["ZREM", "leasehold_semaphore:{s}", guard.owner()]), 1);
-    let (reason, _) = soon("it is told", guard.lost()).await;
-    assert_eq!(reason, LossReason::Gone);
-    assert!(matches!(held.release().await, Err(Error::Lost { .. })));
-    assert_eq!(semaphore.available().await.unwrap(), 0, "whoever took it has it");
-}
-
-pub(crate) async fn a_forgotten_permit_comes_back_by_no_lease(world: World) {
-    let lease = world.span(200);
-    let client = world.client_with_lease(lease).await;
-    let semaphore = set(&client, "s", 1).await;
-    semaphore.acquire(1).await.unwrap().forget();
-    sleep(2 * lease).await;
-    assert_eq!(semaphore.available().await.unwrap(), 0);
-    semaphore.release(1).await.unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), 1);
-}
-
-pub(crate) async fn a_great_number_of_dead_holds_comes_back_in_one_call(world: World) {
-    const DEAD: usize = 20_000;
-    let client = world.client().await;
-    let semaphore = set(&client, "s", 0).await;
-    let members: Vec<_> = (0..DEAD).map(|number| format!("dead:{number}:2")).collect();
-    let mut words = vec!["ZADD", "leasehold_semaphore:{s}"];
-    words.extend(members.iter().flat_map(|member| ["1", member.as_str()]));
-    assert_eq!(world.number(&words), 20_000);
-    let before = client.stats().calls;
-    assert_eq!(semaphore.available().await.unwrap(), 40_000);
-    assert_eq!(client.stats().calls - before, 1);
-    assert!(!world.exists("leasehold_semaphore:{s}"));
-}
-
-/// The server knows the scripts: a call whose reply is lost was executed.
-async fn scripts_known(world: &World) {
-    let known = world.client().await.semaphore("known");
-    known.try_set_permits(1).await.unwrap();
-    known.acquire(1).await.unwrap().release().await.unwrap();
-    known.add_permits(1).await.unwrap();
-    known.drain().await.unwrap();
-}
-
-pub(crate) async fn a_change_whose_reply_was_lost_counts_once(world: World) {
-    scripts_known(&world).await;
-    let (client, line) = Line::with(&world, |builder| builder.command_timeout(ms(9000))).await;
-    let semaphore = client.semaphore("s");
-    let held = || world.command(&["GET", "s"]);
-    let cut_when = async |expected: &str| {
-        eventually("it is done", async || held() == expected).await;
-        line.reconnect();
-    };
-    line.lose_replies();
-    let (done, ()) = tokio::join!(semaphore.try_set_permits(4), cut_when("4"));
-    assert!(done.unwrap(), "the first one did it");
-    line.lose_replies();
-    let (done, ()) = tokio::join!(semaphore.add_permits(3), cut_when("7"));
-    done.unwrap();
-    line.lose_replies();
-    let (done, ()) = tokio::join!(semaphore.release_if_exists(1), cut_when("8"));
-    assert!(done.unwrap());
-    line.lose_replies();
-    // Before the lease of the first one would end.
-    let take = soon("it finds its own", semaphore.acquire(5));
-    let (done, ()) = tokio::join!(take, cut_when("3"));
-    let five = done.0.unwrap();
-    line.lose_replies();
-    let (done, ()) = tokio::join!(five.release(), cut_when("8"));
-    done.unwrap();
-    line.lose_replies();
-    let (done, ()) = tokio::join!(semaphore.drain(), cut_when("0"));
-    assert_eq!(done.unwrap(), 8);
-    assert_eq!(held(), "0");
-    assert!(!world.exists("leasehold_semaphore:{s}"));
-}
-
-pub(crate) async fn a_cancelled_acquisition_gives_back_what_it_took(world: World) {
-    scripts_known(&world).await;
-    let (client, line) = Line::with(&world, |builder| builder.command_timeout(ms(9000))).await;
-    let semaphore = set(&client, "s", 5).await;
-    line.lose_replies();
-    tokio::select! {
-        taken = semaphore.acquire(3) => panic!("no reply came: {taken:?}"),
-        () = eventually("it is taken", async || world.command(&["GET", "s"]) == "2") => {}
-    }
-    line.reconnect();
-    eventually("it is undone", async || world.command(&["GET", "s"]) == "5").await;
-    eventually("off the books", async || !world.exists("leasehold_semaphore:{s}")).await;
 }

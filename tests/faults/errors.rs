@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, ConfigError, Error, HoldHandle, Lease};
+use leasehold::{Client, Error, Lease};
 
 use crate::bed::{
     Outside, assert_protocol, assert_unavailable, at_rest, beside, brisk, connect, hold, ms, until,
@@ -11,9 +11,9 @@ use crate::bed::{
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
 
-const LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// One call, with the time-outs of `brisk` and a repetition.
-const CALL: Duration = Duration::from_secs(1);
+pub(crate) const CALL: Duration = Duration::from_secs(1);
 
 /// One question, one answer.
 async fn ask(client: &Client, name: &str) -> Result<(), Error> {
@@ -331,186 +331,5 @@ fn tls_with_a_plain_server_is_unavailable() {
         let server = Server::start();
         let url = server.url().replace("redis://", "rediss://");
         assert_unavailable("no TLS", refused_connect(&url).await, "cannot connect");
-    });
-}
-
-#[test]
-fn bad_names_are_refused_unsent_with_value_and_limit() {
-    beside(LIMIT, async {
-        let server = Server::start();
-        let client = connect(&server.url()).await;
-        let before = client.stats().calls;
-        let huge = "n".repeat(1_025);
-        for (name, parts) in [
-            ("", &["empty"][..]),
-            (&*huge, &["1025", "1024"]),
-            ("a{b", &["brace"]),
-            ("a}b", &["brace"]),
-            ("{}x", &["{}x", "empty pair"]),
-        ] {
-            let mut lock = client.lock(name);
-            let outcomes = [
-                lock.lock().await.map(drop),
-                lock.try_lock(Duration::ZERO, ms(1_000)).await.map(drop),
-                lock.acquire().wait(ms(10)).await.map(drop),
-                lock.run(ms(10), ms(1_000), async || ()).await,
-                lock.is_locked().await.map(drop),
-                lock.is_held().await.map(drop),
-                lock.hold_count().await.map(drop),
-                lock.remaining_lease().await.map(drop),
-                lock.holder().await.map(drop),
-                lock.force_unlock().await.map(drop),
-            ];
-            for outcome in outcomes {
-                let Err(Error::Config(error @ ConfigError::Name { .. })) = outcome else {
-                    panic!("`{name}`: {outcome:?}");
-                };
-                let text = error.to_string();
-                assert!(parts.iter().all(|part| text.contains(part)), "{text}");
-                assert!(text.len() < 300, "a huge name is cut: {text}");
-            }
-        }
-        assert_eq!(client.stats().calls, before);
-        // At the limit, and with everything odd that is allowed.
-        for name in [&*"n".repeat(1_024), "a{b}c", "with space\n\"quotes\"\0", "ключ", "%s$1"] {
-            client.lock(name).lock().await.expect(name).unlock().await.expect(name);
-        }
-    });
-}
-
-#[test]
-fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
-    beside(LIMIT, async {
-        let server = Server::start();
-        let client = connect(&server.url()).await;
-        let guard = hold(&client, "held").await;
-        let before = client.stats().calls;
-        for lease in [Duration::ZERO, ms(9), Duration::from_hours(8784), Duration::MAX] {
-            let mut lock = client.lock("n");
-            let outcomes = [
-                lock.try_lock(Duration::ZERO, lease).await.map(drop),
-                lock.acquire().lease(lease).await.map(drop),
-                lock.acquire().max_hold(lease).await.map(drop),
-                lock.run(Duration::ZERO, lease, async || ()).await,
-                guard.extend(lease).await,
-            ];
-            for outcome in outcomes {
-                let Err(Error::Config(ConfigError::OutOfRange { given, allowed, .. })) = outcome
-                else {
-                    panic!("{lease:?}: {outcome:?}");
-                };
-                assert_eq!(given, format!("{lease:?}"));
-                assert!(allowed.contains("10ms") && allowed.contains("31536000s"), "{allowed}");
-            }
-        }
-        assert_eq!(client.stats().calls, before);
-        // Without end is a wait like any other; a fraction of a millisecond is cut off.
-        for wait in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_nanos(1)] {
-            let mut lock = client.lock("n");
-            let guard = within("free", CALL, lock.try_lock(wait, Duration::from_micros(10_999)));
-            let left = guard.await.map(|guard| guard.deadline());
-            assert!(left.is_ok() || matches!(left, Err(Error::Timeout { .. })), "{left:?}");
-            let longest = Duration::from_hours(8760);
-            let guard = within("free", CALL, client.lock("long").try_lock(wait, longest)).await;
-            if let Ok(guard) = guard {
-                guard.unlock().await.expect("held");
-            }
-        }
-        guard.unlock().await.expect("held");
-        at_rest(&client, LIMIT).await;
-    });
-}
-
-#[test]
-fn bad_settings_and_urls_are_refused_without_a_connection() {
-    beside(LIMIT, async {
-        let server = Server::start();
-        let proxy = Proxy::start(server.address());
-        let builder = || Client::builder(&proxy.url());
-        let refused = [
-            (builder().lease(Duration::ZERO), "0ns", "100ms"),
-            (builder().lease(Duration::MAX), "18446744073709551615", "31536000s"),
-            (builder().command_timeout(Duration::ZERO), "0ns", "10ms"),
-            (builder().command_timeout(Duration::MAX), "18446744073709551615", "60s"),
-            (builder().connect_timeout(ms(9)), "9ms", "10ms"),
-            (builder().safety_poll(Duration::from_secs(61)), "61s", "60s"),
-            (builder().key_prefix("p".repeat(257)), "257", "256"),
-        ];
-        for (builder, given, limit) in refused {
-            match builder.connect().await {
-                Err(Error::Config(error)) => {
-                    let text = error.to_string();
-                    assert!(text.contains(given) && text.contains(limit), "{text}");
-                }
-                other => panic!("{given}: {other:?}"),
-            }
-        }
-        for url in [
-            "",
-            "redis",
-            "127.0.0.1:6379",
-            "http://127.0.0.1",
-            "redis://",
-            "redis://127.0.0.1:0",
-            "redis://127.0.0.1:65536",
-            "redis://127.0.0.1/x",
-            "redis://127.0.0.1/256",
-            "redis://127.0.0.1/?db=1",
-            "redis://:hunter2#x@127.0.0.1",
-            "redis://:hunter%2@127.0.0.1",
-            "redis-cluster://127.0.0.1",
-        ] {
-            match Client::connect(url).await {
-                Err(Error::Config(error @ ConfigError::Url { .. })) => {
-                    assert!(!error.to_string().contains("hunter"), "{error}");
-                }
-                other => panic!("{url}: {other:?}"),
-            }
-        }
-        assert_eq!(proxy.accepted(), 0);
-    });
-}
-
-#[test]
-fn a_prefix_with_a_brace_is_refused_at_the_first_call() {
-    beside(LIMIT, async {
-        let server = Server::start();
-        let client = Client::builder(&server.url()).key_prefix("a{").connect().await;
-        let client = client.expect("connects");
-        let before = client.stats().calls;
-        let outcome = client.lock("n").lock().await;
-        assert!(matches!(outcome, Err(Error::Config(ConfigError::Name { .. }))), "{outcome:?}");
-        assert_eq!(client.stats().calls, before);
-    });
-}
-
-#[test]
-fn corrupt_handles_are_refused_unsent() {
-    beside(LIMIT, async {
-        let server = Server::start();
-        let client = connect(&server.url()).await;
-        let text = hold(&client, "n").await.into_handle().expect("held").to_string();
-        let before = client.stats().calls;
-        for cut in 0..text.len() {
-            assert!(text[..cut].parse::<HoldHandle>().is_err(), "{}", &text[..cut]);
-        }
-        let seed = crate::bed::seed("corrupt_handles");
-        let mut random = fastrand::Rng::with_seed(seed);
-        for _ in 0..1_000 {
-            let mut bytes = text.clone().into_bytes();
-            let at = random.usize(..bytes.len());
-            bytes[at] = random.u8(1..128);
-            let changed = String::from_utf8(bytes).expect("ascii");
-            let parsed = changed.parse::<HoldHandle>();
-            assert!(changed == text || parsed.is_err(), "{changed}");
-        }
-        assert_eq!(client.stats().calls, before);
-        let handle = text.parse().expect("whole");
-        client.adopt(&handle).await.expect("still there").unlock().await.expect("held");
-        // Its hold has ended: adopting it again takes nothing.
-        let again = client.adopt(&handle).await;
-        assert!(matches!(again, Err(Error::Lost { .. })), "{again:?}");
-        assert_eq!(Outside::of(&server).keys(), 0);
-        at_rest(&client, LIMIT).await;
     });
 }

@@ -31,8 +31,11 @@ mod drops;
 mod errors;
 mod exclusion;
 mod fair;
+mod lines;
 mod lost_grants;
+mod lost_releases;
 mod lost_replies;
+mod refusals;
 mod restart;
 mod rights;
 #[path = "../support/sorts.rs"]

@@ -1,0 +1,243 @@
+//! How a hold of any sort ends: lost, dropped, shut down, given away.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use leasehold::{Error, HoldState, Lease, LossReason};
+use tokio::time::{Instant, sleep};
+
+use crate::every_sort::{are_there, each, each_exclusive};
+use crate::sorts::SORTS;
+use crate::world::{World, eventually, ms, soon, waiting};
+
+pub(crate) async fn a_fixed_lease_ends_for_a_waiter(world: World) {
+    let (client, elsewhere) = (&world.client().await, &world.client().await);
+    let lease = world.span(300);
+    each_exclusive(async |sort| {
+        let start = Instant::now();
+        let guard = sort.lock(client, sort.name).try_lock(Duration::ZERO, lease).await.unwrap();
+        let mut next = sort.lock(elsewhere, sort.name);
+        let (next, _) = soon("at the end of the lease", next.lock()).await;
+        let (next, took) = (next.unwrap(), start.elapsed());
+        assert_eq!(guard.state(), HoldState::Lost, "the guard knows first");
+        // A waiter that asks again is late by one pause of up to 128 ms.
+        let late = lease + world.span(150);
+        assert!(took + ms(1) >= lease && took < late, "{took:?}");
+        let error = guard.unlock().await.unwrap_err();
+        assert!(matches!(error, Error::Lost { reason: LossReason::Expired, .. }), "{error}");
+        next.check().unwrap();
+        assert!(sort.lock(client, sort.name).is_locked().await.unwrap(), "it is the next one's");
+        next.unlock().await.unwrap();
+    })
+    .await;
+}
+
+pub(crate) async fn a_dead_holder_costs_one_lease(world: World) {
+    let lease = world.span(300);
+    let (client, elsewhere) = (&world.client_with_lease(lease).await, &world.client().await);
+    each(async |sort| {
+        let start = Instant::now();
+        // As a process leaves it that died.
+        sort.lock(client, sort.name).lock().await.unwrap().forget();
+        assert!(sort.lock(elsewhere, sort.name).is_locked().await.unwrap());
+        if sort.exclusive {
+            let next = soon("after a lease", sort.lock(elsewhere, sort.name).lock()).await;
+            let took = start.elapsed();
+            assert!(took + ms(1) >= lease && took < lease + world.span(150), "{took:?}");
+            next.0.unwrap().unlock().await.unwrap();
+        }
+        eventually("free", async || !are_there(&world, sort, sort.name)).await;
+    })
+    .await;
+}
+
+pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(world: World) {
+    let lease = world.span(300);
+    let client = &world.client_with_lease(lease).await;
+    each(async |sort| {
+        let mut lock = sort.lock(client, sort.name);
+        let mut guards = vec![lock.lock().await.unwrap()];
+        if sort.reentrant {
+            guards.push(lock.lock().await.unwrap());
+        }
+        for key in sort.keys(sort.name) {
+            world.command(&["DEL", &key]);
+        }
+        for guard in guards {
+            assert_eq!(soon("told", guard.lost()).await.0, LossReason::Gone);
+            assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+        }
+        let guard = lock.lock().await.unwrap();
+        sleep(lease * 3).await;
+        assert_eq!(guard.state(), HoldState::Held);
+        assert!(are_there(&world, sort, sort.name));
+        guard.unlock().await.unwrap();
+    })
+    .await;
+}
+
+pub(crate) async fn a_dropped_acquisition_leaves_nothing(world: World) {
+    each(async |sort| {
+        let (client, elsewhere) = (world.client().await, world.client().await);
+        let settled = async || {
+            let stats = client.stats();
+            (stats.waiting, stats.listeners, stats.releases_pending, stats.holds) == (0, 0, 0, 0)
+        };
+        for held in [false, true] {
+            if held && !sort.exclusive {
+                continue;
+            }
+            let mut holder = sort.lock(&elsewhere, sort.name);
+            let guard = if held { Some(holder.lock().await.unwrap()) } else { None };
+            for polls in 0..24 {
+                let mut lock = sort.lock(&client, sort.name);
+                let mut acquisition = Box::pin(lock.lock());
+                for _ in 0..polls {
+                    if acquisition.as_mut().now_or_never().is_some() {
+                        assert!(!held, "it is held");
+                        break;
+                    }
+                    tokio::task::yield_now().await;
+                }
+                drop(acquisition);
+                eventually("settled", settled).await;
+                assert_eq!(are_there(&world, sort, sort.name), held, "after {polls} polls");
+                if let Some(guard) = &guard {
+                    guard.check().unwrap();
+                }
+            }
+            if let Some(guard) = guard {
+                guard.unlock().await.unwrap();
+            }
+            assert!(!are_there(&world, sort, sort.name));
+        }
+    })
+    .await;
+    // No place in a queue, no lease of a reader; the counter of tokens is meant to stay.
+    let left = world.list(&["KEYS", "*"]);
+    assert_eq!(left, ["redisson_lock_token:{fenced}"]);
+}
+
+pub(crate) async fn a_shutdown_ends_acquisitions_on_their_way(world: World) {
+    for sort in &SORTS {
+        for steps in 0..6 {
+            let client = world.client().await;
+            let mut lock = sort.lock(&client, sort.name);
+            let taking = tokio::spawn(async move { lock.lock().await });
+            for _ in 0..steps {
+                tokio::task::yield_now().await;
+            }
+            client.shutdown(ms(5000)).await.unwrap();
+            assert!(!are_there(&world, sort, sort.name), "{}, after {steps} steps", sort.name);
+            match soon("told", taking).await.0.unwrap() {
+                Err(error) => assert!(matches!(error, Error::Closed), "{error}"),
+                Ok(guard) => assert_eq!(soon("told", guard.lost()).await.0, LossReason::Closed),
+            }
+        }
+    }
+}
+
+pub(crate) async fn a_shutdown_ends_hand_overs_on_their_way(world: World) {
+    for sort in SORTS.iter().filter(|sort| sort.exclusive) {
+        let client = world.client_with_long_streaks().await;
+        let mut lock = sort.lock(&client, sort.name);
+        let guard = lock.try_lock(Duration::ZERO, ms(60_000)).await.unwrap();
+        let mut next = sort.lock(&client, sort.name);
+        let next = tokio::spawn(async move { next.try_lock(ms(9000), ms(60_000)).await });
+        waiting(&client, 1).await;
+        drop(guard);
+        client.shutdown(ms(5000)).await.unwrap();
+        assert!(!are_there(&world, sort, sort.name), "{}", sort.name);
+        assert!(matches!(soon("told", next).await.0.unwrap(), Err(Error::Closed)));
+    }
+}
+
+pub(crate) async fn a_longest_hold_ends_it(world: World) {
+    let client = &world.client_with_lease(world.span(300)).await;
+    let elsewhere = &world.client().await;
+    each(async |sort| {
+        let mut lock = sort.lock(client, sort.name);
+        let guard = lock.acquire().max_hold(world.span(700)).await.unwrap();
+        sleep(world.span(500)).await;
+        guard.check().unwrap();
+        assert_eq!(soon("it ends", guard.lost()).await.0, LossReason::MaxHold);
+        let next = soon("it is released", sort.lock(elsewhere, sort.name).lock()).await.0.unwrap();
+        drop(guard);
+        sleep(ms(20)).await;
+        next.check().unwrap();
+        assert!(are_there(&world, sort, sort.name), "the old guard frees nothing");
+        next.unlock().await.unwrap();
+    })
+    .await;
+}
+
+pub(crate) async fn a_forgotten_hold_is_given_back_to_who_knows_it(world: World) {
+    let lease = world.span(300);
+    let (client, elsewhere) = (&world.client().await, &world.client_with_lease(lease).await);
+    each(async |sort| {
+        if sort.name == "multi" {
+            return; // It has no owner text.
+        }
+        let guard = sort.lock(client, sort.name).try_lock(Duration::ZERO, lease).await.unwrap();
+        let (owner, token) = (guard.owner().to_owned(), guard.token());
+        guard.forget();
+        let mut lock = sort.lock(elsewhere, sort.name);
+        let restored = lock.restore(&owner).await.unwrap();
+        assert_eq!((restored.owner(), restored.token()), (&*owner, token));
+        sleep(lease * 3).await;
+        assert_eq!(restored.state(), HoldState::Held, "renewed from now on");
+        assert!(lock.is_held().await.unwrap());
+        restored.unlock().await.unwrap();
+        assert!(!are_there(&world, sort, sort.name));
+        assert!(matches!(lock.restore(&owner).await, Err(Error::NotOwner { .. })));
+    })
+    .await;
+}
+
+pub(crate) async fn a_dropped_restore_leaves_nothing(world: World) {
+    each(async |sort| {
+        if sort.name == "multi" {
+            return; // It has no owner text.
+        }
+        let client = world.client().await;
+        for polls in (1..5).cycle().take(40) {
+            let mut lock = sort.lock(&client, sort.name);
+            let guard = lock.lock().await.unwrap();
+            let owner = guard.owner().to_owned();
+            guard.forget();
+            let mut restoring = Box::pin(lock.restore(&owner));
+            for _ in 0..polls {
+                if restoring.as_mut().now_or_never().is_some() {
+                    break;
+                }
+                // The answer to what was sent has come.
+                sleep(ms(1)).await;
+            }
+            drop(restoring);
+            eventually("released", async || client.stats().releases_pending == 0).await;
+            // Whatever was sent has been executed by now, on both lanes.
+            assert!(!lock.is_locked().await.unwrap(), "after {polls} polls");
+            assert!(!are_there(&world, sort, sort.name), "after {polls} polls");
+        }
+    })
+    .await;
+}
+
+pub(crate) async fn a_dead_server_is_an_error(mut world: World) {
+    let client = &world.builder().command_timeout(ms(300)).connect().await.unwrap();
+    for sort in &SORTS {
+        sort.lock(client, sort.name).lock().await.unwrap().unlock().await.unwrap();
+    }
+    world.fail();
+    each(async |sort| {
+        let mut lock = sort.lock(client, sort.name);
+        for wait in [Duration::ZERO, ms(200)] {
+            let (error, took) = soon("no hanging", lock.try_lock(wait, Lease::Renewed)).await;
+            let error = error.unwrap_err();
+            let told = matches!(error, Error::Unavailable { .. } | Error::Unknown { .. });
+            assert!(told, "{error}");
+            assert!(took < ms(1500), "{took:?}");
+        }
+    })
+    .await;
+}

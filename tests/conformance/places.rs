@@ -1,0 +1,236 @@
+//! Places in the queue of a fair lock: how long they are kept, and how they are lost and found.
+
+use std::time::Duration;
+
+use leasehold::Error;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::fair::{
+    CLAIM, DEAD, DEADLINES, JAVA, QUEUE, deadline, deadlines, nothing_is_left, put, queue, queued,
+    served,
+};
+use crate::world::{World, eventually, ms, soon};
+
+pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.fair_lock("x").try_lock(Duration::ZERO, ms(600_000)).await.unwrap();
+    let before = world.clock();
+    let mut takings = Vec::new();
+    for number in 0..8 {
+        takings.push(queued(&world, if number % 2 == 0 { &one } else { &other }).await);
+        // Others come and go, with waits and leases of their own.
+        let refused = other.fair_lock("x").try_lock(world.span(20), ms(600_000)).await;
+        assert!(refused.unwrap_err().is_timeout());
+        eventually("they left", async || queue(&world).len() == number + 1).await;
+        for (owner, at) in deadlines(&world) {
+            let bounds = before..=world.clock() + CLAIM;
+            assert!(bounds.contains(&at), "{owner}: {at} is not in {bounds:?}");
+        }
+    }
+    // Nor do they when waiters are granted, or when time passes.
+    guard.unlock().await.unwrap();
+    for taking in takings {
+        let (guard, _) = served("its turn", taking).await;
+        sleep(ms(700)).await;
+        let now = world.clock();
+        for (owner, at) in deadlines(&world) {
+            assert!((now..=now + CLAIM + 50).contains(&at), "{owner}: {at}, now {now}");
+        }
+        guard.unlock().await.unwrap();
+    }
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_leaver_moves_nobodys_deadline(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    let first = queued(&world, &one).await;
+    let second = queued(&world, &other).await;
+    let (third, fourth) = (queued(&world, &one).await, queued(&world, &other).await);
+    let (line, before) = (queue(&world), deadlines(&world));
+    second.abort();
+    eventually("it left", async || queue(&world).len() == 3).await;
+    assert_eq!(queue(&world), [&*line[0], &line[2], &line[3]]);
+    for (owner, at) in before.into_iter().filter(|(owner, _)| *owner != line[1]) {
+        let now = deadline(&world, &owner).expect("it waits");
+        assert!(now >= at, "{owner}: a beat may move it on, nothing moves it back");
+    }
+    guard.unlock().await.unwrap();
+    for taking in [first, third, fourth] {
+        served("its turn", taking).await.0.unlock().await.unwrap();
+    }
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_grant_moves_nobodys_deadline(world: World) {
+    let client = world.client().await;
+    let guard = client.fair_lock("x").lock().await.unwrap();
+    let mut takings = Vec::new();
+    for _ in 0..3 {
+        takings.push(queued(&world, &client).await);
+    }
+    let before = deadlines(&world);
+    guard.unlock().await.unwrap();
+    let mut takings = takings.into_iter();
+    let (guard, _) = served("the first", takings.next().expect("three")).await;
+    assert_eq!(deadlines(&world).len(), 2);
+    for (owner, at) in &before {
+        if let Some(now) = deadline(&world, owner) {
+            assert!(now >= *at, "{owner}: {at} became {now}");
+        }
+    }
+    guard.unlock().await.unwrap();
+    for taking in takings {
+        served("its turn", taking).await.0.unlock().await.unwrap();
+    }
+}
+
+pub(crate) async fn dead_places_cost_one_claim_together(world: World) {
+    let claim = world.span(300);
+    let client = world.builder().fair_claim(claim).connect().await.unwrap();
+    for number in 0..20 {
+        put(&world, &format!("{}{number}", &DEAD[..DEAD.len() - 2]), claim);
+    }
+    let start = Instant::now();
+    let guard = soon("after the claim", client.fair_lock("x").lock()).await.0.unwrap();
+    let took = start.elapsed();
+    assert!(took + ms(50) > claim && took < claim + world.span(150), "{took:?}");
+    assert!(!world.exists(QUEUE) && !world.exists(DEADLINES));
+    guard.unlock().await.unwrap();
+    // So it is when the lock is held meanwhile: they die beside the holder.
+    let guard = client.fair_lock("x").lock().await.unwrap();
+    put(&world, DEAD, claim);
+    let next = queued(&world, &client).await;
+    sleep(claim + world.span(50)).await;
+    let held = Instant::now();
+    guard.unlock().await.unwrap();
+    served("at the release", next).await.0.unlock().await.unwrap();
+    assert!(held.elapsed() < claim, "{:?}", held.elapsed());
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_dead_java_waiter_costs_its_deadline(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let span = world.span(400);
+    put(&world, JAVA, span);
+    let start = Instant::now();
+    let (first, second) = (queued(&world, &one).await, queued(&world, &other).await);
+    let line = queue(&world);
+    assert_eq!(line[0], JAVA);
+    // A granted Java client would take its wait off these; they must outlast that.
+    for owner in &line[1..] {
+        assert!(deadline(&world, owner).unwrap() > world.clock() + 290_000);
+    }
+    let (guard, _) = served("after its deadline", first).await;
+    let took = start.elapsed();
+    assert!(took + ms(50) > span && took < span + world.span(200), "{took:?}");
+    guard.unlock().await.unwrap();
+    served("the next at once", second).await.0.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn nobody_spins_behind_a_dead_head(world: World) {
+    for dead in [DEAD, JAVA] {
+        for held in [false, true] {
+            // A claim so long that a dead head of our own stays as well.
+            let client = async || world.builder().fair_claim(ms(60_000)).connect().await.unwrap();
+            let (one, other) = (client().await, client().await);
+            let mut lock = one.fair_lock("x");
+            let guard = if held { Some(lock.lock().await.unwrap()) } else { None };
+            put(&world, dead, ms(600_000));
+            let mut takings = Vec::new();
+            for number in 0..6 {
+                takings.push(queued(&world, if number % 2 == 0 { &one } else { &other }).await);
+            }
+            sleep(ms(600)).await;
+            let (before, start) = (world.calls(), Instant::now());
+            sleep(ms(2000)).await;
+            // Two clients that beat at least every half second.
+            let (calls, seconds) = (world.calls() - before, start.elapsed().as_secs());
+            assert!((2..=8 * (seconds + 1)).contains(&calls), "{dead}, {held}: {calls} calls");
+            assert_eq!(queue(&world).len(), 7, "all live ones keep their places");
+            takings.iter().for_each(JoinHandle::abort);
+            eventually("they left", async || queue(&world) == [dead]).await;
+            if let Some(guard) = guard {
+                guard.unlock().await.unwrap();
+            }
+            world.command(&["DEL", QUEUE, DEADLINES]);
+        }
+    }
+}
+
+pub(crate) async fn a_place_without_a_deadline_is_dead(world: World) {
+    let client = world.client().await;
+    world.command(&["RPUSH", QUEUE, JAVA]);
+    world.command(&["RPUSH", QUEUE, DEAD]);
+    let guard = client.fair_lock("x").try_lock(Duration::ZERO, ms(5000)).await.unwrap();
+    guard.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_purged_waiter_gets_its_place_back(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    let (first, second) = (queued(&world, &one).await, queued(&world, &other).await);
+    // It is kept by its beats before it is taken off.
+    sleep(ms(600)).await;
+    let line = queue(&world);
+    // As a Java client does whose clock, or whose arithmetic, says that it is late.
+    world.command(&["LREM", QUEUE, "0", &line[0]]);
+    world.command(&["ZREM", DEADLINES, &line[0]]);
+    eventually("it is back, and before the other", async || queue(&world) == line).await;
+    guard.unlock().await.unwrap();
+    served("the first", first).await.0.unlock().await.unwrap();
+    served("the second", second).await.0.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}
+
+pub(crate) async fn a_deleted_queue_forms_again(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    let takings: Vec<_> = (0..8)
+        .map(|number| {
+            let mut lock = if number % 2 == 0 { one.fair_lock("x") } else { other.fair_lock("x") };
+            tokio::spawn(async move { lock.lock().await?.unlock().await })
+        })
+        .collect();
+    eventually("all are in the queue", async || queue(&world).len() == 8).await;
+    let mut line = queue(&world);
+    world.command(&["DEL", QUEUE, DEADLINES]);
+    eventually("all are back", async || queue(&world).len() == 8).await;
+    assert_eq!(deadlines(&world).len(), 8);
+    // No client knows how those of another stood, but each knows how its own did.
+    let mut again = queue(&world);
+    let client = |owner: &String| owner.rsplit_once(':').map(|(client, _)| client.to_owned());
+    line.sort_by_key(client);
+    again.sort_by_key(client);
+    assert_eq!(again, line);
+    // And with the lock itself gone: whoever is at the head gets it.
+    world.command(&["DEL", QUEUE, DEADLINES, "x"]);
+    for taking in takings {
+        soon("its turn", taking).await.0.unwrap().unwrap();
+    }
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+    nothing_is_left(&world).await;
+}
+
+/// A program is set anew one process after another: old and new settings stand in one queue.
+pub(crate) async fn claims_of_different_lengths_keep_their_order(world: World) {
+    let one = world.builder().fair_claim(ms(60_000)).connect().await.unwrap();
+    let other = world.builder().fair_claim(ms(100)).connect().await.unwrap();
+    let guard = one.fair_lock("x").lock().await.unwrap();
+    let (first, second) = (queued(&world, &one).await, queued(&world, &other).await);
+    let head = queue(&world).remove(0);
+    let end = Instant::now() + ms(1500);
+    while Instant::now() < end {
+        assert_eq!(queue(&world).first(), Some(&head));
+        // Its own setting counts, whoever else beats.
+        assert!(deadline(&world, &head).unwrap() > world.clock() + 30_000);
+        sleep(ms(10)).await;
+    }
+    guard.unlock().await.unwrap();
+    served("the first", first).await.0.unlock().await.unwrap();
+    served("the second", second).await.0.unlock().await.unwrap();
+    nothing_is_left(&world).await;
+}

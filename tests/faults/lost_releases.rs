@@ -1,0 +1,135 @@
+//! Releases whose replies never come: each ends one hold, once, and nobody else's.
+
+use std::time::{Duration, Instant};
+
+use leasehold::Error;
+
+use crate::bed::{alone, assert_unknown, at_rest, beside, hold, ms, until, within};
+use crate::lost_replies::{Bed, HEALED, LEASE, LIMIT};
+
+#[test]
+fn a_release_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
+    beside(LIMIT, async {
+        let bed = Bed::new().await;
+        let guard = hold(&bed.client, "n").await;
+        bed.proxy.swallow_replies();
+        let releasing = tokio::spawn(guard.unlock());
+        let mut outside = bed.outside;
+        until("redis released it", LIMIT, || !outside.exists("n")).await;
+        bed.proxy.refuse();
+        bed.proxy.cut();
+        assert_unknown(within("an answer", ms(1_500), releasing).await.expect("no panic"));
+        bed.proxy.pass();
+        at_rest(&bed.client, LEASE + HEALED).await;
+    });
+}
+
+#[test]
+fn an_inner_release_whose_reply_is_lost_does_not_free_the_outer_hold() {
+    beside(LIMIT, async {
+        let mut bed = Bed::new().await;
+        let mut lock = bed.client.lock("n");
+        let outer = lock.try_lock(Duration::ZERO, ms(20_000)).await.expect("free");
+        let owner = outer.owner().to_owned();
+        let inner = lock.lock().await.expect("its own");
+        bed.proxy.swallow_replies();
+        assert_unknown(within("an answer", ms(1_000), inner.unlock()).await);
+        outer.check().expect("the outer hold is not touched");
+        bed.proxy.pass();
+        until("the count is right", HEALED, || bed.outside.holds("n") == [(owner.clone(), 1)])
+            .await;
+        let end = Instant::now() + ms(300);
+        until("repetitions pass by", LIMIT, || {
+            assert_eq!(bed.outside.holds("n"), [(owner.clone(), 1)]);
+            Instant::now() > end
+        })
+        .await;
+        outer.unlock().await.expect("held all the time");
+        at_rest(&bed.client, HEALED).await;
+    });
+}
+
+#[test]
+fn a_release_whose_first_reply_is_lost_is_ok_once() {
+    alone(LIMIT, async {
+        let mut bed = Bed::new().await;
+        let guard = hold(&bed.client, "n").await;
+        bed.proxy.swallow_replies();
+        let releasing = tokio::spawn(guard.unlock());
+        until("redis released it", LIMIT, || !bed.outside.exists("n")).await;
+        // Somebody else has it before the repetition comes.
+        let other = hold(&bed.rival, "n").await;
+        bed.proxy.pass();
+        let outcome = within("the release", HEALED, releasing).await.expect("no panic");
+        outcome.expect("the first of the two did it");
+        assert_eq!(bed.outside.holds("n"), [(other.owner().to_owned(), 1)]);
+        other.unlock().await.expect("not touched by the repetition");
+        at_rest(&bed.client, HEALED).await;
+    });
+}
+
+#[test]
+fn a_release_on_a_line_that_was_just_cut_is_ok() {
+    alone(LIMIT, async {
+        let bed = Bed::new().await;
+        // Not many: the pause before a connection is made again grows if they do not last.
+        for round in 0..5 {
+            let guard = hold(&bed.client, "n").await;
+            bed.proxy.cut();
+            let outcome = within("the release", HEALED, guard.unlock()).await;
+            outcome.unwrap_or_else(|error| panic!("round {round}: {error:?}"));
+        }
+        at_rest(&bed.client, LEASE + HEALED).await;
+    });
+}
+
+#[test]
+fn a_release_without_any_reply_is_unknown_and_releases_nobody_else() {
+    beside(LIMIT, async {
+        let mut bed = Bed::new().await;
+        let guard = hold(&bed.client, "n").await;
+        bed.proxy.swallow_replies();
+        let started = Instant::now();
+        assert_unknown(within("an answer", ms(1_000), guard.unlock()).await);
+        assert!(started.elapsed() < ms(900), "{:?}", started.elapsed());
+        // It was applied: the rival takes over while the client goes on repeating.
+        bed.rival_takes("n", ms(200)).await;
+        let guard = hold(&bed.rival, "n").await;
+        bed.proxy.pass();
+        at_rest(&bed.client, LEASE + HEALED).await;
+        assert_eq!(bed.outside.holds("n"), [(guard.owner().to_owned(), 1)]);
+        guard.unlock().await.expect("held");
+    });
+}
+
+#[test]
+fn a_release_that_never_arrived_is_repeated_until_it_does() {
+    beside(LIMIT, async {
+        let mut bed = Bed::new().await;
+        let mut lock = bed.client.lock("n");
+        let guard = lock.try_lock(Duration::ZERO, ms(20_000)).await.expect("free");
+        bed.proxy.half_open();
+        let outcome = within("an answer", ms(1_500), guard.unlock()).await;
+        let told = matches!(outcome, Err(Error::Unknown { .. } | Error::Unavailable { .. }));
+        assert!(told, "{outcome:?}");
+        assert!(bed.outside.exists("n"), "the lease goes on");
+        bed.proxy.pass();
+        until("it is released", HEALED, || !bed.outside.exists("n")).await;
+        at_rest(&bed.client, HEALED).await;
+    });
+}
+
+#[test]
+fn a_dropped_guard_is_released_when_the_line_is_back() {
+    beside(LIMIT, async {
+        let mut bed = Bed::new().await;
+        let mut lock = bed.client.lock("n");
+        let guard = lock.try_lock(Duration::ZERO, ms(20_000)).await.expect("free");
+        bed.proxy.half_open();
+        drop(guard);
+        assert!(bed.outside.exists("n"));
+        bed.proxy.pass();
+        until("it is released", HEALED, || !bed.outside.exists("n")).await;
+        at_rest(&bed.client, HEALED).await;
+    });
+}
