@@ -160,12 +160,9 @@ impl<'a> Attempt<'a> {
         };
         self.queued |= queueing != Queueing::Not;
         // Its release must know that it may leave a reader behind.
-        let under = request.writes_already();
-        if let Some(write) = &under
-            && !session.mutants.has(Mutant::WriteHandedOverReaders)
-        {
-            write.stays_with_its_owner();
-        }
+        let under = request.writes_already().filter(|write| {
+            session.mutants.has(Mutant::WriteHandedOverReaders) || write.stays_with_its_owner()
+        });
         let writer = under.as_ref().map(|hold| &hold.field);
         let lease = request.terms.lease;
         let ask = Ask { field: &self.field, lease, queueing, claim, writer };

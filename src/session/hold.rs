@@ -11,6 +11,8 @@
 //!
 //! `state` is taken alone and never across an await.
 
+mod terms;
+
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,42 +25,7 @@ use crate::lease::{HoldState, LossReason};
 use crate::mutant::{Mutant, Mutants};
 use crate::protocol::place::Place;
 
-/// Who holds what under which name.
-#[derive(Clone, Debug)]
-pub(crate) struct Names {
-    pub(crate) place: Arc<Place>,
-    /// The owner's field on the wire.
-    pub(crate) field: Arc<str>,
-    /// The [`Owner`](crate::Owner) in this process.
-    pub(crate) owner: u64,
-    /// The client: a hold of one says nothing to another, which may be of another server.
-    pub(crate) client: Uuid,
-    pub(crate) mutants: Mutants,
-}
-
-/// What one acquisition asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
-    /// What Redis is told: the client's lease, or the fixed one.
-    pub(crate) lease: Duration,
-    /// The watchdog renews it.
-    pub(crate) renewed: bool,
-    /// The watchdog ends it after this.
-    pub(crate) max_hold: Option<Duration>,
-    /// How much earlier than the lease the hold ends here, beyond the usual.
-    pub(crate) drift: Duration,
-}
-
-/// A field that may be taken by a call whose outcome is not known.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Doubt {
-    /// The lane's epoch when the first such call was sent.
-    pub(crate) epoch: u64,
-    /// How long the field may stand once it is taken.
-    pub(crate) lease: Duration,
-    /// Only one such call was sent.
-    pub(crate) once: bool,
-}
+pub(crate) use terms::{Doubt, Names, Terms};
 
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -191,9 +158,13 @@ impl Hold {
         self.token.get_or_init(|| token);
     }
 
-    /// A read hold is being taken under this write hold: its release may leave readers behind.
-    pub(crate) fn stays_with_its_owner(&self) {
-        self.state.lock().stays = true;
+    /// A read hold is to be taken under this write hold, whose release may then leave readers behind;
+    /// false if its last guard went: the next owner's field is the same.
+    pub(crate) fn stays_with_its_owner(&self) -> bool {
+        let mut state = self.state.lock();
+        let lives = state.phase == Phase::Live;
+        state.stays |= lives;
+        lives
     }
 
     /// A call of this hold that may still be executed.
@@ -398,3 +369,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

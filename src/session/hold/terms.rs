@@ -1,0 +1,46 @@
+//! What a hold is made of.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::mutant::Mutants;
+use crate::protocol::place::Place;
+
+/// Who holds what under which name.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    pub(crate) place: Arc<Place>,
+    /// The owner's field on the wire.
+    pub(crate) field: Arc<str>,
+    /// The [`Owner`](crate::Owner) in this process.
+    pub(crate) owner: u64,
+    /// The client: a hold of one says nothing to another, which may be of another server.
+    pub(crate) client: Uuid,
+    pub(crate) mutants: Mutants,
+}
+
+/// What one acquisition asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// What Redis is told: the client's lease, or the fixed one.
+    pub(crate) lease: Duration,
+    /// The watchdog renews it.
+    pub(crate) renewed: bool,
+    /// The watchdog ends it after this.
+    pub(crate) max_hold: Option<Duration>,
+    /// How much earlier than the lease the hold ends here, beyond the usual.
+    pub(crate) drift: Duration,
+}
+
+/// A field that may be taken by a call whose outcome is not known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doubt {
+    /// The lane's epoch when the first such call was sent.
+    pub(crate) epoch: u64,
+    /// How long the field may stand once it is taken.
+    pub(crate) lease: Duration,
+    /// Only one such call was sent.
+    pub(crate) once: bool,
+}
