@@ -251,14 +251,17 @@ pub(crate) fn renew(kind: Kind, holds: &[(&Place, &Arc<str>, Duration)]) -> Call
     }
 }
 
-/// All of these plain locks at once, or none.
-pub(crate) fn acquire_all(
-    keys: Vec<Arc<str>>,
-    fields: impl Iterator<Item = Arc<str>>,
-    lease: Duration,
-) -> Call {
-    let args = std::iter::once(ms(lease)).chain(fields.map(Arg::Text)).collect();
-    call(&MULTI_ACQUIRE, keys, args)
+/// One call that asks for all of these locks, and takes them all or none; `None` if one of them cannot
+/// be asked for so.
+pub(crate) fn acquire_all(questions: &[Call]) -> Option<Call> {
+    let lease = questions.first()?.args.get(1)?;
+    let (mut keys, mut args) = (vec![], vec![lease.clone()]);
+    for question in questions {
+        let [owner, _] = question.args.as_slice() else { return None };
+        keys.extend_from_slice(&question.keys);
+        args.extend([Arg::Int(question.script.number_in_multi()?), owner.clone()]);
+    }
+    Some(call(&MULTI_ACQUIRE, keys, args))
 }
 
 pub(crate) fn keys_exist(keys: Vec<Arc<str>>) -> Call {

@@ -178,16 +178,32 @@ pub(crate) fn beaten(
     }
 }
 
-/// The reply of [`acquire_all`](super::calls::acquire_all): which one is in the way, counted from 0; `None` if none is.
-pub(crate) fn all_acquired(reply: Value, keys: usize) -> Result<Option<usize>, Unexpected> {
-    match reply {
-        Value::Nil => Ok(None),
-        Value::Int(number) => match usize::try_from(number) {
-            Ok(number) if (1..=keys).contains(&number) => Ok(Some(number - 1)),
-            _ => Err(Unexpected(reply)),
-        },
-        other => Err(Unexpected(other)),
-    }
+/// The reply of [`acquire_all`](super::calls::acquire_all): what each acquisition is told, or `None` if
+/// one of the locks is in the way.
+pub(crate) fn all_acquired(
+    reply: Value,
+    locks: usize,
+) -> Result<Option<Vec<Option<i64>>>, Unexpected> {
+    let told = match reply {
+        Value::Int(number) if usize::try_from(number).is_ok_and(|at| (1..=locks).contains(&at)) => {
+            return Ok(None);
+        }
+        Value::Array(told) => told,
+        other => return Err(Unexpected(other)),
+    };
+    let token = |reply: &Value| match acquired(reply.clone()) {
+        Ok(Acquired::Yes(token)) => Some(token),
+        Ok(Acquired::HeldFor(_)) | Err(_) => None,
+    };
+    let tokens = match told.split_first() {
+        Some((Value::Int(count), told)) if told.len() == locks => told
+            .iter()
+            .map(token)
+            .collect::<Option<_>>()
+            .filter(|_| usize::try_from(*count) == Ok(locks)),
+        _ => None,
+    };
+    tokens.map(Some).ok_or(Unexpected(Value::Array(told)))
 }
 
 pub(crate) fn count(reply: Value) -> Result<usize, Unexpected> {

@@ -24,7 +24,16 @@ impl Script {
 
     /// The number by which [`BATCH`] knows this script, if it is one of those.
     pub(crate) fn number_in_batch(&self) -> Option<i64> {
-        let index = IN_BATCH.iter().position(|script| script.is(self))?;
+        self.number_in(&IN_BATCH)
+    }
+
+    /// The number by which [`MULTI_ACQUIRE`] knows this script, if it is one of those.
+    pub(crate) fn number_in_multi(&self) -> Option<i64> {
+        self.number_in(&IN_MULTI)
+    }
+
+    fn number_in(&self, called: &[&Script]) -> Option<i64> {
+        let index = called.iter().position(|script| script.is(self))?;
         i64::try_from(index + 1).ok()
     }
 
@@ -48,7 +57,7 @@ macro_rules! scripts {
 
         /// Every script, for the tests that compare engines.
         #[cfg(feature = "test-util")]
-        pub(crate) static ALL: &[&Script] = &[$(&$constant),*];
+        pub(crate) static ALL: &[&Script] = &[&MULTI_ACQUIRE, $(&$constant),*];
     };
 }
 
@@ -75,7 +84,6 @@ scripts! {
     LOCK_RELEASE = "lock_release";
     LOCK_RENEW = "lock_renew" after "lease";
     LOCK_TAKE_OVER = "lock_take_over" after "lease";
-    MULTI_ACQUIRE = "multi_acquire" after "lease";
     PERMIT_ACQUIRE = "permit_acquire" after "clock" "give_back" "permit_holds";
     PERMIT_COUNT = "permit_count" after "clock" "give_back" "permit_holds";
     PERMIT_EXPIRE = "permit_expire";
@@ -110,20 +118,30 @@ scripts! {
 /// What [`BATCH`] can run, in the order in which it counts them.
 static IN_BATCH: [&Script; 4] = [&LOCK_ACQUIRE, &LOCK_REENTER, &LOCK_RELEASE, &LOCK_TAKE_OVER];
 
-macro_rules! batch {
-    ($($name:literal)*) => {
-        concat!(
-            include_str!("lua/lease.lua"),
-            $("local function ", $name, "(KEYS, ARGV)\n",
-            include_str!(concat!("lua/", $name, ".lua")), "end\n",)*
-            include_str!("lua/batch.lua")
-        )
+/// What [`MULTI_ACQUIRE`] can run, in the order in which it counts them.
+static IN_MULTI: [&Script; 4] = [&LOCK_ACQUIRE, &FENCED_ACQUIRE, &STRING_ACQUIRE, &WRITE_ACQUIRE];
+
+/// A script that calls others: they stand before it as functions of KEYS and ARGV.
+macro_rules! calling {
+    ($name:literal $(after $shared:literal)?: $($called:literal)*) => {
+        Script::new($name, concat!(
+            $(include_str!(concat!("lua/", $shared, ".lua")),)?
+            $("local function ", $called, "(KEYS, ARGV)\n",
+            include_str!(concat!("lua/", $called, ".lua")), "end\n",)*
+            include_str!(concat!("lua/", $name, ".lua")),
+        ))
     };
 }
 
 /// Several calls in one; made of the texts of the scripts themselves.
-pub(crate) static BATCH: Script =
-    Script::new("batch", batch!("lock_acquire" "lock_reenter" "lock_release" "lock_take_over"));
+pub(crate) static BATCH: Script = calling!(
+    "batch" after "lease": "lock_acquire" "lock_reenter" "lock_release" "lock_take_over"
+);
+
+/// Several locks at once, or none.
+pub(crate) static MULTI_ACQUIRE: Script = calling!(
+    "multi_acquire": "lock_acquire" "fenced_acquire" "string_acquire" "write_acquire"
+);
 
 #[cfg(feature = "test-util")]
 macro_rules! mutants {

@@ -72,10 +72,6 @@ impl<'a> Attempt<'a> {
         self
     }
 
-    pub(super) fn field(&self) -> &Arc<str> {
-        &self.field
-    }
-
     /// An earlier call may have been granted.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.doubt.is_some()
@@ -151,7 +147,7 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    fn question(&mut self) -> Call {
+    pub(super) fn question(&mut self) -> Call {
         let (session, request) = (self.session, self.request);
         let claim = session.settings.fair_claim;
         let queueing = match self.waiter.map(|waiter| waiter.queueing(claim)) {

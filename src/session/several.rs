@@ -1,4 +1,4 @@
-//! Several plain locks of one client by one call: all of them or none.
+//! Several locks of one client by one call: all of them or none.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use super::request::{Request, Standing};
 use super::tenancy::Tenancy;
 use crate::error::Error;
 use crate::protocol::calls;
-use crate::protocol::kind::Kind;
 use crate::protocol::replies;
 use crate::stats::count;
 
@@ -27,19 +26,15 @@ pub(crate) async fn acquire_together(
         return Err(Error::Closed);
     }
     let fits = |request: &Request| {
-        request.place.kind == Kind::Lock
-            && matches!(request.standing(), Standing::Apart)
-            && !session.rooms.is_occupied(&request.place)
+        matches!(request.standing(), Standing::Apart) && !session.rooms.is_occupied(&request.place)
     };
     let Some(first) = requests.first().filter(|_| requests.iter().all(fits)) else {
         return Ok(None);
     };
     let mut attempts: Vec<_> =
         requests.iter().map(|request| Attempt::new(session, request, None)).collect();
-    let keys: Vec<_> = requests.iter().map(|request| request.place.key.clone()).collect();
-    let fields = attempts.iter().map(|attempt| attempt.field().clone());
-    let (number, lease) = (keys.len(), first.terms.lease);
-    let call = calls::acquire_all(keys, fields, lease);
+    let questions: Vec<_> = attempts.iter_mut().map(Attempt::question).collect();
+    let Some(call) = calls::acquire_all(&questions) else { return Ok(None) };
     let sent = Instant::now();
     attempts.iter_mut().for_each(Attempt::begin);
     if session.is_closed() {
@@ -50,15 +45,13 @@ pub(crate) async fn acquire_together(
     for attempt in &mut attempts {
         attempt.end(&reply);
     }
-    let in_the_way =
-        reply.and_then(|value| replies::all_acquired(value, number).map_err(Into::into));
-    if in_the_way.map_err(|error| first.failed(error))?.is_some() {
-        return Ok(None);
-    }
+    let number = requests.len();
+    let told = reply.and_then(|value| replies::all_acquired(value, number).map_err(Into::into));
+    let Some(tokens) = told.map_err(|error| first.failed(error))? else { return Ok(None) };
     let mut tenancies = Vec::with_capacity(number);
     let mut late = None;
-    for (attempt, request) in attempts.iter_mut().zip(requests) {
-        match attempt.grant(sent, None) {
+    for ((attempt, request), token) in attempts.iter_mut().zip(requests).zip(tokens) {
+        match attempt.grant(sent, token) {
             Ok(hold) => {
                 let tenancy = settle(handle, request, &hold);
                 session.rooms.call_in(&request.place, request.owner.id());

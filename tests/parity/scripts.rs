@@ -32,11 +32,17 @@ pub(crate) fn headers() -> &'static [Header] {
             .map(|(name, text, _)| Header {
                 name,
                 text,
-                keys: parts(text, "-- KEYS["),
-                args: parts(text, "-- ARGV["),
+                keys: parts(head(name, text), "-- KEYS["),
+                args: parts(head(name, text), "-- ARGV["),
             })
             .collect()
     })
+}
+
+/// From the script's own first line on: others that it calls may stand before it.
+fn head<'a>(name: &str, text: &'a str) -> &'a str {
+    let first = format!("-- {name}: ");
+    &text[text.find(&first).expect("a script begins with what it does")..]
 }
 
 fn parts(text: &str, prefix: &str) -> Parts {

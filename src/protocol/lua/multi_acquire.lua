@@ -1,18 +1,47 @@
 -- multi_acquire: takes several free locks at once, or none.
--- KEYS[1..n]  hash      owner field -> holds
--- ARGV[1]     lease_ms  integer > 0
--- ARGV[2..]   owner     for each key a field name, never used before
--- Returns     nil       all acquired
---             integer   which one is held by somebody else, from 1
+-- Before this text stand the scripts that take one, each as a local function of KEYS and ARGV.
+-- KEYS[1..n]   hash      for each lock its key (a string for a string lock), then the keys beside it
+-- ARGV[1]      lease_ms  integer > 0
+-- ARGV[2i]     script    integer: the number of the one that takes the i-th lock
+-- ARGV[2i+1]   owner     field name or token, never used before
+-- Returns  integer   which lock is held by somebody else, from 1
+--          array     how many locks, then for each what its script returns: nil, or {token}
 -- Idempotent: a repeated call finds its own fields.
-local lease_ms = tonumber(ARGV[1])
-for i, key in ipairs(KEYS) do
-  if redis.call('exists', key) == 1 and redis.call('hexists', key, ARGV[i + 1]) == 0 then
+local scripts = { lock_acquire, fenced_acquire, string_acquire, write_acquire }
+local keys_of = { 1, 2, 1, 1 }
+local STRING = 3
+local lease_ms = ARGV[1]
+local locks, at = {}, 1
+for i = 2, #ARGV, 2 do
+  local number, owner = tonumber(ARGV[i]), ARGV[i + 1]
+  local after = at + keys_of[number]
+  locks[i / 2] = { number = number, owner = owner, keys = { unpack(KEYS, at, after - 1) } }
+  at = after
+end
+for i, lock in ipairs(locks) do
+  local key, free = lock.keys[1], false
+  if lock.number == STRING then
+    local held = redis.call('get', key)
+    free = not held or held == lock.owner
+  else
+    free = redis.call('exists', key) == 0 or redis.call('hexists', key, lock.owner) == 1
+  end
+  if not free then
     return i
   end
 end
-for i, key in ipairs(KEYS) do
-  redis.call('hset', key, ARGV[i + 1], 1)
-  lengthen(key, lease_ms)
+local replies = { #locks }
+for i, lock in ipairs(locks) do
+  local fine, reply = pcall(scripts[lock.number], lock.keys, { lock.owner, lease_ms })
+  if not fine then
+    -- All were free, or this call's own: nobody else's hold is at these keys.
+    for n = 1, i do
+      redis.call('del', locks[n].keys[1])
+    end
+    -- A table since Redis 7, a text before.
+    return type(reply) == 'table' and reply or redis.error_reply(reply)
+  end
+  -- In an array false stands for nil, which would end it.
+  replies[i + 1] = reply or false
 end
-return nil
+return replies
