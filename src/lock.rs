@@ -109,14 +109,15 @@ impl Lock {
     ///
     /// They may be of any kinds and of any clients. They are taken in one order, by key and then by
     /// the address of the server, whatever the order in which they are given, so that two owners of
-    /// overlapping sets do not wait for each other; a failure releases exactly what was taken. Plain
-    /// locks of one client are asked for by one script call while all of them are free. There is one
-    /// deadline for all; the guard is lost when one member is. A fixed lease begins when the last one
-    /// is taken: members that waited for it are extended.
+    /// overlapping sets do not wait for each other; a failure releases exactly what was taken. Plain,
+    /// spin, fenced, string and write locks of one client are asked for by one script call while all
+    /// of them are free. There is one deadline for all; the guard is lost when one member is. A fixed
+    /// lease begins when the last one is taken: members that waited for it are extended.
     ///
-    /// A program that takes such locks in another order (Redisson's `RMultiLock` keeps the given
-    /// one) may hold what this one waits for and the reverse: whoever holds some of them waits for
-    /// the next one about a second, then releases all and begins again.
+    /// Whoever holds some of them waits for the next one about a second, then releases all, waits for
+    /// that one with nothing held, and goes on with the others: nobody keeps what it cannot use, a
+    /// member with a long queue is had in the end, and a program that takes such locks in another
+    /// order (Redisson's `RMultiLock` keeps the given one) is given way.
     ///
     /// The same lock of one client twice, also within members that are several themselves, or of two
     /// clients of one address unless both read, one with a bad name, none at all, or more than 1024,

@@ -69,8 +69,15 @@ impl Group {
 
     /// When so many are over that too few are left.
     pub(crate) fn deadline(&self) -> Instant {
-        let mut ends: Vec<_> = self.guards.iter().map(LockGuard::deadline).collect();
-        ends.sort_unstable_by(|one, other| other.cmp(one));
+        // Those that are lost have none any more.
+        let (lost, live): (Vec<_>, Vec<_>) =
+            self.guards.iter().partition(|guard| guard.loss().is_some());
+        let sorted = |guards: Vec<&LockGuard>| {
+            let mut ends: Vec<_> = guards.into_iter().map(LockGuard::deadline).collect();
+            ends.sort_unstable_by(|one, other| other.cmp(one));
+            ends
+        };
+        let ends = [sorted(live), sorted(lost)].concat();
         ends[self.need - 1]
     }
 

@@ -95,21 +95,21 @@ impl Many {
     fn timed_out(&self, started: Instant, errors: &[Error]) -> Error {
         let (name, waited) = (self.name.clone(), started.elapsed());
         let stays = |error: &&Error| matches!(error, Error::Timeout { no_expiry: true, .. });
-        let no_expiry = self.in_the_way(errors.iter().filter(stays).count());
+        let no_expiry = self.in_the_way(errors.iter().filter(stays).count(), self.members.len());
         Error::Timeout { name, waited, no_expiry }
     }
 
     async fn take_all(&self, wanted: Wanted, started: Instant) -> Result<Vec<LockGuard>, Error> {
-        let (mut doubt, mut last) = (None, Vec::new());
+        let (mut doubt, mut last, mut first) = (None, Vec::new(), 0);
         loop {
             // CANCEL: the guards release what was taken.
             let taken = match self.take_together(wanted).await {
                 Ok(Some(guards)) => Ok(guards),
                 Err(error) if wanted.wait == Wait::Once || !error.is_retryable() => Err(error),
-                Ok(None) => self.take_in_order(wanted).await,
+                Ok(None) => self.take_in_order(wanted, &mut first).await,
                 Err(error) => {
                     doubt = doubt.or(Some(error).filter(Error::may_be_held));
-                    self.take_in_order(wanted).await
+                    self.take_in_order(wanted, &mut first).await
                 }
             };
             match taken {
@@ -119,7 +119,10 @@ impl Many {
                 // The first one's lease ended while the last one was waited for.
                 Ok(guards) => self.release(guards, wanted.wait).await,
                 Err(error) if !error.is_retryable() => return Err(error),
-                Err(error) if wanted.wait.is_over() && !error.is_timeout() => return Err(error),
+                Err(error) if wanted.wait.is_over() && !error.is_timeout() => {
+                    // What was in doubt stays so.
+                    return Err(doubt.unwrap_or(error));
+                }
                 Err(error) => {
                     last = vec![error.clone()];
                     doubt = doubt.or(Some(error).filter(Error::may_be_held));
@@ -147,14 +150,22 @@ impl Many {
         Ok(taken.map(|tenancies| tenancies.into_iter().map(LockGuard::new).collect()))
     }
 
-    /// One after another; what was taken is released if one cannot be had.
-    async fn take_in_order(&self, wanted: Wanted) -> Result<Vec<LockGuard>, Error> {
+    /// One after another; what was taken is released if one cannot be had. That one is the `first` of
+    /// the next round: with nothing held it may be waited for as long as its queue takes, as in the
+    /// `std::lock` of C++.
+    async fn take_in_order(
+        &self,
+        wanted: Wanted,
+        first: &mut usize,
+    ) -> Result<Vec<LockGuard>, Error> {
         let mut guards = Vec::with_capacity(self.members.len());
-        for member in &self.members {
+        let others = (0..self.members.len()).filter(|at| *at != *first);
+        let order: Vec<_> = std::iter::once(*first).chain(others).collect();
+        for at in order {
             let in_vain = has_mutant(&self.members, Mutant::GivenOrder);
             let free = guards.is_empty() || in_vain;
             let wait = if free { wanted.wait } else { at_most(wanted) };
-            let taking = Box::pin(member.take_as(Wanted { wait, ..wanted }));
+            let taking = Box::pin(self.members[at].take_as(Wanted { wait, ..wanted }));
             let taken = tokio::select! {
                 biased;
                 taken = taking => taken,
@@ -165,6 +176,7 @@ impl Many {
                 Ok(guard) => guards.push(guard),
                 Err(error) => {
                     self.release(guards, wanted.wait).await;
+                    *first = if in_vain { 0 } else { at };
                     return Err(error);
                 }
             }
@@ -260,12 +272,12 @@ impl Many {
 
     pub(crate) async fn is_locked(&self) -> Result<bool, Error> {
         let seen = self.of_enough(Lock::is_locked).await?;
-        Ok(self.in_the_way(seen.iter().filter(|locked| **locked).count()))
+        Ok(self.in_the_way(seen.iter().filter(|locked| **locked).count(), seen.len()))
     }
 
-    /// So many are locked that what is left does not suffice.
-    fn in_the_way(&self, locked: usize) -> bool {
-        locked > self.members.len() - self.need
+    /// So many of those that were seen are locked that the others do not suffice.
+    fn in_the_way(&self, locked: usize, seen: usize) -> bool {
+        seen - locked < self.need
     }
 
     pub(crate) async fn hold_count(&self) -> Result<u64, Error> {
@@ -276,17 +288,19 @@ impl Many {
 
     pub(crate) async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
         let seen = self.of_enough(Lock::remaining_lease).await?;
+        let all = seen.len();
         let mut held: Vec<_> = seen.into_iter().flatten().collect();
         held.sort_unstable_by(|one, other| other.cmp(one));
         // That of the last one that its holder needs.
         let last = self.need.min(held.len());
-        Ok(if self.in_the_way(held.len()) { held.get(last - 1).copied() } else { None })
+        Ok(if self.in_the_way(held.len(), all) { held.get(last - 1).copied() } else { None })
     }
 
     pub(crate) async fn holder(&self) -> Result<Option<Holder>, Error> {
         let seen = self.of_enough(Lock::holder).await?;
+        let all = seen.len();
         let mut holders: Vec<_> = seen.into_iter().flatten().collect();
-        Ok(self.in_the_way(holders.len()).then(|| holders.swap_remove(0)))
+        Ok(self.in_the_way(holders.len(), all).then(|| holders.swap_remove(0)))
     }
 
     pub(crate) async fn force_unlock(&self) -> Result<bool, Error> {

@@ -40,6 +40,7 @@ mod refusal;
 mod restore;
 mod semaphores;
 mod shape;
+mod together;
 mod world;
 
 macro_rules! behaviours {
@@ -258,12 +259,12 @@ behaviours! {
     }
     multi {
         it_is_held_when_every_member_is,
-        free_plain_locks_of_one_client_are_one_call,
         what_was_taken_is_given_back_and_no_more,
         one_of_many_contenders_wins,
         a_second_one_waits_for_the_first,
         opposite_orders_do_not_wait_for_each_other,
         a_peer_with_another_order_is_given_way,
+        a_member_with_a_long_queue_is_had_in_the_end,
         there_is_one_deadline_for_all,
         a_fixed_lease_begins_when_the_last_is_taken,
         members_of_members_have_one_order,
@@ -279,6 +280,14 @@ behaviours! {
         a_client_that_closes_ends_what_needs_it,
         a_client_that_closes_ends_the_wait_for_another_ones_lock,
         members_on_several_servers_are_all_needed,
+        a_member_that_is_lost_does_not_count_for_the_deadline,
+        a_quorum_that_cannot_be_taken_looks_locked,
+    }
+    together {
+        free_plain_locks_of_one_client_are_one_call,
+        free_locks_of_several_kinds_are_one_call,
+        a_kind_that_needs_more_is_taken_by_itself,
+        one_that_cannot_be_taken_leaves_none,
     }
     inspection {
         a_free_lock_looks_free,

@@ -1,5 +1,7 @@
 //! Several locks as one: all of them or none, and never two that wait for each other.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, Owner};
@@ -49,21 +51,6 @@ pub(crate) async fn it_is_held_when_every_member_is(world: World) {
     all.unlock().await.unwrap();
     assert_eq!((there(&world), guard.hold_count()), (vec!["b"], 1));
     guard.unlock().await.unwrap();
-}
-
-pub(crate) async fn free_plain_locks_of_one_client_are_one_call(world: World) {
-    let client = world.client().await;
-    client.multi_lock(NAMES).lock().await.unwrap().unlock().await.unwrap();
-    let (before, seen) = (client.stats().calls, world.calls());
-    let guard = client.multi_lock(NAMES).lock().await.unwrap();
-    assert_eq!((client.stats().calls - before, world.calls() - seen), (1, 1));
-    assert_eq!(there(&world), NAMES);
-    for name in NAMES {
-        assert!(world.left(name) > 20_000);
-        assert_eq!(world.number(&["HLEN", name]), 1);
-    }
-    guard.unlock().await.unwrap();
-    assert_eq!(there(&world), [""; 0]);
 }
 
 pub(crate) async fn what_was_taken_is_given_back_and_no_more(world: World) {
@@ -172,6 +159,33 @@ pub(crate) async fn a_peer_with_another_order_is_given_way(world: World) {
     first.unlock().await.unwrap();
     later.unlock().await.unwrap();
     soon("its turn", taking).await.0.unwrap().unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn a_member_with_a_long_queue_is_had_in_the_end(world: World) {
+    let client = world.client_with_long_streaks().await;
+    let done = Arc::new(AtomicBool::new(false));
+    let others: Vec<_> = (0..25)
+        .map(|_| {
+            let (mut lock, done) = (client.lock("b"), done.clone());
+            tokio::spawn(async move {
+                while !done.load(SeqCst) {
+                    let guard = lock.lock().await.unwrap();
+                    sleep(ms(100)).await;
+                    guard.unlock().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    waiting(&client, 24).await;
+    // Longer than it is waited for while another one is held.
+    let mut lock = client.multi_lock(NAMES);
+    let guard = soon("its turn", lock.lock()).await.0.unwrap();
+    done.store(true, SeqCst);
+    guard.unlock().await.unwrap();
+    for other in others {
+        soon("the others", other).await.0.unwrap();
+    }
+    settled(&client).await;
 }
 
 pub(crate) async fn there_is_one_deadline_for_all(world: World) {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use leasehold::{Client, Error, HoldState, Lock, LockGuard, LossReason};
-use tokio::time::sleep;
+use leasehold::{Client, Error, HoldState, Lock, LockGuard, LossReason, Owner};
+use tokio::time::{Instant, sleep};
 
 use crate::multi::{NAMES, settled, there};
 use crate::world::{World, eventually, ms, soon, waiting};
@@ -154,4 +154,55 @@ pub(crate) async fn members_on_several_servers_are_all_needed(world: World) {
     last.unlock().await.unwrap();
     set(1).lock().await.unwrap().unlock().await.unwrap();
     assert!(worlds.iter().all(|world| !world.exists("a")));
+}
+
+pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(world: World) {
+    let client = world.client().await;
+    let owner = Owner::new();
+    let mut quorum = Lock::quorum(NAMES.map(|name| client.lock(name))).owned_by(&owner);
+    // Whoever answers much later than the others has no part in it: on a busy machine, anybody.
+    let guard = loop {
+        let guard = quorum.try_lock(ms(5000), ms(10_000)).await.unwrap();
+        if client.stats().holds == 3 {
+            break guard;
+        }
+        guard.unlock().await.unwrap();
+    };
+    let mut longer = Vec::new();
+    for name in ["a", "b"] {
+        let mut member = client.lock(name).owned_by(&owner);
+        longer.push(member.try_lock(Duration::ZERO, ms(60_000)).await.unwrap());
+    }
+    assert!(guard.deadline() > Instant::now() + ms(40_000));
+    assert!(client.lock("a").force_unlock().await.unwrap());
+    assert!(longer[0].extend(ms(90_000)).await.is_err(), "that one is lost");
+    guard.check().unwrap();
+    assert!(guard.deadline() < Instant::now() + ms(10_000), "that of c");
+}
+
+pub(crate) async fn a_quorum_that_cannot_be_taken_looks_locked(world: World) {
+    const FIVE: [&str; 5] = ["a", "b", "c", "d", "e"];
+    let holder = world.client().await;
+    let mut clients = Vec::new();
+    for _ in FIVE {
+        clients.push(world.client().await);
+    }
+    let members = clients.iter().zip(FIVE).map(|(client, name)| client.lock(name));
+    let quorum = Lock::quorum(members);
+    let mut held = Vec::new();
+    for name in &FIVE[..3] {
+        held.push(holder.lock(name).lock().await.unwrap());
+    }
+    let owner = held[0].owner().to_owned();
+    for server_is_there in [true, false] {
+        if !server_is_there {
+            clients[2].shutdown(ms(5000)).await.unwrap();
+        }
+        assert!(quorum.is_locked().await.unwrap());
+        assert_eq!(quorum.holder().await.unwrap().map(|holder| holder.owner), Some(owner.clone()));
+        assert!(quorum.remaining_lease().await.unwrap() > Some(ms(10_000)));
+    }
+    held.remove(0).unlock().await.unwrap();
+    assert!(!quorum.is_locked().await.unwrap(), "a, d and e are free");
+    assert_eq!(quorum.remaining_lease().await.unwrap(), None);
 }

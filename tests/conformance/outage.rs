@@ -94,6 +94,23 @@ async fn what_was_in_doubt_stays_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn several_locks_that_may_be_held_are_not_told_as_free() {
+    let redis = EmbeddedRedis::new();
+    let client = redis.builder().command_timeout(ms(100)).connect().await.unwrap();
+    let link = redis.links().remove(0);
+    link.set_replies(Flow::Vanishes);
+    let cut = async {
+        sleep(ms(50)).await;
+        link.cut();
+    };
+    let mut both = client.multi_lock(["a", "b"]);
+    let (taken, ()) = tokio::join!(both.try_lock(ms(400), Lease::Renewed), cut);
+    let error = taken.unwrap_err();
+    assert!(error.may_be_held(), "{error}");
+    assert!(redis.dump().contains_key(b"a".as_slice()), "it was applied");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_extended_is_released_however_long_the_outage() {
     let redis = EmbeddedRedis::new();
     let client = redis.client();

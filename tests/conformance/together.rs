@@ -1,0 +1,94 @@
+//! Several locks by one call: which can be taken so, and what is left if one of them cannot.
+
+use std::time::Duration;
+
+use leasehold::{Client, Error, Lock};
+
+use crate::world::{World, ms};
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// One of each kind that a call for all can take.
+fn one_of_each(client: &Client) -> Vec<Lock> {
+    vec![
+        client.lock("plain"),
+        client.non_reentrant_lock("strict"),
+        client.spin_lock("spin"),
+        client.fenced_lock("tokens"),
+        client.string_lock("string"),
+        client.read_write_lock("sides").split().1,
+    ]
+}
+
+fn keys(world: &World) -> Vec<String> {
+    let mut keys = world.list(&["KEYS", "*"]);
+    keys.sort();
+    keys
+}
+
+pub(crate) async fn free_plain_locks_of_one_client_are_one_call(world: World) {
+    let client = world.client().await;
+    client.multi_lock(NAMES).lock().await.unwrap().unlock().await.unwrap();
+    let (before, seen) = (client.stats().calls, world.calls());
+    let guard = client.multi_lock(NAMES).lock().await.unwrap();
+    assert_eq!((client.stats().calls - before, world.calls() - seen), (1, 1));
+    assert_eq!(keys(&world), NAMES);
+    for name in NAMES {
+        assert!(world.left(name) > 20_000);
+        assert_eq!(world.number(&["HLEN", name]), 1);
+    }
+    guard.unlock().await.unwrap();
+    assert!(keys(&world).is_empty());
+}
+
+pub(crate) async fn free_locks_of_several_kinds_are_one_call(world: World) {
+    let (client, rival) = (world.client().await, world.client().await);
+    Lock::multi(one_of_each(&client)).lock().await.unwrap().unlock().await.unwrap();
+    for round in 2..4 {
+        let (before, seen) = (client.stats().calls, world.calls());
+        let guard = Lock::multi(one_of_each(&client)).lock().await.unwrap();
+        assert_eq!((client.stats().calls - before, world.calls() - seen), (1, 1));
+        assert_eq!(world.number(&["GET", "redisson_lock_token:{tokens}"]), round);
+        for mut lock in one_of_each(&rival) {
+            assert!(world.left(lock.name()) > 20_000, "{lock:?}");
+            let refused = lock.try_lock(Duration::ZERO, ms(1000)).await.unwrap_err();
+            assert!(refused.is_timeout(), "{refused}");
+        }
+        guard.check().unwrap();
+        guard.unlock().await.unwrap();
+        assert_eq!(keys(&world), ["redisson_lock_token:{tokens}"]);
+    }
+}
+
+pub(crate) async fn a_kind_that_needs_more_is_taken_by_itself(world: World) {
+    let client = world.client().await;
+    let (read, _) = client.read_write_lock("sides").split();
+    let mut lock = Lock::multi([client.lock("plain"), client.fair_lock("fair"), read]);
+    let guard = lock.lock().await.unwrap();
+    for name in ["plain", "fair", "sides"] {
+        assert!(world.exists(name), "{name}");
+    }
+    guard.unlock().await.unwrap();
+    assert!(keys(&world).is_empty());
+}
+
+pub(crate) async fn one_that_cannot_be_taken_leaves_none(world: World) {
+    let client = world.client().await;
+    for (key, broken) in [
+        ("string", ["HSET", "string", "f", "1"].as_slice()),
+        ("tokens", &["SET", "tokens", "1"]),
+        ("sides", &["SET", "sides", "1"]),
+        // Only when the others were taken is it found.
+        ("redisson_lock_token:{tokens}", &["SET", "redisson_lock_token:{tokens}", "many"]),
+    ] {
+        world.command(broken);
+        let mut lock = Lock::multi(one_of_each(&client));
+        let error = lock.try_lock(Duration::ZERO, ms(60_000)).await.unwrap_err();
+        assert!(matches!(error, Error::Protocol { .. }), "{key}: {error}");
+        assert_eq!(keys(&world), [key]);
+        world.command(&["DEL", key]);
+        let guard = lock.try_lock(Duration::ZERO, ms(60_000)).await.unwrap();
+        guard.unlock().await.unwrap();
+        world.command(&["DEL", "redisson_lock_token:{tokens}"]);
+    }
+}
