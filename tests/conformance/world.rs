@@ -34,7 +34,8 @@ impl World {
 
     pub(crate) fn builder(&self) -> ClientBuilder {
         match self {
-            World::Redis(server) => Client::builder(&server.url()),
+            // The machine may stall: a client that connects is no part of what is shown.
+            World::Redis(server) => Client::builder(&server.url()).connect_timeout(LIMIT),
             World::Embedded(engine) => engine.builder(),
         }
     }
