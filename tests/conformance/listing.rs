@@ -7,6 +7,9 @@ use leasehold::LockKind;
 
 use crate::world::{World, eventually};
 
+/// An owner as a thread of Redisson's is one.
+const THREAD: &str = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57";
+
 pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(world: World) {
     let client = world.client().await;
     let mut live = client.read_write_lock("rw");
@@ -20,9 +23,8 @@ pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(world: World) {
     };
     eventually("its lease ends", async || holders().await == [live.owner()]).await;
     // A thread that nested, in Redisson's form; the outer hold of it is over.
-    let thread = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57";
-    world.command(&["HSET", "rw", thread, "2"]);
-    world.command(&["SET", &format!("{{rw}}:{thread}:rwlock_timeout:2"), "1", "PX", "60000"]);
+    world.command(&["HSET", "rw", THREAD, "2"]);
+    world.command(&["SET", &format!("{{rw}}:{THREAD}:rwlock_timeout:2"), "1", "PX", "60000"]);
     assert_eq!(holders().await.len(), 2);
     live.unlock().await.unwrap();
 }
@@ -79,9 +81,8 @@ pub(crate) async fn patterns_and_prefixes_are_told_apart(world: World) {
 pub(crate) async fn thousands_of_locks_are_each_listed_once(world: World) {
     const MANY: usize = 3000;
     let client = world.client().await;
-    let owner = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57";
     for number in 0..MANY {
-        world.command(&["HSET", &format!("lock:{number:04}"), owner, "2"]);
+        world.command(&["HSET", &format!("lock:{number:04}"), THREAD, "2"]);
         world.command(&["SET", &format!("data:{number:04}"), "x"]);
     }
     let before = client.stats().calls;
@@ -92,4 +93,18 @@ pub(crate) async fn thousands_of_locks_are_each_listed_once(world: World) {
     let calls = client.stats().calls - before;
     assert!(calls <= 30, "500 keys each: {calls}");
     assert!(!found.is_truncated());
+}
+
+pub(crate) async fn a_list_is_cut_off_beyond_ten_thousand_locks(world: World) {
+    const MOST: usize = 10_000;
+    let client = world.client().await;
+    let fill = format!("for i = 1, {MOST} do redis.call('hset', 'lock:' .. i, '{THREAD}', 1) end");
+    world.command(&["EVAL", &fill, "0"]);
+    let found = client.locks("lock:*").await.unwrap();
+    assert_eq!(found.len(), MOST);
+    assert!(!found.is_truncated());
+    world.command(&["HSET", "lock:0", THREAD, "1"]);
+    let found = client.locks("lock:*").await.unwrap();
+    assert_eq!(found.len(), MOST);
+    assert!(found.is_truncated());
 }

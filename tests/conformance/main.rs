@@ -392,6 +392,7 @@ behaviours! {
         other_keys_are_left_out_and_in_nobodys_way,
         patterns_and_prefixes_are_told_apart,
         thousands_of_locks_are_each_listed_once,
+        a_list_is_cut_off_beyond_ten_thousand_locks,
     }
     latches {
         a_timed_wait_sees_what_comes_in_time,

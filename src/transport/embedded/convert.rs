@@ -32,10 +32,21 @@ pub(crate) fn to_lua(lua: &Lua, outcome: Outcome) -> mlua::Result<Value> {
         Ok(Reply::Bulk(text)) => Ok(Value::String(lua.create_string(text)?)),
         Ok(Reply::Array(items)) => {
             let items = items.into_iter().map(|item| to_lua(lua, item));
-            let table = lua.create_sequence_from(items.collect::<mlua::Result<Vec<_>>>()?)?;
-            Ok(Value::Table(table))
+            Ok(Value::Table(sequence(lua, items)?))
         }
     }
+}
+
+/// A list of any length. One after another: Lua bears some 8000 values that are in no table.
+pub(crate) fn sequence(
+    lua: &Lua,
+    items: impl Iterator<Item = mlua::Result<Value>>,
+) -> mlua::Result<Table> {
+    let table = lua.create_table_with_capacity(items.size_hint().0, 0)?;
+    for item in items {
+        table.raw_push(item?)?;
+    }
+    Ok(table)
 }
 
 /// What a client sees of a script's result.

@@ -9,7 +9,7 @@ use mlua::chunk::ChunkMode;
 use mlua::{AppDataRefMut, Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value, Variadic};
 
 use super::commands::{self, Unusable};
-use super::convert::{from_lua, to_lua, word_of};
+use super::convert::{from_lua, sequence, to_lua, word_of};
 use super::random::Lrand48;
 use super::reply::{Bytes, ErrorReply, Outcome};
 use super::store::Store;
@@ -97,8 +97,8 @@ impl Scripts {
         args: &[Bytes],
     ) -> mlua::Result<(bool, Value)> {
         let list = |words: &[Bytes]| {
-            let strings = words.iter().map(|word| self.lua.create_string(word));
-            self.lua.create_sequence_from(strings.collect::<mlua::Result<Vec<_>>>()?)
+            let strings = words.iter().map(|word| self.lua.create_string(word).map(Value::String));
+            sequence(&self.lua, strings)
         };
         self.run.call((script, list(keys)?, list(args)?))
     }
