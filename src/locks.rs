@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::lock::Holder;
 use crate::lock::one::ask;
 use crate::protocol::kind::Kind;
-use crate::protocol::scan::{self, Found};
+use crate::protocol::scan::{self, Found, Held};
 use crate::session::Handle;
 
 /// Keys that Redis looks at in one step.
@@ -46,7 +46,7 @@ pub struct LockInfo {
     pub key: String,
     /// What sort of lock it is, as far as its keys tell.
     pub kind: LockKind,
-    /// Who holds it, and how often.
+    /// Who holds it, how often, and for how long: each reader has a lease of its own.
     pub holders: Vec<Holder>,
     /// What is left of the longest lease; `None` if the key has no expiry.
     pub lease: Option<Duration>,
@@ -98,7 +98,7 @@ impl From<Found> for LockInfo {
                 LockKind::Lock
             }
         };
-        let holder = |(owner, holds)| Holder { owner, holds, lease: left };
+        let holder = |held: Held| Holder { owner: held.owner, holds: held.count, lease: held.left };
         let holders = holds.into_iter().map(holder).collect();
         LockInfo { key, kind, holders, lease: left, queue }
     }

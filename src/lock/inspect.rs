@@ -104,6 +104,9 @@ impl Lock {
 
     /// Who holds the lock; `None` if it is free.
     ///
+    /// Of many readers one, with the longest lease of them all: [`Client::locks`](crate::Client::locks)
+    /// tells the others, and the lease of each.
+    ///
     /// # Redis cost
     ///
     /// 1 round trip.

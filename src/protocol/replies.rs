@@ -214,7 +214,7 @@ pub(crate) fn count(reply: Value) -> Result<usize, Unexpected> {
 }
 
 /// PTTL as a span; `None` for a key without expiry.
-fn span(left_ms: i64) -> Option<Duration> {
+pub(super) fn span(left_ms: i64) -> Option<Duration> {
     u64::try_from(left_ms).ok().map(Duration::from_millis)
 }
 

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::calls::MODE;
 use super::keys::{FAIR_QUEUE, FENCE_COUNTER};
 use super::kind::Kind;
+use super::replies::span;
 use super::script::LOCKS_SCAN;
 use super::{Arg, Call, Unexpected, Value};
 
@@ -17,8 +19,17 @@ pub(crate) struct Found {
     pub(crate) left: Option<Duration>,
     /// Waiters in the queue of a fair lock.
     pub(crate) queue: u64,
-    /// Owner field and count.
-    pub(crate) holds: Vec<(String, u64)>,
+    pub(crate) holds: Vec<Held>,
+}
+
+/// What one owner has of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Its field in the hash, or the value of the string.
+    pub(crate) owner: String,
+    pub(crate) count: u64,
+    /// Of a reader its own; of all others that of the key.
+    pub(crate) left: Option<Duration>,
 }
 
 /// Where a search goes on; `0` at first and at the end.
@@ -58,32 +69,34 @@ fn lock(value: &Value) -> Option<Found> {
     else {
         return None;
     };
-    let texts: Vec<&str> = rest.iter().filter_map(text).collect();
+    let key_left = span(*left);
     let (kind, holds) = if form == "hash" {
-        match hash(&texts)? {
+        match hash(rest)? {
             (Kind::Lock, holds) if *token == Value::Int(1) => (Kind::Fenced, holds),
             (Kind::Lock, holds) if *queue > 0 => (Kind::Fair, holds),
             found => found,
         }
     } else {
-        let token = texts.first().copied().filter(|token| is_owner(token))?;
-        (Kind::String, vec![(token.to_owned(), 1)])
+        let [Value::Text(owner)] = rest else { return None };
+        let held = Held { owner: owner.clone(), count: 1, left: key_left };
+        (Kind::String, is_owner(owner).then(|| vec![held])?)
     };
-    let left = u64::try_from(*left).ok().map(Duration::from_millis);
     let queue = u64::try_from(*queue).ok()?;
-    Some(Found { key: key.clone(), kind, left, queue, holds })
+    Some(Found { key: key.clone(), kind, left: key_left, queue, holds })
 }
 
-fn hash(parts: &[&str]) -> Option<(Kind, Vec<(String, u64)>)> {
+fn hash(parts: &[Value]) -> Option<(Kind, Vec<Held>)> {
     let mut mode = None;
-    let mut holds: Vec<(String, u64)> = Vec::new();
-    for pair in parts.chunks(2) {
-        match pair {
-            ["mode", value] => mode = Some(*value),
-            [owner, count] if is_owner(owner) => {
-                holds.push(((*owner).to_owned(), count.parse().ok()?));
-            }
-            _ => return None,
+    let mut holds: Vec<Held> = Vec::new();
+    for part in parts.chunks(3) {
+        let [Value::Text(field), Value::Text(value), Value::Int(left)] = part else { return None };
+        if field == MODE {
+            mode = Some(value.as_str());
+        } else if is_owner(field) {
+            let count = value.parse().ok()?;
+            holds.push(Held { owner: field.clone(), count, left: span(*left) });
+        } else {
+            return None;
         }
     }
     let fair = |owner: &str| owner.rsplit(':').next().is_some_and(|number| number.len() == 19);
@@ -91,17 +104,10 @@ fn hash(parts: &[&str]) -> Option<(Kind, Vec<(String, u64)>)> {
         Some("read") => Kind::Read,
         Some("write") => Kind::Write,
         Some(_) => return None,
-        None if holds.iter().any(|(owner, _)| fair(owner)) => Kind::Fair,
+        None if holds.iter().any(|held| fair(&held.owner)) => Kind::Fair,
         None => Kind::Lock,
     };
     (!holds.is_empty()).then_some((kind, holds))
-}
-
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::Text(text) => Some(text),
-        _ => None,
-    }
 }
 
 /// `<uuid>:<number>`, perhaps with `:write`: nothing else is taken for a lock.
@@ -115,12 +121,19 @@ fn is_owner(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn entry(form: &str, numbers: [i64; 3], rest: &[&str]) -> Value {
-        let text = |text: &str| Value::Text(text.into());
+    fn text(text: &str) -> Value {
+        Value::Text(text.into())
+    }
+
+    fn entry(form: &str, numbers: [i64; 3], rest: &[Value]) -> Value {
         let mut parts = vec![text("k"), text(form)];
         parts.extend(numbers.map(Value::Int));
-        parts.extend(rest.iter().map(|part| text(part)));
+        parts.extend_from_slice(rest);
         Value::Array(parts)
+    }
+
+    fn field(field: &str, value: &str, left: i64) -> [Value; 3] {
+        [text(field), text(value), Value::Int(left)]
     }
 
     #[test]
@@ -128,16 +141,19 @@ mod tests {
         let owner = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57";
         let writer = format!("{owner}:write");
         let kind = |value: &Value| lock(value).map(|found| found.kind);
-        assert_eq!(kind(&entry("hash", [1000, 0, 0], &[owner, "2"])), Some(Kind::Lock));
-        assert_eq!(kind(&entry("hash", [1000, 3, 0], &[owner, "1"])), Some(Kind::Fair));
-        assert_eq!(kind(&entry("hash", [1000, 0, 1], &[owner, "1"])), Some(Kind::Fenced));
-        let write = ["mode", "write", &*writer, "1"];
+        let once = field(owner, "1", 1000);
+        assert_eq!(kind(&entry("hash", [1000, 0, 0], &once)), Some(Kind::Lock));
+        assert_eq!(kind(&entry("hash", [1000, 3, 0], &once)), Some(Kind::Fair));
+        assert_eq!(kind(&entry("hash", [1000, 0, 1], &once)), Some(Kind::Fenced));
+        let write = [field(MODE, "write", 1000), field(&writer, "1", 1000)].concat();
         assert_eq!(kind(&entry("hash", [1000, 0, 0], &write)), Some(Kind::Write));
-        assert_eq!(kind(&entry("string", [-1, 0, 0], &[owner])), Some(Kind::String));
-        assert_eq!(kind(&entry("string", [-1, 0, 0], &["some text"])), None);
-        assert_eq!(kind(&entry("hash", [-1, 0, 0], &["name", "Ada"])), None);
-        let found = lock(&entry("hash", [1000, 0, 0], &[owner, "2"])).expect("a lock");
-        assert_eq!(found.holds, vec![(owner.to_owned(), 2)]);
-        assert_eq!(found.left, Some(Duration::from_secs(1)));
+        assert_eq!(kind(&entry("string", [-1, 0, 0], &[text(owner)])), Some(Kind::String));
+        assert_eq!(kind(&entry("string", [-1, 0, 0], &[text("some text")])), None);
+        assert_eq!(kind(&entry("hash", [-1, 0, 0], &field("name", "Ada", -1))), None);
+        let read = [field(MODE, "read", 1000), field(owner, "2", 500)].concat();
+        let found = lock(&entry("hash", [1000, 0, 0], &read)).expect("a lock");
+        let left = Some(Duration::from_millis(500));
+        assert_eq!(found.holds, [Held { owner: owner.to_owned(), count: 2, left }]);
+        assert_eq!((found.kind, found.left), (Kind::Read, Some(Duration::from_secs(1))));
     }
 }

@@ -3,12 +3,38 @@
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use leasehold::LockKind;
+use leasehold::{LockGuard, LockInfo, LockKind};
+use tokio::task::JoinSet;
 
 use crate::world::{World, eventually};
 
+const ONCE: Duration = Duration::ZERO;
 /// An owner as a thread of Redisson's is one.
 const THREAD: &str = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57";
+
+const fn seconds(span: u64) -> Duration {
+    Duration::from_secs(span)
+}
+
+/// The lease that was given some seconds ago, if it was a multiple of twenty.
+fn given(left: Option<Duration>) -> Option<u128> {
+    left.map(|left| left.as_millis().div_ceil(20_000) * 20)
+}
+
+/// Owner, holds and lease of each holder.
+fn holders(lock: &LockInfo) -> Vec<(&str, u64, Option<u128>)> {
+    let holders = lock.holders.iter();
+    let mut holders: Vec<_> =
+        holders.map(|holder| (&*holder.owner, holder.holds, given(holder.lease))).collect();
+    holders.sort_unstable();
+    holders
+}
+
+/// A key that lives as long as one of the nested read holds of the thread.
+fn read_by_thread(world: &World, hold: u64, lease: Duration) {
+    let key = format!("{{rw}}:{THREAD}:rwlock_timeout:{hold}");
+    world.command(&["SET", &key, "1", "PX", &lease.as_millis().to_string()]);
+}
 
 pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(world: World) {
     let client = world.client().await;
@@ -24,9 +50,128 @@ pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(world: World) {
     eventually("its lease ends", async || holders().await == [live.owner()]).await;
     // A thread that nested, in Redisson's form; the outer hold of it is over.
     world.command(&["HSET", "rw", THREAD, "2"]);
-    world.command(&["SET", &format!("{{rw}}:{THREAD}:rwlock_timeout:2"), "1", "PX", "60000"]);
+    read_by_thread(&world, 2, seconds(60));
     assert_eq!(holders().await.len(), 2);
     live.unlock().await.unwrap();
+}
+
+pub(crate) async fn each_reader_is_listed_with_its_own_lease(world: World) {
+    let client = world.client().await;
+    let (mut long, mut short) = (client.read_write_lock("rw"), client.read_write_lock("rw"));
+    let long = long.read().try_lock(ONCE, seconds(100)).await.unwrap();
+    let short = short.read().try_lock(ONCE, seconds(20)).await.unwrap();
+    // A thread that nested three times; the second of its holds lives longest.
+    world.command(&["HSET", "rw", THREAD, "3"]);
+    for (hold, lease) in [(1, 40), (2, 80), (3, 60)] {
+        read_by_thread(&world, hold, seconds(lease));
+    }
+    let found = client.locks("rw").await.unwrap();
+    let mut expected =
+        [(long.owner(), 1, Some(100)), (short.owner(), 1, Some(20)), (THREAD, 3, Some(80))];
+    expected.sort_unstable();
+    assert_eq!(holders(&found[0]), expected);
+    assert_eq!(given(found[0].lease), Some(100));
+    // The lock itself tells of one reader, with the longest lease of all.
+    let seen = client.read_write_lock("rw").read().holder().await.unwrap().unwrap();
+    assert!(expected.iter().any(|(owner, ..)| *owner == seen.owner));
+    assert_eq!(given(seen.lease), Some(100));
+    // The hold that lives is neither the first nor the last.
+    for hold in [1, 3] {
+        world.command(&["DEL", &format!("{{rw}}:{THREAD}:rwlock_timeout:{hold}")]);
+    }
+    assert_eq!(holders(&client.locks("rw").await.unwrap()[0]), expected);
+    short.unlock().await.unwrap();
+    long.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_writers_own_read_is_listed_with_its_own_lease(world: World) {
+    let client = world.client().await;
+    let mut rw = client.read_write_lock("rw");
+    let write = rw.write().try_lock(ONCE, seconds(100)).await.unwrap();
+    let read = rw.read().try_lock(ONCE, seconds(40)).await.unwrap();
+    // A read of which nothing tells how long it lives.
+    world.command(&["HSET", "rw", THREAD, "1"]);
+    let found = client.locks("rw").await.unwrap();
+    let mut expected =
+        [(write.owner(), 1, Some(100)), (read.owner(), 1, Some(40)), (THREAD, 1, Some(100))];
+    expected.sort_unstable();
+    assert_eq!(found[0].kind, LockKind::Write);
+    assert_eq!(holders(&found[0]), expected);
+    read.unlock().await.unwrap();
+    write.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_count_that_is_no_readers_is_not_followed(world: World) {
+    let client = world.client().await;
+    let guard = client.read_write_lock("rw").read().lock().await.unwrap();
+    for count in ["1000000000000000000", "1e300", "inf", "nan", "-1", "many"] {
+        world.command(&["HSET", "rw", THREAD, count]);
+        let found = client.locks("rw").await.unwrap();
+        let owners: Vec<_> = found[0].holders.iter().map(|holder| &*holder.owner).collect();
+        assert_eq!(owners, [guard.owner()], "{count}");
+    }
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn every_kind_is_listed_as_what_it_is(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let mut plain = client.lock("list:plain");
+    let plain = [
+        plain.try_lock(ONCE, seconds(20)).await.unwrap(),
+        plain.try_lock(ONCE, seconds(20)).await.unwrap(),
+    ];
+    let fair = client.fair_lock("list:fair").try_lock(ONCE, seconds(40)).await.unwrap();
+    let mut fenced = client.fenced_lock("list:fenced");
+    let fenced = [
+        fenced.try_lock(ONCE, seconds(60)).await.unwrap(),
+        fenced.try_lock(ONCE, seconds(60)).await.unwrap(),
+    ];
+    let spin = client.spin_lock("list:spin").try_lock(ONCE, seconds(80)).await.unwrap();
+    let alone = client.non_reentrant_lock("list:alone").try_lock(ONCE, seconds(100)).await.unwrap();
+    let mut rw = client.read_write_lock("list:write");
+    let write = [
+        rw.write().try_lock(ONCE, seconds(120)).await.unwrap(),
+        rw.write().try_lock(ONCE, seconds(120)).await.unwrap(),
+    ];
+    let (mut one, mut two) =
+        (client.read_write_lock("list:read"), other.read_write_lock("list:read"));
+    let reads = [
+        one.read().try_lock(ONCE, seconds(140)).await.unwrap(),
+        two.read().try_lock(ONCE, seconds(160)).await.unwrap(),
+    ];
+    let string = client.string_lock("list:string").try_lock(ONCE, seconds(180)).await.unwrap();
+    let mut queue = JoinSet::new();
+    for _ in 0..3 {
+        let mut waiter = other.fair_lock("list:fair");
+        queue.spawn(async move { waiter.lock().await });
+    }
+    let places = || world.number(&["LLEN", "redisson_lock_queue:{list:fair}"]);
+    eventually("three stand in line", async || places() == 3).await;
+
+    let found = client.locks("list:*").await.unwrap();
+    let seen: Vec<_> =
+        found.iter().map(|lock| (&*lock.key, lock.kind, lock.queue, holders(lock))).collect();
+    let mut readers = reads.each_ref().map(LockGuard::owner);
+    let leases = if readers.is_sorted() { [140, 160] } else { [160, 140] };
+    readers.sort_unstable();
+    let one = |owner, holds, lease| vec![(owner, holds, Some(lease))];
+    let expected = [
+        ("list:alone", LockKind::Lock, 0, one(alone.owner(), 1, 100)),
+        ("list:fair", LockKind::Fair, 3, one(fair.owner(), 1, 40)),
+        ("list:fenced", LockKind::Fenced, 0, one(fenced[0].owner(), 2, 60)),
+        ("list:plain", LockKind::Lock, 0, one(plain[0].owner(), 2, 20)),
+        (
+            "list:read",
+            LockKind::Read,
+            0,
+            vec![(readers[0], 1, Some(leases[0])), (readers[1], 1, Some(leases[1]))],
+        ),
+        ("list:spin", LockKind::Lock, 0, one(spin.owner(), 1, 80)),
+        ("list:string", LockKind::String, 0, one(string.owner(), 1, 180)),
+        ("list:write", LockKind::Write, 0, one(write[0].owner(), 2, 120)),
+    ];
+    assert_eq!(seen, expected);
+    assert!(!found.is_truncated());
 }
 
 pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(world: World) {

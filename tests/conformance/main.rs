@@ -389,6 +389,10 @@ behaviours! {
     }
     listing {
         a_reader_whose_lease_ended_is_not_listed,
+        each_reader_is_listed_with_its_own_lease,
+        a_writers_own_read_is_listed_with_its_own_lease,
+        a_count_that_is_no_readers_is_not_followed,
+        every_kind_is_listed_as_what_it_is,
         other_keys_are_left_out_and_in_nobodys_way,
         patterns_and_prefixes_are_told_apart,
         thousands_of_locks_are_each_listed_once,

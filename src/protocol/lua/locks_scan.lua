@@ -6,11 +6,13 @@
 -- ARGV[4]  before    what stands before a key's name in the queue of a fair lock
 -- ARGV[5]  token     what stands before a key's name in the counter of a fenced lock
 -- Returns  array     the next cursor; then for each lock an array: name, type, remaining lease in ms,
---                    length of its fair queue, 1 if it has a token counter, then fields and values,
---                    without readers whose lease ended
+--                    length of its fair queue, 1 if it has a token counter; then of a string its value,
+--                    of a hash each field, its value and what is left of its own lease in ms, without
+--                    readers whose lease ended
 -- A string of more than 128 bytes is left out, and a hash of more fields than a lock may have: data.
 local MOST_HOLDERS = 64
 local MOST_READERS = 1024
+local MOST_NESTED = 100
 local MOST_BYTES = 128
 local function tagged(name)
   return string.find(name, '{', 1, true) and name or '{' .. name .. '}'
@@ -27,25 +29,35 @@ local function queue_of(name)
   local waiters = redis.pcall('llen', ARGV[4] .. ':' .. tagged(name))
   return type(waiters) == 'number' and waiters or 0
 end
--- A reader that died stands in the hash until the others have left. One of ours has one hold; of the
--- nested ones of a thread the first or the last lives longest.
-local function reads(name, owner, holds)
+-- The longest lease of the nested read holds of one owner in ms, -2 if there is none. A number of holds
+-- that no reader has is not followed to its end.
+local function longest_read(name, owner, holds)
   local lives = tagged(name) .. ':' .. owner .. ':rwlock_timeout:'
-  return redis.call('exists', lives .. '1', lives .. holds) > 0
+  local longest_ms = -2
+  for hold = 1, math.min(tonumber(holds) or 0, MOST_NESTED) do
+    longest_ms = math.max(longest_ms, redis.call('pttl', lives .. hold))
+  end
+  return longest_ms
 end
 local step = redis.call('scan', ARGV[1], 'match', ARGV[2], 'count', ARGV[3])
 local found = { step[1] }
 for _, name in ipairs(step[2]) do
   local kind = redis.call('type', name).ok
   if kind == 'hash' and may_be_lock(name) then
-    local lock = { name, kind, redis.call('pttl', name), queue_of(name),
+    local left_ms, mode = redis.call('pttl', name), redis.call('hget', name, 'mode')
+    local lock = { name, kind, left_ms, queue_of(name),
       redis.call('exists', ARGV[5] .. ':' .. tagged(name)) }
     local parts = redis.call('hgetall', name)
-    local is_read = redis.call('hget', name, 'mode') == 'read'
     for i = 1, #parts, 2 do
-      if not is_read or parts[i] == 'mode' or reads(name, parts[i], parts[i + 1]) then
-        lock[#lock + 1] = parts[i]
-        lock[#lock + 1] = parts[i + 1]
+      local field, value, own_ms = parts[i], parts[i + 1], -2
+      if mode and field ~= 'mode' then
+        own_ms = longest_read(name, field, value)
+      end
+      -- A reader that died stands in the hash until the others have left.
+      if own_ms ~= -2 or field == 'mode' or mode ~= 'read' then
+        lock[#lock + 1] = field
+        lock[#lock + 1] = value
+        lock[#lock + 1] = own_ms ~= -2 and own_ms or left_ms
       end
     end
     found[#found + 1] = lock
