@@ -58,6 +58,9 @@ async fn a_forced_release_lets_a_waiter_in() {
     }
     let mut lock = ours.lock();
     let waits = tokio::spawn(async move { lock.lock().await });
+    let refused = || ours.0.iter().any(|client| client.stats().timed_out > 0);
+    eventually("it was refused", refused).await;
+    assert!(!waits.is_finished());
     assert!(theirs.0[1].string_lock(NAME).force_unlock().await.unwrap());
     soon("two of three are free", waits).await.unwrap().unwrap().unlock().await.unwrap();
 }
