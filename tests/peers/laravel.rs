@@ -13,71 +13,119 @@ use crate::{ONCE, eventually, ms, soon};
 const GIVE_BACK: &str = "local mine = redis.call('GET', KEYS[1]) == ARGV[1] \
      return mine and redis.call('DEL', KEYS[1]) or 0";
 
+/// `Cache::lock('orders', 10)` stores 16 random letters and digits, as they are, at the prefix of the
+/// Redis connection, the prefix of the cache and the name, in the database of that connection.
+struct Form {
+    connection: &'static str,
+    cache: &'static str,
+    database: u8,
+}
+
+const fn form(connection: &'static str, cache: &'static str, database: u8) -> Form {
+    Form { connection, cache, database }
+}
+
+/// What an application without a name has, by the configuration that its Laravel came with.
+const V11: Form = form("laravel_database_", "laravel_cache_", 0);
+const FORMS: [Form; 7] = [
+    // 5.8 to 8, and 9 and 10: the store itself puts a colon behind the prefix of the cache.
+    form("laravel_database_", "laravel_cache:", 0),
+    form("laravel_database_", "laravel_cache_:", 0),
+    V11,
+    form("laravel-database-", "laravel-cache-", 0),
+    // No `lock_connection`: that of the cached values.
+    form("laravel_database_", "laravel_cache_", 1),
+    // A `lock_connection` with a prefix and a database of its own.
+    form("locks:", "laravel-cache-", 3),
+    form("", "", 0),
+];
+
 struct Peer {
     server: Server,
+    database: u8,
     client: Client,
     lock: Lock,
     key: String,
 }
 
-/// A key of a peer, and our lock at it: the prefix may come from the client.
-async fn peer(prefix: &str, name: &str) -> Peer {
-    let server = Server::start();
-    let client = Client::builder(&server.url()).key_prefix(prefix).connect().await.unwrap();
+/// A key of a peer, and our lock at it: both prefixes come from the client.
+async fn peer(form: &Form, name: &str) -> Peer {
+    let (server, database) = (Server::start(), form.database);
+    let prefix = format!("{}{}", form.connection, form.cache);
+    let url = format!("{}/{database}", server.url());
+    let client = Client::builder(&url).key_prefix(&prefix).connect().await.unwrap();
     let lock = client.string_lock(name);
-    Peer { server, client, lock, key: format!("{prefix}{name}") }
+    Peer { server, database, client, lock, key: format!("{prefix}{name}") }
 }
 
 impl Peer {
+    fn command(&self, words: &[&str]) -> Reply {
+        let mut connection = self.server.connection();
+        connection.command(&["SELECT", &self.database.to_string()]).unwrap();
+        connection.command(words).unwrap()
+    }
+
     fn set(&self, owner: &str, options: &[&str]) -> bool {
         let words = [&["SET", &self.key, owner], options].concat();
-        self.server.command(&words) != Reply::Nil
+        self.command(&words) != Reply::Nil
     }
 
     fn script(&self, script: &str, arguments: &[&str]) -> i64 {
         let words = [&["EVAL", script, "1", &self.key], arguments].concat();
-        self.server.command(&words).int()
+        self.command(&words).int()
     }
 
     fn value(&self) -> Reply {
-        self.server.command(&["GET", &self.key])
+        self.command(&["GET", &self.key])
     }
 
     fn left(&self) -> i64 {
-        self.server.command(&["PTTL", &self.key]).int()
+        self.command(&["PTTL", &self.key]).int()
     }
 }
 
-/// `Cache::lock('orders', 10)` stores 16 random letters and digits, as they are, at the prefix of the
-/// Redis connection, the prefix of the cache and the name.
-const PREFIXES: &str = "laravel_database_laravel_cache_";
 const LARAVEL: &str = "aZ3kQ9xW7mN1pL5t";
 /// What `SET` is given for ten seconds.
 const TEN: [&str; 3] = ["EX", "10", "NX"];
 
 #[tokio::test]
 async fn laravel_excludes_and_is_excluded() {
-    let mut shop = peer(PREFIXES, "orders").await;
-    assert!(shop.set(LARAVEL, &TEN));
-    let refused = shop.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
-    assert!(refused.is_timeout(), "{refused}");
-    assert_eq!(shop.script(GIVE_BACK, &[LARAVEL]), 1);
-    let guard = shop.lock.try_lock(ONCE, Lease::Renewed).await.unwrap();
-    assert_eq!(shop.value().text(), guard.owner());
-    assert!(!shop.set(LARAVEL, &TEN));
-    assert_eq!(shop.server.command(&["SETNX", &shop.key, LARAVEL]).int(), 0);
-    assert_eq!(shop.script(GIVE_BACK, &[LARAVEL]), 0, "not its lock");
-    guard.unlock().await.unwrap();
-    assert!(shop.set(LARAVEL, &TEN));
-    // The same key by its whole name.
-    let whole = Client::connect(&shop.server.url()).await.unwrap();
-    let key = "laravel_database_laravel_cache_orders";
-    assert!(whole.string_lock(key).is_locked().await.unwrap());
+    for form in FORMS {
+        let mut shop = peer(&form, "orders").await;
+        assert!(shop.set(LARAVEL, &TEN), "{}", shop.key);
+        let refused = shop.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
+        assert!(refused.is_timeout(), "{refused}");
+        assert_eq!(shop.script(GIVE_BACK, &[LARAVEL]), 1);
+        let guard = shop.lock.try_lock(ONCE, Lease::Renewed).await.unwrap();
+        assert_eq!(shop.value().text(), guard.owner());
+        assert!(!shop.set(LARAVEL, &TEN));
+        assert_eq!(shop.command(&["SETNX", &shop.key, LARAVEL]).int(), 0);
+        assert_eq!(shop.script(GIVE_BACK, &[LARAVEL]), 0, "not its lock");
+        guard.unlock().await.unwrap();
+        assert!(shop.set(LARAVEL, &TEN));
+        // The same key by its whole name; no other database has it.
+        for database in [0, shop.database] {
+            let url = format!("{}/{database}", shop.server.url());
+            let whole = Client::connect(&url).await.unwrap().string_lock(&*shop.key);
+            let here = database == shop.database;
+            assert_eq!(whole.is_locked().await.unwrap(), here, "{} in {database}", shop.key);
+        }
+    }
+}
+
+#[test]
+fn laravels_keys_are_told_by_its_version() {
+    let key = |form: &Form| format!("{}{}orders", form.connection, form.cache);
+    let page = include_str!("../../docs/coming-from.md");
+    for form in &FORMS[..4] {
+        let row = format!("| `{}` |", key(form));
+        assert!(page.contains(&row), "{row}");
+    }
 }
 
 #[tokio::test]
 async fn laravel_blocks_by_asking_until_we_release() {
-    let mut shop = peer(PREFIXES, "orders").await;
+    let mut shop = peer(&V11, "orders").await;
     let guard = shop.lock.lock().await.unwrap();
     // `block(5)`: once in 250 ms.
     assert!(!shop.set(LARAVEL, &TEN));
@@ -92,9 +140,9 @@ async fn laravel_blocks_by_asking_until_we_release() {
 
 #[tokio::test]
 async fn laravels_lock_for_ever_ends_by_a_forced_release() {
-    let mut shop = peer(PREFIXES, "orders").await;
+    let mut shop = peer(&V11, "orders").await;
     // `Cache::lock('orders')` without seconds.
-    assert_eq!(shop.server.command(&["SETNX", &shop.key, LARAVEL]).int(), 1);
+    assert_eq!(shop.command(&["SETNX", &shop.key, LARAVEL]).int(), 1);
     let refused = shop.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
     assert!(matches!(refused, Error::Timeout { no_expiry: true, .. }), "{refused}");
     assert!(
@@ -105,16 +153,16 @@ async fn laravels_lock_for_ever_ends_by_a_forced_release() {
             .is_some_and(|holder| { (holder.owner.as_str(), holder.lease) == (LARAVEL, None) })
     );
     // `forceRelease`, theirs and ours.
-    shop.server.command(&["DEL", &shop.key]);
+    shop.command(&["DEL", &shop.key]);
     soon("it is free", shop.lock.lock()).await.unwrap().unlock().await.unwrap();
-    assert_eq!(shop.server.command(&["SETNX", &shop.key, LARAVEL]).int(), 1);
+    assert_eq!(shop.command(&["SETNX", &shop.key, LARAVEL]).int(), 1);
     assert!(shop.lock.force_unlock().await.unwrap());
     assert!(shop.set(LARAVEL, &TEN));
 }
 
 #[tokio::test]
 async fn laravels_owner_is_restored_and_restores() {
-    let mut shop = peer(PREFIXES, "orders").await;
+    let mut shop = peer(&V11, "orders").await;
     // A job gets the owner from the request that took the lock.
     assert!(shop.set(LARAVEL, &TEN));
     let guard = shop.lock.restore(LARAVEL).await.unwrap();
@@ -123,7 +171,7 @@ async fn laravels_owner_is_restored_and_restores() {
     guard.unlock().await.unwrap();
     assert_eq!(shop.value(), Reply::Nil);
     // One without expiry gets one: its owner asked for it.
-    assert_eq!(shop.server.command(&["SETNX", &shop.key, LARAVEL]).int(), 1);
+    assert_eq!(shop.command(&["SETNX", &shop.key, LARAVEL]).int(), 1);
     let guard = shop.lock.restore(LARAVEL).await.unwrap();
     assert!(shop.left() > 20_000);
     guard.unlock().await.unwrap();
