@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use leasehold::{Client, Lock};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::both::{Both, NOW};
 use crate::observer::Observer;
+use crate::redisson::Redisson;
 use crate::redisson::contention::Contenders;
 
 const JVM_THREADS: u32 = 2;
-const TASKS: u32 = 2;
+pub(crate) const TASKS: u32 = 2;
 /// Nobody waits longer than this while four contend for an almost empty section.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
@@ -39,31 +40,58 @@ pub(crate) async fn contend(
     name: &str,
     rounds: u32,
 ) {
-    let mut both = Both::with(None, |ours| ours).await;
-    let who = Contenders { threads: JVM_THREADS, rounds, work: NOW };
-    let threads = both.java.contend_lock(who, &format!("{theirs}:{name}"), "inside");
-    // The JVM has started to take the lock: from here on both sides want it.
-    both.observer.wait_until("EXISTS inside:last", 1).await;
-    let enough = Arc::new(AtomicBool::new(false));
-    let mut tasks = JoinSet::new();
-    for _ in 0..TASKS {
-        let redis = Observer::connect(&both.server.url()).await;
-        tasks.spawn(repeat(ours(&both.client, name), redis, rounds, enough.clone()));
-    }
-    let threads = threads.await;
-    enough.store(true, Ordering::SeqCst);
-    let tasks = timeout(Duration::from_mins(1), tasks.join_all()).await.expect("in time");
-    let tasks = tasks.into_iter().fold(Tally::default(), Tally::plus);
-    eprintln!("{theirs}:{name}: rust {tasks:?}, java {threads:?}");
+    let both = Both::with(None, |ours| ours).await;
+    let locks = (0..TASKS).map(|_| ours(&both.client, name)).collect();
+    let contest =
+        Contest { theirs: &format!("{theirs}:{name}"), rounds, rest: NOW, least_switches: 10 };
+    let longest_wait = contest.run(&both.java, locks, &both.server.url()).await;
+    assert!(longest_wait < LONGEST_WAIT, "somebody starved");
+    let mut observer = both.observer;
+    observer.wait_until(&format!("EXISTS {}", name.replace('+', " ")), 0).await;
+}
 
-    assert_eq!((tasks.violations, threads.violations), (0, 0));
-    assert!(tasks.rounds >= u64::from(TASKS * rounds));
-    assert_eq!(threads.rounds, u64::from(JVM_THREADS * rounds));
-    // The sides take turns, whoever is faster.
-    assert!(tasks.switches >= 10 && threads.switches >= 10, "one side had to wait for the other");
-    assert!(tasks.longest_wait.max(threads.longest_wait) < LONGEST_WAIT, "somebody starved");
-    assert_eq!(both.observer.ask("GET inside").await, ["0"]);
-    both.observer.wait_until(&format!("EXISTS {}", name.replace('+', " ")), 0).await;
+/// JVM threads with a lock of theirs, and a task for each of ours.
+pub(crate) struct Contest<'a> {
+    pub(crate) theirs: &'a str,
+    /// Of each thread, and at least of each task.
+    pub(crate) rounds: u32,
+    /// Between two rounds, at most.
+    pub(crate) rest: Duration,
+    /// How often either side must have come after the other.
+    pub(crate) least_switches: u64,
+}
+
+impl Contest<'_> {
+    /// The longest wait of all. They count on the server that Redisson was first connected to.
+    pub(crate) async fn run(&self, java: &Redisson, ours: Vec<Lock>, url: &str) -> Duration {
+        let &Contest { theirs, rounds, rest, least_switches } = self;
+        let mut observer = Observer::connect(url).await;
+        let who = Contenders { threads: JVM_THREADS, rounds, work: NOW, rest };
+        let threads = java.contend_lock(who, theirs, "inside");
+        // The JVM has started to take the lock: from here on both sides want it.
+        observer.wait_until("EXISTS inside:last", 1).await;
+        let enough = Arc::new(AtomicBool::new(false));
+        let least = u64::try_from(ours.len()).expect("few") * u64::from(rounds);
+        let mut tasks = JoinSet::new();
+        for lock in ours {
+            let redis = Observer::connect(url).await;
+            tasks.spawn(repeat(lock, redis, (rounds, rest), enough.clone()));
+        }
+        let threads = threads.await;
+        enough.store(true, Ordering::SeqCst);
+        let tasks = timeout(Duration::from_mins(1), tasks.join_all()).await.expect("in time");
+        let tasks = tasks.into_iter().fold(Tally::default(), Tally::plus);
+        eprintln!("{theirs}: rust {tasks:?}, java {threads:?}");
+
+        assert_eq!((tasks.violations, threads.violations), (0, 0));
+        assert!(tasks.rounds >= least);
+        assert_eq!(threads.rounds, u64::from(JVM_THREADS * rounds));
+        // The sides take turns, whoever is faster.
+        let switches = tasks.switches.min(threads.switches);
+        assert!(switches >= least_switches, "one side had to wait for the other");
+        assert_eq!(observer.ask("GET inside").await, ["0"]);
+        tasks.longest_wait.max(threads.longest_wait)
+    }
 }
 
 /// What the tasks did; the same as `Contention.java` reports.
@@ -89,7 +117,7 @@ impl Tally {
 async fn repeat(
     mut lock: Lock,
     mut redis: Observer,
-    rounds: u32,
+    (rounds, rest): (u32, Duration),
     enough: Arc<AtomicBool>,
 ) -> Tally {
     let mut tally = Tally::default();
@@ -106,6 +134,7 @@ async fn repeat(
         redis.integer("DECR inside").await;
         guard.unlock().await.expect("unlock");
         tally.rounds += 1;
+        sleep(rest.mul_f64(fastrand::f64())).await;
     }
     tally
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::time::Instant;
 
-use crate::both::Both;
+use crate::both::{Both, NOW};
 use crate::observer::Observer;
 use crate::redisson::Reply;
 use crate::redisson::contention::{Contenders, SemaphoreTally};
 
 pub(crate) const LIMIT: u32 = 3;
 pub(crate) const THREADS: Contenders =
-    Contenders { threads: 3, rounds: 150, work: Duration::from_millis(1) };
+    Contenders { threads: 3, rounds: 150, work: Duration::from_millis(1), rest: NOW };
 const FUTURES: usize = 3;
 /// The least for a future.
 const ROUNDS: u32 = 30;

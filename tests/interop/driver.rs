@@ -12,7 +12,8 @@ use crate::support::server::Server;
 const NOW: Duration = Duration::ZERO;
 const MOMENT: Duration = Duration::from_millis(50);
 const LEASE: Duration = Duration::from_secs(10);
-const CROWD: Contenders = Contenders { threads: 3, rounds: 20, work: Duration::from_millis(1) };
+const CROWD: Contenders =
+    Contenders { threads: 3, rounds: 20, work: Duration::from_millis(1), rest: NOW };
 
 async fn alone() -> (Server, Redisson) {
     let server = Server::start();
@@ -70,6 +71,24 @@ async fn driver_takes_several_locks_at_once() {
     assert!(!java.is_locked("lock:w").await);
     java.unlock("a", "multi:x+y+z").await.expect("unlock");
     assert!(java.try_lock("b", "multi:w+z", NOW, None).await);
+}
+
+#[tokio::test]
+async fn driver_takes_a_lock_on_several_servers() {
+    let servers = [Server::start(), Server::start(), Server::start()];
+    let urls: Vec<_> = servers.iter().map(Server::url).collect();
+    let java = Redisson::start(&urls.join(","), None).await;
+    java.lock("a", "at:1:lock:x", None).await;
+    assert!(java.try_lock("b", "red:x", NOW, None).await, "two of three");
+    for (server, thread) in [(0, "b"), (1, "a"), (2, "b")] {
+        assert!(java.is_held(thread, &format!("at:{server}:lock:x")).await, "{server}");
+        let owner = java.owner_on(server, thread).await;
+        assert_eq!(servers[server].command(&["HKEYS", "x"]).array()[0].text(), owner);
+    }
+    java.lock("a", "at:1:lock:y", None).await;
+    java.lock("a", "at:2:lock:y", None).await;
+    assert!(!java.try_lock("b", "red:y", NOW, None).await, "one of three");
+    assert!(!java.is_locked("at:0:lock:y").await);
 }
 
 #[tokio::test]

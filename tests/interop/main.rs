@@ -21,6 +21,7 @@ mod observer;
 mod permits;
 mod queue;
 mod read_write;
+mod red_lock;
 mod redisson;
 mod renewal;
 mod semaphore;

@@ -52,7 +52,7 @@ async fn round(lock: &mut ReadWriteLock, redis: &mut Observer, side: Side) -> bo
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_share_and_writers_are_alone_over_both_sides() {
     let mut both = Both::with(None, |ours| ours).await;
-    let who = Contenders { threads: 3, rounds: 100, work: Duration::from_millis(1) };
+    let who = Contenders { threads: 3, rounds: 100, work: Duration::from_millis(1), rest: NOW };
     let threads = both.java.contend_read_write(who, "stock", "inside", 30);
     both.observer.wait_until("EXISTS inside:readers inside:writers", 2).await;
     let enough = Cell::new(false);

@@ -63,6 +63,7 @@ impl Redisson {
         Redisson::start_with(url, Timeouts { watchdog, fair_wait: None }).await
     }
 
+    /// For several servers, a client each: their URLs with a comma between them.
     pub(crate) async fn start_with(url: &str, timeouts: Timeouts) -> Redisson {
         let java = Redisson::launch();
         let [watchdog, fair_wait] =
@@ -93,7 +94,12 @@ impl Redisson {
 
     /// The owner that Redis sees when this thread holds a lock.
     pub(crate) fn owner(&self, thread: &str) -> Reply<String> {
-        self.expect(&format!("owner {thread}"))
+        self.owner_on(0, thread)
+    }
+
+    /// The same of the client for one of several servers.
+    pub(crate) fn owner_on(&self, server: usize, thread: &str) -> Reply<String> {
+        self.expect(&format!("owner {thread} {server}"))
     }
 
     /// Waits until this thread, which works on a request, sleeps until a message comes.

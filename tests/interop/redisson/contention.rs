@@ -14,6 +14,14 @@ pub(crate) struct Contenders {
     pub(crate) rounds: u32,
     /// How long a round stays inside after it has counted.
     pub(crate) work: Duration,
+    /// How long at most each rests between two rounds.
+    pub(crate) rest: Duration,
+}
+
+impl Contenders {
+    fn pace(self) -> String {
+        format!("{} {}", millis(self.work), millis(self.rest))
+    }
 }
 
 /// What contenders for a lock saw.
@@ -68,8 +76,8 @@ impl Redisson {
         lock: &str,
         counter: &str,
     ) -> Reply<LockTally> {
-        let Contenders { threads, rounds, work } = who;
-        self.expect(&format!("contend {threads} {rounds} {lock} {counter} {}", millis(work)))
+        let Contenders { threads, rounds, .. } = who;
+        self.expect(&format!("contend {threads} {rounds} {lock} {counter} {}", who.pace()))
     }
 
     /// Threads that take the write side in `write_percent` of all rounds, else the read side. They
@@ -81,10 +89,10 @@ impl Redisson {
         counter: &str,
         write_percent: u32,
     ) -> Reply<ReadWriteTally> {
-        let Contenders { threads, rounds, work } = who;
-        let work = millis(work);
+        let Contenders { threads, rounds, .. } = who;
         self.expect(&format!(
-            "contendrw {threads} {rounds} {name} {counter} {write_percent} {work}"
+            "contendrw {threads} {rounds} {name} {counter} {write_percent} {}",
+            who.pace()
         ))
     }
 
@@ -96,9 +104,11 @@ impl Redisson {
         counter: &str,
         limit: u32,
     ) -> Reply<SemaphoreTally> {
-        let Contenders { threads, rounds, work } = who;
-        let work = millis(work);
-        self.expect(&format!("contendsem {threads} {rounds} {name} {counter} {limit} {work}"))
+        let Contenders { threads, rounds, .. } = who;
+        self.expect(&format!(
+            "contendsem {threads} {rounds} {name} {counter} {limit} {}",
+            who.pace()
+        ))
     }
 
     /// The same of permits that expire.
@@ -109,9 +119,11 @@ impl Redisson {
         counter: &str,
         limit: u32,
     ) -> Reply<SemaphoreTally> {
-        let Contenders { threads, rounds, work } = who;
-        let work = millis(work);
-        self.expect(&format!("contendpermit {threads} {rounds} {name} {counter} {limit} {work}"))
+        let Contenders { threads, rounds, .. } = who;
+        self.expect(&format!(
+            "contendpermit {threads} {rounds} {name} {counter} {limit} {}",
+            who.pace()
+        ))
     }
 }
 

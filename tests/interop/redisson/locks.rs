@@ -1,7 +1,8 @@
 //! Locks: all kinds as `kind:name`, and what only a fenced or only a fair lock can do.
 //!
 //! Kinds: `lock`, `nonreentrant`, `fair`, `nonreentrantfair`, `fenced`, `spin`, `read`, `write`;
-//! and `multi:a+b+c`, of plain locks. A fenced lock's and a fair lock's own calls take the bare
+//! `multi:a+b+c`, of plain locks; `red`, of a plain one on each server. `at:1:lock:a` is a lock on the
+//! second server, others are on the first. A fenced lock's and a fair lock's own calls take the bare
 //! name.
 
 use std::time::Duration;

@@ -5,16 +5,17 @@ import java.util.concurrent.TimeUnit;
 /**
  * Threads that contend, with each other and with whoever else uses the same counters in Redis.
  * Every one of them has so many rounds, and holds for the time given, or no longer than it takes
- * to count. All reply {@code rounds=8 violations=0 longest_wait_ms=3}, and more.
+ * to count; between two rounds it rests, for at most the time given. All reply
+ * {@code rounds=8 violations=0 longest_wait_ms=3}, and more.
  *
  * <pre>
- *   contend    THREADS ROUNDS KIND:NAME COUNTER_KEY [WORK_MS]
+ *   contend    THREADS ROUNDS KIND:NAME COUNTER_KEY [WORK_MS] [REST_MS]
  *              switches=
- *   contendrw  THREADS ROUNDS NAME COUNTER_KEY WRITE_SHARE_PERCENT [WORK_MS]
+ *   contendrw  THREADS ROUNDS NAME COUNTER_KEY WRITE_SHARE_PERCENT [WORK_MS] [REST_MS]
  *              reads= writes= most_readers=
- *   contendsem THREADS ROUNDS NAME COUNTER_KEY LIMIT [WORK_MS]
+ *   contendsem THREADS ROUNDS NAME COUNTER_KEY LIMIT [WORK_MS] [REST_MS]
  *              most=
- *   contendpermit THREADS ROUNDS NAME COUNTER_KEY LIMIT [WORK_MS]
+ *   contendpermit THREADS ROUNDS NAME COUNTER_KEY LIMIT [WORK_MS] [REST_MS]
  *              most=; of a semaphore whose permits expire
  * </pre>
  */
@@ -27,7 +28,7 @@ final class ContentionCommands {
 
     void register(Commands commands) {
         commands.anywhere("contend", operands -> {
-            var lock = Locks.find(session.client(), operands.text(2));
+            var lock = Locks.find(session.clients(), operands.text(2));
             return new Contention(lock, session.plain(), operands.text(3))
                     .run(crowd(operands, 4));
         });
@@ -61,6 +62,7 @@ final class ContentionCommands {
     }
 
     private static Crowd crowd(Operands operands, int work) {
-        return new Crowd(operands.integer(0), operands.integer(1), operands.optional(work));
+        return new Crowd(operands.integer(0), operands.integer(1),
+                operands.optional(work), operands.optional(work + 1));
     }
 }

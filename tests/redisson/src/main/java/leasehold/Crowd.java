@@ -5,6 +5,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 
@@ -18,14 +19,16 @@ final class Crowd {
     private final int threads;
     private final int roundsEach;
     private final long workMillis;
+    private final long restMillis;
     private final AtomicInteger rounds = new AtomicInteger();
     private final AtomicInteger violations = new AtomicInteger();
     private final AtomicLong longestWaitNanos = new AtomicLong();
 
-    Crowd(int threads, int roundsEach, long workMillis) {
+    Crowd(int threads, int roundsEach, long workMillis, long restMillis) {
         this.threads = threads;
         this.roundsEach = roundsEach;
         this.workMillis = workMillis;
+        this.restMillis = restMillis;
     }
 
     /** Returns when every thread has had all its rounds, and what was counted meanwhile. */
@@ -64,10 +67,17 @@ final class Crowd {
         }
     }
 
+    private void rest() throws InterruptedException {
+        if (restMillis > 0) {
+            Thread.sleep(ThreadLocalRandom.current().nextLong(restMillis));
+        }
+    }
+
     private Void repeat(Round round) throws Exception {
         for (int i = 0; i < roundsEach; i++) {
             round.run();
             rounds.incrementAndGet();
+            rest();
         }
         return null;
     }

@@ -49,6 +49,6 @@ final class LockCommands {
     }
 
     private RLock lockOf(Operands operands) {
-        return Locks.find(session.client(), operands.text(0));
+        return Locks.find(session.clients(), operands.text(0));
     }
 }

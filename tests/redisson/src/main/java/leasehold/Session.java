@@ -1,24 +1,27 @@
 package leasehold;
 
 import java.util.Arrays;
+import java.util.List;
 import java.util.concurrent.Semaphore;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * One Redisson client, whose objects are driven, and one more that watches from outside.
+ * A Redisson client for each server, whose objects are driven, and one more that watches from
+ * outside.
  *
  * <pre>
- *   connect URL [WATCHDOG_MS] [FAIR_WAIT_MS]    Redisson's version; 0 leaves a time as it is
- *   owner THREAD                                what Redis sees when this thread holds a lock
+ *   connect URL[,URL...] [WATCHDOG_MS] [FAIR_WAIT_MS]
+ *                                               Redisson's version; 0 leaves a time as it is
+ *   owner THREAD [SERVER]                       what Redis sees when this thread holds a lock
  *   parked THREAD                               whether it sleeps until it is told of a release
  *   shutdown
  * </pre>
  */
 final class Session {
     private String url;
-    private RedissonClient client;
+    private List<RedissonClient> clients = List.of();
     private RedissonClient plain;
 
     void register(Commands commands) {
@@ -27,10 +30,11 @@ final class Session {
             return Redisson.class.getPackage().getImplementationVersion();
         });
         commands.onThread("owner",
-                operands -> client().getId() + ":" + Thread.currentThread().getId());
+                operands -> clients().get((int) operands.optional(0)).getId()
+                        + ":" + Thread.currentThread().getId());
         commands.anywhere("parked", operands -> sleepsInSemaphore(operands.text(0)));
         commands.anywhere("shutdown", operands -> {
-            client().shutdown();
+            clients().forEach(RedissonClient::shutdown);
             return null;
         });
     }
@@ -43,11 +47,16 @@ final class Session {
                 .anyMatch(frame -> frame.getClassName().equals(Semaphore.class.getName()));
     }
 
-    synchronized RedissonClient client() {
-        if (client == null) {
+    /** That of the first server, on which everything is that has one server. */
+    RedissonClient client() {
+        return clients().get(0);
+    }
+
+    synchronized List<RedissonClient> clients() {
+        if (clients.isEmpty()) {
             throw new IllegalStateException("connect first");
         }
-        return client;
+        return clients;
     }
 
     /** For counters and lists: nothing that becomes of the locks' client touches it. */
@@ -59,7 +68,14 @@ final class Session {
         return plain;
     }
 
-    private synchronized void connect(String url, long watchdogMillis, long fairWaitMillis) {
+    private synchronized void connect(String urls, long watchdogMillis, long fairWaitMillis) {
+        url = urls.split(",")[0];
+        clients = Arrays.stream(urls.split(","))
+                .map(each -> create(each, watchdogMillis, fairWaitMillis))
+                .toList();
+    }
+
+    private static RedissonClient create(String url, long watchdogMillis, long fairWaitMillis) {
         Config config = config(url);
         if (watchdogMillis > 0) {
             config.setLockWatchdogTimeout(watchdogMillis);
@@ -67,8 +83,7 @@ final class Session {
         if (fairWaitMillis > 0) {
             config.setFairLockWaitTimeout(fairWaitMillis);
         }
-        this.url = url;
-        client = Redisson.create(config);
+        return Redisson.create(config);
     }
 
     /** What goes over the wire is Redisson's default; only the number of threads is small. */

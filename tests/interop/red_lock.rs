@@ -1,0 +1,348 @@
+//! A quorum of plain locks and Redisson's red lock of the same name, on three servers that know
+//! nothing of each other.
+//!
+//! Redisson asks one server after the other and waits at each for its part of the time; ours asks
+//! all at once, gives back what is no majority and asks again. A majority is enough for both, so
+//! either may stand on two servers only.
+
+use std::time::Duration;
+
+use leasehold::{Client, ClientBuilder, HoldState, Lease, Lock, LockGuard};
+use tokio::time::{Instant, sleep};
+
+use crate::both::{NEARLY_WHOLE, NOW, SHORT, TWO_LEASES, joined, soon};
+use crate::contention::{Contest, TASKS};
+use crate::redisson::{Redisson, Timeouts};
+use crate::support::resp::Reply;
+use crate::support::server::Server;
+
+const SERVERS: usize = 3;
+const NAME: &str = "red";
+const RED: &str = "red:red";
+/// So long that a thread waits at each server longer than `soon` does: only a message helps it.
+const LONG_WAIT: Duration = Duration::from_secs(45);
+/// Nobody waits longer than this: a thread that waits at a server which another one holds goes on
+/// to the next after a second and a half, and begins again after three such waits.
+const LONGEST_WAIT: Duration = Duration::from_secs(20);
+/// Threads that never rest hand it to each other by their messages, and ours ask in vain.
+const REST: Duration = Duration::from_millis(100);
+
+struct Several {
+    servers: Vec<Server>,
+    java: Redisson,
+    clients: Vec<Client>,
+    /// A server that was killed.
+    down: Option<usize>,
+}
+
+impl Several {
+    async fn start() -> Several {
+        Several::with(None, |ours| ours).await
+    }
+
+    async fn with(
+        watchdog: Option<Duration>,
+        ours: impl Fn(ClientBuilder) -> ClientBuilder,
+    ) -> Several {
+        let servers: Vec<_> = (0..SERVERS).map(|_| Server::start()).collect();
+        let urls: Vec<_> = servers.iter().map(Server::url).collect();
+        let timeouts = Timeouts { watchdog, fair_wait: None };
+        let java = Redisson::start_with(&urls.join(","), timeouts).await;
+        let mut clients = Vec::new();
+        for url in &urls {
+            clients.push(ours(Client::builder(url)).connect().await.expect("connect"));
+        }
+        Several { servers, java, clients, down: None }
+    }
+
+    /// A lock value: an owner of its own.
+    fn lock(&self) -> Lock {
+        Lock::quorum(self.clients.iter().map(|client| client.lock(NAME)))
+    }
+
+    /// Takes it until all servers have granted it: one that answered late is given back.
+    async fn held_by_all(&self, lock: &mut Lock) -> LockGuard {
+        let taken = async {
+            loop {
+                let guard = lock.lock().await.expect("lock");
+                self.settled().await;
+                if self.holding() == SERVERS {
+                    return guard;
+                }
+                guard.unlock().await.expect("unlock");
+            }
+        };
+        soon("rust has it on all servers", taken).await
+    }
+
+    /// Nothing of ours is owed to any server that is up.
+    async fn settled(&self) {
+        let owed =
+            || self.clients.iter().map(|client| client.stats().releases_pending).sum::<u64>();
+        eventually("nothing is owed", || owed() == 0).await;
+    }
+
+    /// On how many servers that are up somebody holds it.
+    fn holding(&self) -> usize {
+        self.up().filter(|&server| !self.fields(server).is_empty()).count()
+    }
+
+    fn up(&self) -> impl Iterator<Item = usize> {
+        (0..SERVERS).filter(|server| Some(*server) != self.down)
+    }
+
+    /// Who holds it on this server, and how often.
+    fn fields(&self, server: usize) -> Vec<String> {
+        let fields = self.servers[server].command(&["HGETALL", NAME]);
+        fields.array().iter().map(Reply::text).collect()
+    }
+
+    fn kill(&mut self, server: usize) {
+        self.servers[server].kill();
+        self.down = Some(server);
+    }
+
+    fn delete_on(&self, servers: &[usize]) {
+        for &server in servers {
+            assert_eq!(self.servers[server].command(&["DEL", NAME]).int(), 1);
+        }
+    }
+
+    async fn refused(&self) {
+        let refused = self.lock().try_lock(NOW, Lease::Renewed).await.expect_err("held");
+        assert!(refused.is_timeout(), "{refused}");
+        self.settled().await;
+    }
+
+    /// A thread that asks once.
+    async fn java_enters(&self, thread: &str) -> bool {
+        self.java.try_lock(thread, RED, NOW, None).await
+    }
+
+    /// Redisson's red lock never tells that a hold was gone, nor that a server did not answer.
+    async fn java_leaves(&self, thread: &str) {
+        self.java.unlock(thread, RED).await.expect("unlock never throws");
+    }
+}
+
+async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < limit, "still not: {what}");
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn red_contenders_exclude_each_other_and_all_make_progress() {
+    let several = Several::start().await;
+    let locks = (0..TASKS).map(|_| several.lock()).collect();
+    let contest = Contest { theirs: RED, rounds: 30, rest: REST, least_switches: 5 };
+    let longest_wait = contest.run(&several.java, locks, &several.servers[0].url()).await;
+    assert!(longest_wait < LONGEST_WAIT, "somebody starved");
+    several.settled().await;
+    assert_eq!(several.holding(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn red_waiters_get_in_when_the_other_side_releases() {
+    let several = Several::start().await;
+    let mut lock = several.lock();
+    let guard = several.held_by_all(&mut lock).await;
+    let waiting = tokio::spawn(several.java.try_lock("a", RED, LONG_WAIT, None));
+    several.java.until_parked("a").await;
+    guard.unlock().await.expect("unlock");
+    assert!(joined("java wakes on a release in rust", waiting).await);
+
+    let refusals = || several.clients[0].stats().timed_out;
+    let before = refusals();
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    eventually("rust asks again and again", || refusals() > before + 1).await;
+    several.java_leaves("a").await;
+    let guard = joined("rust gets in after a release in java", waiting).await.expect("lock");
+    guard.check().expect("held");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn red_holds_are_seen_by_the_other_side() {
+    let several = Several::start().await;
+    let mut lock = several.lock();
+    let guard = several.held_by_all(&mut lock).await;
+    let inner = lock.lock().await.expect("re-entered");
+    for server in 0..SERVERS {
+        let member = format!("at:{server}:lock:{NAME}");
+        assert!(several.java.is_locked(&member).await, "{member}");
+        assert!((15_000..=30_000).contains(&several.java.ttl(&member).await), "{member}");
+        assert_eq!(several.fields(server).len(), 2, "one holder, and how often");
+    }
+    several.settled().await;
+    let twice = |server: &usize| several.fields(*server)[1..] == ["2"];
+    assert!((0..SERVERS).filter(twice).count() >= 2, "a majority is enough for the inner one");
+    assert!(!several.java.is_held("a", RED).await);
+    assert!(!several.java_enters("a").await);
+    several.java_leaves("a").await;
+    inner.unlock().await.expect("unlock");
+    several.settled().await;
+    assert_eq!(lock.hold_count().await.expect("hold_count"), 1);
+    guard.unlock().await.expect("unlock");
+    eventually("all is released", || several.holding() == 0).await;
+
+    several.java.lock("a", RED, None).await;
+    assert!(several.java_enters("a").await, "re-entered");
+    assert!(several.java.is_held("a", RED).await);
+    for server in 0..SERVERS {
+        let owner = several.java.owner_on(server, "a").await;
+        assert_eq!(several.fields(server), [owner, "2".to_owned()]);
+    }
+    assert!(lock.is_locked().await.expect("is_locked"));
+    assert_eq!(lock.hold_count().await.expect("hold_count"), 0);
+    let left = lock.remaining_lease().await.expect("remaining_lease").expect("held");
+    assert!(NEARLY_WHOLE.contains(&left), "{left:?}");
+    let holder = lock.holder().await.expect("holder").expect("held");
+    assert_eq!((holder.owner, holder.holds), (several.java.owner_on(0, "a").await, 2));
+    several.java_leaves("a").await;
+    several.refused().await;
+    assert!((0..SERVERS).all(|server| several.fields(server)[1..] == ["1"]), "ours took nothing");
+    several.java_leaves("a").await;
+    assert!(!lock.is_locked().await.expect("is_locked"));
+    assert_eq!(several.holding(), 0);
+}
+
+/// A stranger has one server, and leaves it while the others are taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn red_majorities_exclude_each_other() {
+    let several = Several::start().await;
+    for server in 0..SERVERS {
+        let mut lock = several.clients[server].lock(NAME);
+        let stranger = lock.lock().await.expect("lock");
+        assert!(several.java_enters("a").await, "a majority is enough");
+        // Although it has been granted: Redisson asks whether the thread has every member.
+        assert!(!several.java.is_held("a", RED).await);
+        several.refused().await;
+        stranger.unlock().await.expect("unlock");
+        several.refused().await;
+        assert_eq!(several.holding(), 2, "one server is not enough, and was given back");
+        several.java_leaves("a").await;
+
+        let stranger = lock.lock().await.expect("lock");
+        let guard = several.lock().lock().await.expect("a majority is enough");
+        assert!(!several.java_enters("a").await);
+        stranger.unlock().await.expect("unlock");
+        assert!(!several.java_enters("a").await);
+        assert_eq!(several.holding(), 2, "one server is not enough, and was given back");
+        guard.check().expect("held");
+        guard.unlock().await.expect("unlock");
+        eventually("all is released", || several.holding() == 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn red_holders_notice_that_a_majority_forgot_them() {
+    let several = Several::with(None, |ours| ours.lease(SHORT)).await;
+    let mut lock = several.lock();
+    let guard = several.held_by_all(&mut lock).await;
+    several.delete_on(&[0]);
+    assert!(!several.java_enters("a").await, "two are left");
+    guard.check().expect("held");
+    several.delete_on(&[1]);
+    soon("java takes what is left", several.java.lock("a", RED, None)).await;
+    soon("rust notices at its next renewal", guard.lost()).await;
+    assert_eq!(guard.state(), HoldState::Lost);
+    guard.unlock().await.expect_err("it is lost");
+    several.settled().await;
+    assert_eq!(several.holding(), 2, "ours gave back ours only");
+    several.refused().await;
+    several.java_leaves("a").await;
+
+    several.java.lock("a", RED, None).await;
+    several.delete_on(&[0, 2]);
+    let guard = soon("rust takes what is left", lock.lock()).await.expect("lock");
+    // What Redisson tells of a loss, and only if it is asked.
+    assert!(!several.java.is_held("a", RED).await);
+    several.java_leaves("a").await;
+    guard.check().expect("held");
+    assert!(lock.is_held().await.expect("is_held"), "java gave back its own only");
+    guard.unlock().await.expect("unlock");
+
+    several.java.lock("a", RED, None).await;
+    assert!(lock.force_unlock().await.expect("force_unlock"));
+    assert_eq!(several.holding(), 0);
+    assert!(!several.java.is_held("a", RED).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn red_leases_end_for_the_other_side() {
+    let mut several = Several::with(Some(SHORT), |ours| ours.lease(SHORT)).await;
+    let mut lock = several.lock();
+    let guard = lock.lock().await.expect("lock");
+    assert!(!several.java.try_lock("a", RED, TWO_LEASES, None).await, "it is renewed");
+    guard.check().expect("held");
+    guard.unlock().await.expect("unlock");
+    several.java.lock("a", RED, None).await;
+    let refused = lock.try_lock(TWO_LEASES, Lease::Renewed).await.expect_err("it is renewed");
+    assert!(refused.is_timeout(), "{refused}");
+    several.java_leaves("a").await;
+
+    let guard = lock.try_lock(SHORT, SHORT).await.expect("free");
+    soon("java takes our fixed lease", several.java.lock("a", RED, None)).await;
+    assert_eq!(guard.state(), HoldState::Lost);
+    several.java_leaves("a").await;
+    several.java.lock("a", RED, Some(SHORT)).await;
+    assert!(lock.remaining_lease().await.expect("remaining_lease") <= Some(SHORT));
+    let guard = soon("rust takes their fixed lease", lock.lock()).await.expect("lock");
+    guard.unlock().await.expect("unlock");
+    several.java.lock("b", RED, None).await;
+    several.java.kill();
+    let guard = soon("rust takes the lock of a killed JVM", lock.lock()).await.expect("lock");
+    guard.unlock().await.expect("unlock");
+}
+
+/// Redisson asks a dead server again and again, for five to ten seconds with its defaults, and only
+/// then the next one.
+async fn without_one_server(dead: usize) {
+    let mut several = Several::start().await;
+    several.kill(dead);
+    assert!(several.java_enters("a").await);
+    let mut lock = several.lock();
+    let refused = lock.try_lock(NOW, Lease::Renewed).await.expect_err("held");
+    assert!(refused.is_timeout(), "{refused}");
+    assert!(lock.is_locked().await.expect("is_locked"));
+    assert_eq!(several.holding(), 2);
+    let left = several.java.unlock("a", RED);
+    let guard = lock.try_lock(LONG_WAIT, Lease::Renewed).await.expect("rust gets in");
+    left.await.expect("unlock never throws");
+    assert!(!several.java_enters("a").await);
+    guard.check().expect("held");
+    guard.unlock().await.expect("unlock");
+    eventually("all is released", || several.holding() == 0).await;
+    // Of a wait nothing is left after the dead server. Redisson then gives up, although it could
+    // have the others: unless it has them already.
+    let a_second = Duration::from_secs(1);
+    assert_eq!(several.java.try_lock("b", RED, a_second, None).await, dead == SERVERS - 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn red_holders_exclude_each_other_without_the_first_server() {
+    without_one_server(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn red_holders_exclude_each_other_without_the_last_server() {
+    without_one_server(SERVERS - 1).await;
+}
+
+/// Redisson does not look what is left of a fixed lease when it has asked all servers, and sets it
+/// once more on every key: whoever holds that by now.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_red_lock_of_java_may_have_ended_when_it_is_granted() {
+    let mut several = Several::start().await;
+    several.kill(SERVERS - 1);
+    let theirs = several.java.try_lock("a", RED, NOW, Some(SHORT));
+    eventually("java has the others", || several.holding() == 2).await;
+    let mut lock = several.lock();
+    let guard = soon("rust takes what has ended", lock.lock()).await.expect("lock");
+    assert!(theirs.await, "java believes that it has it");
+    guard.check().expect("held");
+    let left = lock.remaining_lease().await.expect("remaining_lease");
+    assert!(left <= Some(SHORT), "java has cut our lease: {left:?}");
+}
