@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use super::{Session, jittered};
-use crate::mutant::Mutant;
+use crate::mutant::{Mutant, Mutants};
 use crate::protocol::kind::Pace;
 
 /// The pauses of one wait.
-pub(super) struct Pacing<'a> {
-    session: &'a Session,
+pub(super) struct Pacing {
     pace: Pace,
+    poll: Duration,
+    mutants: Mutants,
     pauses: u32,
 }
 
-impl<'a> Pacing<'a> {
-    pub(super) fn new(session: &'a Session, pace: Pace) -> Self {
-        Pacing { session, pace, pauses: 0 }
+impl Pacing {
+    pub(super) fn new(session: &Session, pace: Pace) -> Self {
+        Pacing { pace, poll: session.settings.poll, mutants: session.mutants, pauses: 0 }
     }
 
     pub(super) fn listens(&self) -> bool {
@@ -26,12 +27,12 @@ impl<'a> Pacing<'a> {
     pub(super) fn next(&mut self, left: Option<Duration>) -> Option<Duration> {
         let ends = left.map(|left| left + expiry_jitter());
         let pause = match self.pace {
-            _ if self.session.mutants.has(Mutant::NoTimer) => return None,
+            _ if self.mutants.has(Mutant::NoTimer) => return None,
             Pace::Told => return ends,
-            Pace::Ask { first_ms, .. } if self.session.mutants.has(Mutant::SpinWithoutPause) => {
+            Pace::Ask { first_ms, .. } if self.mutants.has(Mutant::SpinWithoutPause) => {
                 Duration::from_millis(first_ms)
             }
-            Pace::ToldOrPoll => jittered(self.session.settings.poll),
+            Pace::ToldOrPoll => jittered(self.poll),
             Pace::Ask { first_ms, most_ms } => {
                 let grown = first_ms.checked_shl(self.pauses).unwrap_or(most_ms).min(most_ms);
                 self.pauses = (self.pauses + 1).min(16);
@@ -46,4 +47,68 @@ impl<'a> Pacing<'a> {
 /// Waiters of many clients see the same remaining lease; they should not ask at the same moment.
 fn expiry_jitter() -> Duration {
     Duration::from_micros(fastrand::u64(1_000..10_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKS: Pace = Pace::Ask { first_ms: 4, most_ms: 100 };
+
+    fn ms(span: u64) -> Duration {
+        Duration::from_millis(span)
+    }
+
+    fn pacing(pace: Pace, seed: u64) -> Pacing {
+        fastrand::seed(seed);
+        Pacing { pace, poll: ms(1000), mutants: Mutants::default(), pauses: 0 }
+    }
+
+    fn pauses(seed: u64, number: usize) -> Vec<Duration> {
+        let mut pacing = pacing(ASKS, seed);
+        (0..number).map(|_| pacing.next(None).expect("it asks again")).collect()
+    }
+
+    #[test]
+    fn who_asks_pauses_twice_as_long_each_time_up_to_the_longest() {
+        for seed in 0..1000 {
+            // Many more than bits in a number of milliseconds.
+            let spans = [4, 8, 16, 32, 64].into_iter().chain([100; 95]);
+            for (pause, whole) in pauses(seed, 100).into_iter().zip(spans) {
+                assert!(pause >= ms(whole) / 2 && pause <= ms(whole), "{pause:?} of {whole} ms");
+            }
+        }
+    }
+
+    #[test]
+    fn who_asks_does_not_move_in_step() {
+        let (one, other) = (pauses(1, 20), pauses(2, 20));
+        assert!(one.iter().zip(&other).all(|(one, other)| one != other), "{one:?} {other:?}");
+        let longest = one[5..].iter().collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(longest.len(), 15, "{one:?}");
+    }
+
+    #[test]
+    fn no_pause_is_longer_than_what_is_left_of_the_holders_lease() {
+        for seed in 0..1000 {
+            for left in [0, 3, 40].map(ms) {
+                let mut asks = pacing(ASKS, seed);
+                for _ in 0..20 {
+                    let pause = asks.next(Some(left)).expect("it asks again");
+                    assert!(pause < left + ms(10), "{pause:?} of {left:?}");
+                }
+                let told = pacing(Pace::Told, seed).next(Some(left)).expect("it ends");
+                assert!(told > left && told < left + ms(10), "{told:?} of {left:?}");
+                let polls = pacing(Pace::ToldOrPoll, seed).next(Some(left)).expect("it ends");
+                assert!(polls > left && polls < left + ms(10), "{polls:?} of {left:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn where_nothing_ends_by_itself_who_is_told_waits_for_that() {
+        assert_eq!(pacing(Pace::Told, 1).next(None), None);
+        let polls = pacing(Pace::ToldOrPoll, 1).next(None).expect("it polls");
+        assert!(polls >= ms(800) && polls <= ms(1200), "{polls:?}");
+    }
 }
