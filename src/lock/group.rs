@@ -114,8 +114,11 @@ impl Group {
         Err(telling(errors, self.guards.len() - self.need))
     }
 
+    /// As often as so many of them are held.
     pub(crate) fn hold_count(&self) -> u32 {
-        self.guards.iter().map(LockGuard::hold_count).min().unwrap_or(0)
+        let mut counts: Vec<_> = self.guards.iter().map(LockGuard::hold_count).collect();
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        counts[self.need - 1]
     }
 
     pub(crate) fn forget(self) {

@@ -236,7 +236,8 @@ impl LockGuard {
 
     /// How many guards of this hold live. Local and free.
     ///
-    /// Each read acquisition is a hold of its own.
+    /// Each read acquisition is a hold of its own. Of several locks it is as often as all of them are
+    /// held, of a quorum as often as a majority is.
     pub fn hold_count(&self) -> u32 {
         match &self.share {
             Share::One(tenancy) => tenancy.hold().guards(),

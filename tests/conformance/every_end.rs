@@ -6,9 +6,9 @@ use futures::FutureExt;
 use leasehold::{Error, HoldState, Lease, LossReason};
 use tokio::time::{Instant, sleep};
 
-use crate::every_sort::{are_there, each, each_exclusive};
+use crate::each::{are_there, each, each_exclusive, is_sure, wait};
 use crate::sorts::SORTS;
-use crate::world::{World, eventually, ms, soon, waiting};
+use crate::world::{World, eventually, ms, soon};
 
 pub(crate) async fn a_fixed_lease_ends_for_a_waiter(world: World) {
     let (client, elsewhere) = (&world.client().await, &world.client().await);
@@ -20,8 +20,8 @@ pub(crate) async fn a_fixed_lease_ends_for_a_waiter(world: World) {
         let (next, _) = soon("at the end of the lease", next.lock()).await;
         let (next, took) = (next.unwrap(), start.elapsed());
         assert_eq!(guard.state(), HoldState::Lost, "the guard knows first");
-        // A waiter that asks again is late by one pause of up to 128 ms.
-        let late = lease + world.span(150);
+        // A waiter that asks again is late by one pause.
+        let late = lease + world.span(sort.late_ms());
         assert!(took + ms(1) >= lease && took < late, "{took:?}");
         let error = guard.unlock().await.unwrap_err();
         assert!(matches!(error, Error::Lost { reason: LossReason::Expired, .. }), "{error}");
@@ -43,10 +43,10 @@ pub(crate) async fn a_dead_holder_costs_one_lease(world: World) {
         if sort.exclusive {
             let next = soon("after a lease", sort.lock(elsewhere, sort.name).lock()).await;
             let took = start.elapsed();
-            assert!(took + ms(1) >= lease && took < lease + world.span(150), "{took:?}");
+            assert!(took + ms(1) >= lease && took < lease + world.span(sort.late_ms()), "{took:?}");
             next.0.unwrap().unlock().await.unwrap();
         }
-        eventually("free", async || !are_there(&world, sort, sort.name)).await;
+        eventually("free", async || !are_there(&world, sort, sort.name).await).await;
     })
     .await;
 }
@@ -69,8 +69,8 @@ pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(world: Worl
         }
         let guard = lock.lock().await.unwrap();
         sleep(lease * 3).await;
-        assert_eq!(guard.state(), HoldState::Held);
-        assert!(are_there(&world, sort, sort.name));
+        is_sure(&guard).await;
+        assert!(are_there(&world, sort, sort.name).await);
         guard.unlock().await.unwrap();
     })
     .await;
@@ -101,7 +101,7 @@ pub(crate) async fn a_dropped_acquisition_leaves_nothing(world: World) {
                 }
                 drop(acquisition);
                 eventually("settled", settled).await;
-                assert_eq!(are_there(&world, sort, sort.name), held, "after {polls} polls");
+                assert_eq!(are_there(&world, sort, sort.name).await, held, "after {polls} polls");
                 if let Some(guard) = &guard {
                     guard.check().unwrap();
                 }
@@ -109,7 +109,7 @@ pub(crate) async fn a_dropped_acquisition_leaves_nothing(world: World) {
             if let Some(guard) = guard {
                 guard.unlock().await.unwrap();
             }
-            assert!(!are_there(&world, sort, sort.name));
+            assert!(!are_there(&world, sort, sort.name).await);
         }
     })
     .await;
@@ -128,7 +128,11 @@ pub(crate) async fn a_shutdown_ends_acquisitions_on_their_way(world: World) {
                 tokio::task::yield_now().await;
             }
             client.shutdown(ms(5000)).await.unwrap();
-            assert!(!are_there(&world, sort, sort.name), "{}, after {steps} steps", sort.name);
+            assert!(
+                !are_there(&world, sort, sort.name).await,
+                "{}, after {steps} steps",
+                sort.name
+            );
             match soon("told", taking).await.0.unwrap() {
                 Err(error) => assert!(matches!(error, Error::Closed), "{error}"),
                 Ok(guard) => assert_eq!(soon("told", guard.lost()).await.0, LossReason::Closed),
@@ -144,10 +148,10 @@ pub(crate) async fn a_shutdown_ends_hand_overs_on_their_way(world: World) {
         let guard = lock.try_lock(Duration::ZERO, ms(60_000)).await.unwrap();
         let mut next = sort.lock(&client, sort.name);
         let next = tokio::spawn(async move { next.try_lock(ms(9000), ms(60_000)).await });
-        waiting(&client, 1).await;
+        wait(&client, sort, 1).await;
         drop(guard);
         client.shutdown(ms(5000)).await.unwrap();
-        assert!(!are_there(&world, sort, sort.name), "{}", sort.name);
+        assert!(!are_there(&world, sort, sort.name).await, "{}", sort.name);
         assert!(matches!(soon("told", next).await.0.unwrap(), Err(Error::Closed)));
     }
 }
@@ -165,7 +169,7 @@ pub(crate) async fn a_longest_hold_ends_it(world: World) {
         drop(guard);
         sleep(ms(20)).await;
         next.check().unwrap();
-        assert!(are_there(&world, sort, sort.name), "the old guard frees nothing");
+        assert!(are_there(&world, sort, sort.name).await, "the old guard frees nothing");
         next.unlock().await.unwrap();
     })
     .await;
@@ -175,7 +179,7 @@ pub(crate) async fn a_forgotten_hold_is_given_back_to_who_knows_it(world: World)
     let lease = world.span(300);
     let (client, elsewhere) = (&world.client().await, &world.client_with_lease(lease).await);
     each(async |sort| {
-        if sort.name == "multi" {
+        if !sort.is_single() {
             return; // It has no owner text.
         }
         let guard = sort.lock(client, sort.name).try_lock(Duration::ZERO, lease).await.unwrap();
@@ -185,10 +189,10 @@ pub(crate) async fn a_forgotten_hold_is_given_back_to_who_knows_it(world: World)
         let restored = lock.restore(&owner).await.unwrap();
         assert_eq!((restored.owner(), restored.token()), (&*owner, token));
         sleep(lease * 3).await;
-        assert_eq!(restored.state(), HoldState::Held, "renewed from now on");
+        is_sure(&restored).await;
         assert!(lock.is_held().await.unwrap());
         restored.unlock().await.unwrap();
-        assert!(!are_there(&world, sort, sort.name));
+        assert!(!are_there(&world, sort, sort.name).await);
         assert!(matches!(lock.restore(&owner).await, Err(Error::NotOwner { .. })));
     })
     .await;
@@ -196,7 +200,7 @@ pub(crate) async fn a_forgotten_hold_is_given_back_to_who_knows_it(world: World)
 
 pub(crate) async fn a_dropped_restore_leaves_nothing(world: World) {
     each(async |sort| {
-        if sort.name == "multi" {
+        if !sort.is_single() {
             return; // It has no owner text.
         }
         let client = world.client().await;
@@ -217,7 +221,7 @@ pub(crate) async fn a_dropped_restore_leaves_nothing(world: World) {
             eventually("released", async || client.stats().releases_pending == 0).await;
             // Whatever was sent has been executed by now, on both lanes.
             assert!(!lock.is_locked().await.unwrap(), "after {polls} polls");
-            assert!(!are_there(&world, sort, sort.name), "after {polls} polls");
+            assert!(!are_there(&world, sort, sort.name).await, "after {polls} polls");
         }
     })
     .await;
@@ -234,7 +238,11 @@ pub(crate) async fn a_dead_server_is_an_error(mut world: World) {
         for wait in [Duration::ZERO, ms(200)] {
             let (error, took) = soon("no hanging", lock.try_lock(wait, Lease::Renewed)).await;
             let error = error.unwrap_err();
-            let told = matches!(error, Error::Unavailable { .. } | Error::Unknown { .. });
+            let told = match &error {
+                Error::Unavailable { .. } | Error::Unknown { .. } => !sort.quorum,
+                Error::Quorum { obtained, .. } => *obtained == 0,
+                _ => false,
+            };
             assert!(told, "{error}");
             assert!(took < ms(1500), "{took:?}");
         }

@@ -1,44 +1,16 @@
 //! What every sort of lock does alike, whatever else sets it apart.
-#![expect(clippy::future_not_send, reason = "all of a test is polled in one task")]
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::join_all;
-use leasehold::{Error, HoldState, Lease, LossReason};
+use leasehold::{Error, Lease, LossReason};
 use tokio::time::{Instant, sleep};
 
-use crate::sorts::{SORTS, Sort};
-use crate::world::{World, eventually, ms, soon, waiting};
-
-/// Tests all sorts at once, and says which one failed.
-pub(crate) async fn each(test: impl AsyncFn(&Sort)) {
-    let tests = SORTS.iter().map(|sort| async {
-        let outcome = AssertUnwindSafe(test(sort)).catch_unwind().await;
-        assert!(outcome.is_ok(), "the sort that failed: {}", sort.name);
-    });
-    join_all(tests).await;
-}
-
-/// As [`each`], without those that several owners hold at once.
-pub(crate) async fn each_exclusive(test: impl AsyncFn(&Sort)) {
-    each(async |sort| {
-        if sort.exclusive {
-            test(sort).await;
-        }
-    })
-    .await;
-}
-
-pub(crate) fn are_there(world: &World, sort: &Sort, name: &str) -> bool {
-    let keys = sort.keys(name);
-    let there = keys.iter().filter(|key| world.exists(key)).count();
-    assert!(there == 0 || there == keys.len(), "all or none");
-    there > 0
-}
+use crate::each::{are_there, each, each_exclusive, is_sure, wait};
+use crate::sorts::SORTS;
+use crate::world::{World, eventually, ms, soon};
 
 pub(crate) async fn it_is_seen_from_everywhere(world: World) {
     let (client, elsewhere) = (&world.client().await, &world.client().await);
@@ -60,7 +32,7 @@ pub(crate) async fn it_is_seen_from_everywhere(world: World) {
                 assert_eq!(other.hold_count().await.unwrap(), 0);
             }
             guard.unlock().await.unwrap();
-            assert!(!are_there(&world, sort, sort.name));
+            assert!(!are_there(&world, sort, sort.name).await);
         }
     })
     .await;
@@ -173,9 +145,11 @@ pub(crate) async fn the_rest_of_a_lease_is_told(world: World) {
                 let left = lock.remaining_lease().await.unwrap().unwrap();
                 assert!(left + ms(5000) > expected && left <= expected, "{left:?}");
             }
-            for key in sort.keys(sort.name) {
-                let left = world.left(&key);
-                assert!(left > 0 && ms(left.unsigned_abs()) <= expected, "{key}: {left}");
+            let keys = sort.keys(sort.name);
+            let left = || keys.iter().map(|key| world.left(key)).filter(|left| *left != -2);
+            assert!(left().count() >= sort.need());
+            for left in left() {
+                assert!(left > 0 && ms(left.unsigned_abs()) <= expected, "{left}");
             }
             guard.unlock().await.unwrap();
             assert_eq!(lock.remaining_lease().await.unwrap(), None);
@@ -205,7 +179,7 @@ pub(crate) async fn inner_releases_leave_the_lease_alone(world: World) {
         second.unlock().await.unwrap();
         check(&lock).await;
         outer.unlock().await.unwrap();
-        assert!(!are_there(&world, sort, sort.name));
+        assert!(!are_there(&world, sort, sort.name).await);
     })
     .await;
 }
@@ -215,7 +189,7 @@ pub(crate) async fn what_another_holds_is_not_released(world: World) {
     each(async |sort| {
         let mut other = sort.lock(elsewhere, sort.name);
         let refused = other.restore("somebody:1").await.unwrap_err();
-        if sort.name == "multi" {
+        if !sort.is_single() {
             assert!(matches!(refused, Error::Config(_)), "{refused}");
             return;
         }
@@ -243,7 +217,7 @@ pub(crate) async fn contenders_of_one_client_all_get_it(world: World) {
             guard.unlock().await.unwrap();
         });
         soon("all get it", join_all(contenders)).await;
-        assert!(!are_there(&world, sort, sort.name));
+        assert!(!are_there(&world, sort, sort.name).await);
     })
     .await;
 }
@@ -267,7 +241,7 @@ pub(crate) async fn contenders_of_many_clients_all_get_it(world: World) {
             }
         });
         join_all(contenders).await;
-        assert!(!are_there(&world, sort, sort.name));
+        assert!(!are_there(&world, sort, sort.name).await);
     })
     .await;
 }
@@ -278,11 +252,11 @@ pub(crate) async fn a_waiter_gets_what_is_released_in_time(world: World) {
         let guard = sort.lock(&client, sort.name).lock().await.unwrap();
         let mut next = sort.lock(&elsewhere, sort.name);
         let next = tokio::spawn(async move { next.try_lock(ms(9000), ms(30_000)).await });
-        waiting(&elsewhere, 1).await;
+        wait(&elsewhere, sort, 1).await;
         assert!(!next.is_finished(), "it is held");
         guard.unlock().await.unwrap();
         let (next, took) = soon("in time", next).await;
-        assert!(took < world.late(200), "{took:?}");
+        assert!(took < world.late(sort.late_ms().max(200)), "{took:?}");
         next.unwrap().unwrap().unlock().await.unwrap();
     })
     .await;
@@ -300,10 +274,10 @@ pub(crate) async fn a_renewed_lease_lasts(world: World) {
         } else {
             sleep(lease * 4).await;
         }
-        assert_eq!(guard.state(), HoldState::Held);
-        assert!(are_there(&world, sort, sort.name));
+        is_sure(&guard).await;
+        assert!(are_there(&world, sort, sort.name).await);
         guard.unlock().await.unwrap();
-        assert!(!are_there(&world, sort, sort.name));
+        assert!(!are_there(&world, sort, sort.name).await);
     })
     .await;
 }
@@ -321,8 +295,8 @@ pub(crate) async fn renewal_outlives_a_nested_cycle(world: World) {
         outer.unlock().await.unwrap();
         let guard = sort.lock(client, sort.name).lock().await.unwrap();
         sleep(lease * 10).await;
-        assert_eq!(guard.state(), HoldState::Held);
-        assert!(are_there(&world, sort, sort.name));
+        is_sure(&guard).await;
+        assert!(are_there(&world, sort, sort.name).await);
         guard.unlock().await.unwrap();
     })
     .await;
@@ -339,7 +313,7 @@ pub(crate) async fn futures_of_one_owner_share_what_they_wait_for(world: World) 
                 tokio::spawn(async move { lock.lock().await })
             })
             .collect();
-        eventually("they wait", async || client.stats().waiting >= 3).await;
+        wait(&client, sort, 3).await;
         rival.unlock().await.unwrap();
         let mut guards = Vec::new();
         for taking in takings {
@@ -350,10 +324,14 @@ pub(crate) async fn futures_of_one_owner_share_what_they_wait_for(world: World) 
         }
         let expected = if sort.reentrant { 3 } else { 1 };
         assert_eq!(guards.len(), expected);
-        assert!(guards.iter().all(|guard| guard.hold_count() as usize == expected));
+        for count in guards.iter().map(|guard| guard.hold_count() as usize) {
+            // What a busy server left out of one grant of a quorum counts for the others only.
+            let left_out = sort.quorum && matches!(world, World::Redis(_)) && count > 0;
+            assert!(count == expected || left_out && count < expected, "{count}");
+        }
         drop(guards);
         eventually("free", async || {
-            client.stats().releases_pending == 0 && !are_there(&world, sort, sort.name)
+            client.stats().releases_pending == 0 && !are_there(&world, sort, sort.name).await
         })
         .await;
         // No place in a queue is left by those that came in by the way.
@@ -376,7 +354,8 @@ pub(crate) async fn a_tag_keeps_all_keys_together(world: World) {
                 let waiter = tokio::spawn(async move { other.try_lock(ms(10), ms(1000)).await });
                 // On a busy machine the reply may take longer than so short a wait.
                 let refused = waiter.await.unwrap().unwrap_err();
-                assert!(refused.is_timeout() || refused.may_be_held(), "{refused}");
+                let too_few = matches!(refused, Error::Quorum { .. });
+                assert!(refused.is_timeout() || refused.may_be_held() || too_few, "{refused}");
             }
             let tagged = |key: &String| key.contains("{shop}:") && key.matches('{').count() == 1;
             assert!(world.list(&["KEYS", "*"]).iter().all(tagged), "{}", sort.name);

@@ -15,6 +15,7 @@ mod asking;
 mod both_sides;
 mod contention;
 mod crash;
+mod each;
 mod entrances;
 mod every_end;
 mod every_sort;
@@ -279,6 +280,8 @@ behaviours! {
         a_cancelled_one_leaves_nothing,
         a_client_that_closes_ends_what_needs_it,
         a_client_that_closes_ends_the_wait_for_another_ones_lock,
+        a_longest_hold_ends_a_quorum,
+        a_quorum_counts_as_its_majority_does,
         members_on_several_servers_are_all_needed,
         a_member_that_is_lost_does_not_count_for_the_deadline,
         a_quorum_that_cannot_be_taken_looks_locked,

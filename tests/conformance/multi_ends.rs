@@ -133,6 +133,57 @@ pub(crate) async fn a_client_that_closes_ends_the_wait_for_another_ones_lock(wor
     held.unlock().await.unwrap();
 }
 
+/// Each member is released when it ends, although its renewal works and its lease has not ended.
+pub(crate) async fn a_longest_hold_ends_a_quorum(world: World) {
+    let lease = world.span(300);
+    let mut clients = Vec::new();
+    for _ in NAMES {
+        clients.push(world.client_with_lease(lease).await);
+    }
+    let members = clients.iter().zip(NAMES).map(|(client, name)| client.string_lock(name));
+    let mut lock = Lock::quorum(members);
+    let guard = lock.acquire().max_hold(world.span(700)).await.unwrap();
+    sleep(world.span(500)).await;
+    guard.check().unwrap();
+    let (mut renewed, now) = (0, Instant::now());
+    for client in &clients {
+        renewed += usize::from(client.stats().renewed > 0);
+    }
+    assert!(renewed >= 2, "{renewed} members");
+    is_lost(&guard, LossReason::MaxHold).await;
+    eventually("all are released", async || there(&world).is_empty()).await;
+    let took = now.elapsed();
+    assert!(took < world.late(250), "before their leases end: {took:?}");
+    let late = guard.unlock().await.unwrap_err();
+    assert!(matches!(late, Error::Lost { reason: LossReason::MaxHold, .. }), "{late}");
+    for client in &clients {
+        settled(client).await;
+    }
+}
+
+/// A member that takes part in some of the nested grants only does not count for what is held.
+pub(crate) async fn a_quorum_counts_as_its_majority_does(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let rival = other.lock("c").lock().await.unwrap();
+    let mut lock = Lock::quorum(NAMES.map(|name| client.lock(name)));
+    let outer = lock.lock().await.unwrap();
+    rival.unlock().await.unwrap();
+    // A busy server may be left out again.
+    let inner = loop {
+        let inner = lock.lock().await.unwrap();
+        eventually("nothing is owed", async || client.stats().releases_pending == 0).await;
+        if there(&world) == NAMES && lock.hold_count().await.unwrap() == 2 {
+            break inner;
+        }
+        inner.unlock().await.unwrap();
+    };
+    assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
+    inner.unlock().await.unwrap();
+    assert_eq!((outer.hold_count(), lock.hold_count().await.unwrap()), (1, 1));
+    outer.unlock().await.unwrap();
+    eventually("free", async || there(&world).is_empty()).await;
+}
+
 pub(crate) async fn members_on_several_servers_are_all_needed(world: World) {
     // Three servers: this one, and two more of its sort.
     let others = world.more(2);

@@ -122,7 +122,7 @@ pub(crate) async fn a_forced_release_deletes_no_data(world: World) {
     world.command(&["RPUSH", "list", "a"]);
     world.command(&["HSET", "hash", "a", "b"]);
     world.command(&["SET", "string", "a"]);
-    for sort in SORTS.iter().filter(|sort| sort.name != "multi") {
+    for sort in SORTS.iter().filter(|sort| sort.is_single()) {
         let other = if sort.name == "string" { "hash" } else { "string" };
         for key in ["list", other] {
             let forced = sort.lock(&client, key).force_unlock().await;

@@ -9,8 +9,7 @@ use crate::world::{World, ms, soon, waiting};
 
 pub(crate) async fn other_futures_of_the_owner_re_enter_what_was_restored(world: World) {
     let (client, elsewhere) = (world.client().await, world.client().await);
-    for sort in SORTS.iter().filter(|sort| sort.exclusive && sort.reentrant && sort.name != "multi")
-    {
+    for sort in SORTS.iter().filter(|sort| sort.exclusive && sort.reentrant && sort.is_single()) {
         let held = sort.lock(&elsewhere, sort.name).lock().await.unwrap();
         let text = held.owner().to_owned();
         held.forget();
@@ -32,7 +31,7 @@ pub(crate) async fn other_futures_of_the_owner_re_enter_what_was_restored(world:
 
 pub(crate) async fn who_holds_it_already_restores_nothing_twice(world: World) {
     let client = world.client().await;
-    for sort in SORTS.iter().filter(|sort| sort.name != "multi") {
+    for sort in SORTS.iter().filter(|sort| sort.is_single()) {
         let mut lock = sort.lock(&client, sort.name);
         let guard = lock.lock().await.unwrap();
         let again = lock.restore(guard.owner()).await.unwrap_err();

@@ -93,7 +93,7 @@ impl Scene {
         match self {
             Scene::Reenter | Scene::UnlockInner => sort.reentrant,
             Scene::Adopt => sort.name == PLAIN.name,
-            Scene::Restore => sort.name != "multi",
+            Scene::Restore => sort.is_single(),
             _ => true,
         }
     }
@@ -147,7 +147,14 @@ impl Stage {
         } else {
             other.read_write_lock(name).write().lock().await
         };
+        paid(other).await;
         taken.expect("it is free")
+    }
+
+    async fn taken(&self, lock: &mut Lock) -> LockGuard {
+        let guard = lock.lock().await.expect("free");
+        paid(&self.client).await;
+        guard
     }
 
     fn contents(&mut self) -> Reply {
@@ -164,7 +171,7 @@ impl Stage {
             Scene::LockFree => kept(&what, cut.apply(lock.lock()).await),
             Scene::TryHeld | Scene::LockHeld => self.held(&what, scene, cut, &mut lock).await,
             Scene::Reenter => {
-                let outer = lock.lock().await.expect("free");
+                let outer = self.taken(&mut lock).await;
                 let before = self.contents();
                 let done = kept(&what, cut.apply(lock.try_lock(WAIT, ms(30_000))).await);
                 self.settled(&what, &before).await;
@@ -178,7 +185,7 @@ impl Stage {
                 released(&what, cut.apply(guard.unlock()).await)
             }
             Scene::UnlockInner => {
-                let outer = lock.lock().await.expect("free");
+                let outer = self.taken(&mut lock).await;
                 let before = self.contents();
                 let inner = lock.lock().await.expect("its own");
                 let done = released(&what, cut.apply(inner.unlock()).await);
@@ -202,7 +209,7 @@ impl Stage {
         let done = if matches!(scene, Scene::TryHeld) {
             match cut.apply(lock.try_lock(WAIT, ms(30_000))).await {
                 // A reply that a stalled machine brings after the wait counts as lost.
-                Some(Err(Error::Timeout { .. } | Error::Unknown { .. })) => true,
+                Some(Err(error)) if error.is_timeout() || is_lost_reply(&error) => true,
                 None => false,
                 Some(other) => panic!("{what}: {other:?}"),
             }
@@ -237,7 +244,7 @@ impl Stage {
     }
 
     async fn extend(&mut self, what: &str, lock: &mut Lock, cut: Cut) -> bool {
-        let guard = lock.lock().await.expect("free");
+        let guard = self.taken(lock).await;
         let before = self.contents();
         let done = released(what, cut.apply(guard.extend(ms(40_000))).await);
         self.settled(what, &before).await;
@@ -262,6 +269,11 @@ impl Stage {
     }
 }
 
+/// What a quorum left out of a grant is given back.
+async fn paid(client: &Client) {
+    until("nothing is owed", SETTLED, || client.stats().releases_pending == 0).await;
+}
+
 /// True if the call was done; its guard is dropped.
 fn kept(what: &str, outcome: Option<Result<LockGuard, Error>>) -> bool {
     match outcome {
@@ -271,9 +283,13 @@ fn kept(what: &str, outcome: Option<Result<LockGuard, Error>>) -> bool {
             true
         }
         // Through a slow proxy the wait may be over first.
-        Some(Err(Error::Timeout { .. } | Error::Unknown { .. })) => true,
+        Some(Err(error)) if error.is_timeout() || is_lost_reply(&error) => true,
         Some(Err(error)) => panic!("{what}: {error:?}"),
     }
+}
+
+fn is_lost_reply(error: &Error) -> bool {
+    matches!(error, Error::Unknown { .. } | Error::Quorum { .. })
 }
 
 fn released(what: &str, outcome: Option<Result<(), Error>>) -> bool {

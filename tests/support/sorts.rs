@@ -7,6 +7,7 @@ use leasehold::{Client, Lock};
 
 /// One sort of lock.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each answers a question that tests ask")]
 pub struct Sort {
     pub name: &'static str,
     /// Its owner may take it again.
@@ -15,6 +16,9 @@ pub struct Sort {
     pub exclusive: bool,
     /// Redis knows how many nested holds there are.
     pub counted: bool,
+    /// A majority of its keys is enough: what is slower is left out of a grant, and released in the
+    /// background. Its waiters ask again after a pause, without a place in a queue.
+    pub quorum: bool,
     /// What is put behind the name for each key that exists while it is held.
     parts: &'static [&'static str],
     make: fn(&Client, &str) -> Lock,
@@ -25,6 +29,21 @@ impl Sort {
         (self.make)(client, name)
     }
 
+    /// One lock, whose holder has an owner text.
+    pub fn is_single(&self) -> bool {
+        self.parts.len() == 1
+    }
+
+    /// How many of its keys are there while it is held, at least.
+    pub fn need(&self) -> usize {
+        if self.quorum { self.parts.len() / 2 + 1 } else { self.parts.len() }
+    }
+
+    /// How late a waiter may be that asks again: its longest pause, and a moment.
+    pub fn late_ms(&self) -> u64 {
+        if self.quorum { 250 } else { 150 }
+    }
+
     /// The keys that exist just as long as it is held.
     pub fn keys(&self, name: &str) -> Vec<String> {
         self.parts.iter().map(|part| format!("{name}{part}")).collect()
@@ -32,10 +51,11 @@ impl Sort {
 }
 
 const fn sort(name: &'static str, make: fn(&Client, &str) -> Lock) -> Sort {
-    Sort { name, reentrant: true, exclusive: true, counted: true, parts: &[""], make }
+    let (reentrant, exclusive, counted) = (true, true, true);
+    Sort { name, reentrant, exclusive, counted, quorum: false, parts: &[""], make }
 }
 
-pub const SORTS: [Sort; 10] = [
+pub const SORTS: [Sort; 11] = [
     sort("lock", |client, name| client.lock(name)),
     sort("fair", |client, name| client.fair_lock(name)),
     sort("fenced", |client, name| client.fenced_lock(name)),
@@ -62,6 +82,13 @@ pub const SORTS: [Sort; 10] = [
         parts: &[":a", ":b", ":c"],
         ..sort("multi", |client, name| {
             client.multi_lock([":c", ":a", ":b"].map(|part| format!("{name}{part}")))
+        })
+    },
+    Sort {
+        quorum: true,
+        parts: &[":a", ":b", ":c"],
+        ..sort("quorum", |client, name| {
+            Lock::quorum([":c", ":a", ":b"].map(|part| client.lock(format!("{name}{part}"))))
         })
     },
 ];
