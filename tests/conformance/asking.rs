@@ -58,6 +58,37 @@ pub(crate) async fn pauses_grow_to_their_longest(world: World) {
     }
 }
 
+pub(crate) async fn pauses_double_from_the_first(world: World) {
+    let doubled: [&[u64]; 2] =
+        [&[1, 2, 4, 8, 16, 32, 64, 128, 128, 128], &[5, 10, 20, 40, 80, 100, 100, 100]];
+    for (sort, pauses_ms) in SORTS.into_iter().zip(doubled) {
+        let (one, other) = (world.client().await, world.client().await);
+        let guard = sort(&one).lock().await.unwrap();
+        let mut lock = sort(&other);
+        let start = Instant::now();
+        let taking = tokio::spawn(async move { lock.lock().await });
+        let mut asked = Vec::new();
+        while asked.len() <= pauses_ms.len() {
+            if other.stats().calls > asked.len() as u64 {
+                asked.push(Instant::now());
+            }
+            sleep(ms(1)).await;
+        }
+        let all = ms(pauses_ms.iter().sum());
+        assert!(start.elapsed() >= all / 2, "{:?} of {all:?}", start.elapsed());
+        // A machine that stalls lets each of them look longer or shorter.
+        for (times, pause_ms) in asked.windows(2).zip(pauses_ms) {
+            let (pause, whole) = (times[1] - times[0], ms(*pause_ms));
+            // The timer and this look at it are late by up to a millisecond each.
+            let fits = pause + ms(1) >= whole / 2 && pause <= whole + ms(2);
+            let exact = matches!(world, World::Embedded(_));
+            assert!(fits || !exact, "{pause:?} of {whole:?}, all: {asked:?}");
+        }
+        taking.abort();
+        guard.unlock().await.unwrap();
+    }
+}
+
 pub(crate) async fn a_spin_lock_tells_others_of_its_release(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     // A waiter of the plain lock of that name, as a Java client's.

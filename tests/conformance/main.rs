@@ -251,6 +251,7 @@ behaviours! {
     asking {
         a_waiter_never_subscribes,
         pauses_grow_to_their_longest,
+        pauses_double_from_the_first,
         a_spin_lock_tells_others_of_its_release,
         a_spin_lock_takes_a_wait_as_long_as_it_is,
         a_string_key_without_expiry_is_told_and_left,
