@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use leasehold::{Client, ClientBuilder, LocalHandover};
 
 use crate::bed::{Outside, alone, builder, ms, until, within};
+use crate::support::proxy::Proxy;
+use crate::support::resp::Reply;
 use crate::support::server::Server;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -191,5 +193,111 @@ fn renewals_of_many_holds_share_calls() {
         crate::bed::note(&text);
         drop(guards);
         until("all are free", LIMIT, || outside.keys() == 0).await;
+    });
+}
+
+const QUEUE: &str = "redisson_lock_queue:{n}";
+/// The longest: whoever is cut off keeps its place meanwhile.
+const CLAIM: Duration = Duration::from_mins(1);
+
+/// Scripts that the server ran since the last reset, and all commands of them.
+fn work(outside: &mut Outside) -> (u64, Vec<(String, u64)>) {
+    let info = outside.command(&["INFO", "commandstats"]).text();
+    let calls = |line: &str| {
+        let (command, stats) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let calls = stats.split(',').next()?.parse().expect("a number");
+        Some((command.to_owned(), calls))
+    };
+    let mut work: Vec<_> = info.lines().filter_map(calls).collect();
+    let ours = ["info", "config|resetstat", "llen"];
+    // Subscriptions and the care for connections go on beside them.
+    let beside = |command: &str| command.ends_with("subscribe") || command == "ping";
+    work.retain(|(command, _)| !ours.contains(&&**command) && !beside(command));
+    work.sort();
+    let scripts = work.iter().find(|(command, _)| command == "evalsha");
+    (scripts.map_or(0, |(_, calls)| *calls), work)
+}
+
+/// The commands of so many scripts, if no other ran beside them.
+async fn work_of(scripts: u64, outside: &mut Outside) -> Option<Vec<(String, u64)>> {
+    let mut seen = (0, Vec::new());
+    until("it ran", LIMIT, || {
+        seen = work(outside);
+        seen.0 >= scripts
+    })
+    .await;
+    (seen.0 == scripts).then_some(seen.1)
+}
+
+async fn in_queue(outside: &mut Outside, number: i64) {
+    let number = Reply::Int(number);
+    until("so many are in the queue", LIMIT, || outside.command(&["LLEN", QUEUE]) == number).await;
+}
+
+/// What one waiter and one holder of a fair lock cost with so many others in the queue.
+async fn fair_costs(others: i64) -> Vec<(&'static str, Vec<(String, u64)>)> {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let mut outside = Outside::of(&server);
+    let client = quiet(&server).fair_claim(CLAIM).connect().await.expect("connects");
+    let crowd = builder(&proxy.url()).fair_claim(CLAIM).connect().await.expect("connects");
+    let lock = || client.fair_lock("n");
+    lock().lock().await.expect("free").unlock().await.expect("held");
+    let guard = lock().try_lock(Duration::ZERO, ms(600_000)).await.expect("free");
+    let connections = server.clients("id=").len();
+    for _ in 0..others {
+        let mut lock = crowd.fair_lock("n");
+        tokio::spawn(async move { lock.lock().await.map(drop) });
+    }
+    in_queue(&mut outside, others).await;
+    // They stay in the queue, and say nothing any more.
+    proxy.refuse();
+    proxy.cut();
+    until("they are cut off", LIMIT, || server.clients("id=").len() < connections).await;
+
+    let mut costs = Vec::new();
+    outside.reset_stats();
+    lock().try_lock(Duration::ZERO, ms(600_000)).await.expect_err("it is held");
+    costs.push(("a zero wait", work_of(1, &mut outside).await.expect("nothing else")));
+    let (waits, joins) = loop {
+        outside.reset_stats();
+        let mut lock = lock();
+        let waits = tokio::spawn(async move { lock.lock().await.map(drop) });
+        if let Some(work) = work_of(2, &mut outside).await {
+            break (waits, work);
+        }
+        // It took so long that it gave a sign of life.
+        waits.abort();
+        in_queue(&mut outside, others).await;
+    };
+    costs.push(("to join", joins));
+    // The first beat may be sent twice: its script was not known.
+    work_of(4, &mut outside).await;
+    costs.push((
+        "a beat",
+        loop {
+            outside.reset_stats();
+            if let Some(work) = work_of(1, &mut outside).await {
+                break work;
+            }
+        },
+    ));
+    waits.abort();
+    in_queue(&mut outside, others).await;
+    outside.reset_stats();
+    guard.unlock().await.expect("held");
+    costs.push(("a release", work_of(1, &mut outside).await.expect("nothing else")));
+    costs
+}
+
+#[test]
+fn the_length_of_a_fair_queue_costs_nothing() {
+    alone(LIMIT * 2, async {
+        let (one, many) = (fair_costs(1).await, fair_costs(500).await);
+        crate::bed::note(&format!("{one:?}"));
+        assert_eq!(one, many);
+        // Nor does a script look at the whole of it.
+        let looks = |command: &str| ["lrange", "zrange", "zrangebyscore"].contains(&command);
+        assert!(!many.iter().flat_map(|(_, work)| work).any(|(command, _)| looks(command)));
     });
 }
