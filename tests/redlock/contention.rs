@@ -13,12 +13,15 @@ use crate::support::server::Server;
 /// Enters so many times, and counts who is inside and how often that was.
 async fn enter(mut lock: Lock, mut outside: Connection, rounds: u32, lease: Lease) {
     for _ in 0..rounds {
-        let guard = loop {
-            match lock.try_lock(ms(4000), lease).await {
-                Ok(guard) => break guard,
-                Err(error) => assert!(error.is_retryable(), "{error}"),
+        let entering = async {
+            loop {
+                match lock.try_lock(ms(4000), lease).await {
+                    Ok(guard) => break guard,
+                    Err(error) => assert!(error.is_retryable(), "{error}"),
+                }
             }
         };
+        let guard = soon("its turn", entering).await;
         assert_eq!(outside.command(&["INCR", "inside"]).unwrap().int(), 1, "two inside");
         // A step that a second one inside would undo.
         let before = outside.command(&["GET", "entered"]).unwrap();
@@ -38,7 +41,7 @@ async fn all_enter(locks: Vec<Lock>, rounds: u32, lease: Lease) {
         .into_iter()
         .map(|lock| tokio::spawn(enter(lock, outside.connection(), rounds, lease)))
         .collect();
-    for done in soon("all enter", join_all(tasks)).await {
+    for done in join_all(tasks).await {
         done.unwrap();
     }
     let entered = outside.command(&["GET", "entered"]).int();
