@@ -48,12 +48,28 @@ func (d *driver) named(alias string) lock {
 	return d.locks[alias]
 }
 
+// connect opens a connection to each server that is up, without a limit of time: redsync gives a server
+// a part of the lease only, which a short one would spend on the first dial.
+func (d *driver) connect() {
+	var all sync.WaitGroup
+	for _, server := range d.servers {
+		all.Add(1)
+		go func(server *redis.Client) {
+			defer all.Done()
+			// One that is down is for the test to meet.
+			_ = server.Ping(context.Background()).Err()
+		}(server)
+	}
+	all.Wait()
+}
+
 // make takes `<library> <alias> <key> <lease ms>`.
 func (d *driver) make(words []string) error {
 	lease, err := millis(words[3])
 	if err != nil {
 		return err
 	}
+	d.connect()
 	d.guard.Lock()
 	defer d.guard.Unlock()
 	d.locks[words[1]] = libraries[words[0]](d.servers, words[2], lease)
