@@ -1,12 +1,11 @@
 //! One lock with redis-py's `Lock`, both ways.
 
 use leasehold::{Client, Error, Lease, Lock, LossReason};
-use tokio::time::sleep;
 
 use crate::crowd;
 use crate::process::{Library, Process};
 use crate::support::server::Server;
-use crate::{ONCE, eventually, ms, soon};
+use crate::{ONCE, asked, eventually, ms, soon};
 
 struct Both {
     server: Server,
@@ -59,8 +58,9 @@ async fn each_excludes_the_other() {
 async fn each_waits_for_the_other() {
     let mut both = both("60000").await;
     let guard = both.lock.lock().await.unwrap();
+    let before = asked(&both.server);
     let waits = both.python.ask("acquire py none");
-    sleep(ms(50)).await;
+    eventually("it asks again", || asked(&both.server) > before + 1).await;
     guard.unlock().await.unwrap();
     assert_eq!(waits.await.unwrap(), "True");
 
@@ -82,6 +82,8 @@ async fn each_is_freed_by_its_expiry() {
     guard.unlock().await.unwrap();
 
     let guard = both.lock.try_lock(ONCE, ms(400)).await.unwrap();
+    // What it takes now is to be its own at the end, however slow the machine is.
+    both.python.tell("make py shared 60000").await;
     let waits = both.python.ask("acquire py none");
     assert_eq!(waits.await.unwrap(), "True");
     assert!(matches!(guard.check(), Err(Error::Lost { reason: LossReason::Expired, .. })));
@@ -163,7 +165,7 @@ async fn a_lock_of_ours_is_taken_over_by_python() {
 async fn what_python_takes_away_is_told() {
     let server = Server::start();
     let python = Process::start(Library::RedisPy, &[server.url()]);
-    let client = Client::builder(&server.url()).lease(ms(900)).connect().await.unwrap();
+    let client = Client::builder(&server.url()).lease(ms(3000)).connect().await.unwrap();
     let guard = client.string_lock("shared").lock().await.unwrap();
     python.tell("make py shared 60000").await;
     python.tell(&format!("take_token py {}", guard.owner())).await;
