@@ -4,11 +4,13 @@
 //! the runtime under test does. Switches apply to open and to new connections.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+
+use super::server::listen;
 
 /// A proxy on a free loopback port; it ends when it is dropped.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ enum Way {
 
 impl Proxy {
     pub fn start(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let listener = listen();
         let address = listener.local_addr().expect("its address");
         let shared = Arc::new(Shared::default());
         let own = shared.clone();

@@ -2,11 +2,13 @@
 //!
 //! `LEASEHOLD_SERVER` names another binary, for example `valkey-server`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::resp::{Connection, Reply};
@@ -16,7 +18,7 @@ use super::wait_until;
 #[derive(Debug)]
 pub struct Server {
     process: Child,
-    port: u16,
+    port: Port,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     folder: PathBuf,
@@ -49,9 +51,9 @@ impl Server {
             .map(|at| arguments[at + 1].clone());
         // Another process may take the free port before the server does: then try the next.
         for _ in 0..20 {
-            let port = free_port();
-            let mut process = spawn(port, &arguments, &environment, &folder);
-            if comes_up(&mut process, port) {
+            let port = Port::reserve();
+            let mut process = spawn(port.0, &arguments, &environment, &folder);
+            if comes_up(&mut process, port.0) {
                 return Server { process, port, arguments, environment, folder, password };
             }
             drop(process.kill());
@@ -61,18 +63,18 @@ impl Server {
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.0
     }
 
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        (Ipv4Addr::LOCALHOST, self.port()).into()
     }
 
     /// With the password, if it was given as `--requirepass`.
     pub fn url(&self) -> String {
         match &self.password {
-            Some(password) => format!("redis://:{password}@127.0.0.1:{}", self.port),
-            None => format!("redis://127.0.0.1:{}", self.port),
+            Some(password) => format!("redis://:{password}@127.0.0.1:{}", self.port()),
+            None => format!("redis://127.0.0.1:{}", self.port()),
         }
     }
 
@@ -125,13 +127,13 @@ impl Server {
     pub fn restart(&mut self) {
         self.kill();
         for _ in 0..20 {
-            self.process = spawn(self.port, &self.arguments, &self.environment, &self.folder);
-            if comes_up(&mut self.process, self.port) {
+            self.process = spawn(self.port.0, &self.arguments, &self.environment, &self.folder);
+            if comes_up(&mut self.process, self.port.0) {
                 return;
             }
             self.kill();
         }
-        panic!("the server does not restart on port {}", self.port);
+        panic!("the server does not restart on port {}", self.port.0);
     }
 
     fn signal(&self, signal: &str) {
@@ -186,7 +188,54 @@ fn comes_up(process: &mut Child, port: u16) -> bool {
     !ended && process.try_wait().is_ok_and(|status| status.is_none())
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+/// Ports of the servers of this process, dead ones included: there a client is to meet nobody else.
+static RESERVED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+fn reserved() -> MutexGuard<'static, BTreeSet<u16>> {
+    RESERVED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A port that is a server's, whether that runs or not, until this is dropped.
+#[derive(Debug)]
+struct Port(u16);
+
+impl Port {
+    fn reserve() -> Self {
+        // Those that were passed over are bound until one is found: none of them comes again.
+        let mut passed = Vec::new();
+        loop {
+            let listener = bind();
+            let port = port_of(&listener);
+            if reserved().insert(port) {
+                return Port(port);
+            }
+            passed.push(listener);
+        }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        reserved().remove(&self.0);
+    }
+}
+
+/// A listener that is at no server's port, not even at a dead one's.
+pub(super) fn listen() -> TcpListener {
+    let mut passed = Vec::new();
+    loop {
+        let listener = bind();
+        if !reserved().contains(&port_of(&listener)) {
+            return listener;
+        }
+        passed.push(listener);
+    }
+}
+
+fn bind() -> TcpListener {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port")
+}
+
+fn port_of(listener: &TcpListener) -> u16 {
     listener.local_addr().expect("its address").port()
 }
