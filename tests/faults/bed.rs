@@ -104,6 +104,10 @@ pub(crate) fn builder(url: &str) -> ClientBuilder {
     builder
 }
 
+/// A `command_timeout` that nothing waits for in a test that passes: what ends far earlier was ended by
+/// something else.
+pub(crate) const SILENCE: Duration = Duration::from_secs(20);
+
 /// Short limits, so that faults are noticed within a test's patience.
 pub(crate) fn brisk(url: &str) -> ClientBuilder {
     builder(url).command_timeout(ms(300)).connect_timeout(ms(500)).safety_poll(ms(300))

@@ -5,11 +5,11 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, Error, HoldState, LossReason};
+use leasehold::{Client, ClientBuilder, Error, HoldState, LossReason};
 
 use crate::bed::{
-    Outside, alone, assert_unknown, at_rest, beside, brisk, connect, hold, ms, note, seed, until,
-    within,
+    Outside, SILENCE, alone, assert_unknown, at_rest, beside, brisk, connect, hold, ms, note, seed,
+    until, within,
 };
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
@@ -31,9 +31,15 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) async fn new() -> Self {
+        Self::with(|client| client).await
+    }
+
+    /// With other settings of the client under test.
+    pub(crate) async fn with(settings: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
         let server = Server::start();
         let proxy = Proxy::start(server.address());
-        let client = brisk(&proxy.url()).lease(LEASE).connect().await.expect("connects");
+        let builder = settings(brisk(&proxy.url()).lease(LEASE));
+        let client = builder.connect().await.expect("connects");
         let rival = connect(&server.url()).await;
         let outside = Outside::of(&server);
         // All scripts are known to the server: a call is one round trip.
@@ -65,12 +71,12 @@ impl Bed {
 #[test]
 fn an_acquisition_whose_reply_is_lost_is_unknown_and_undone() {
     beside(LIMIT, async {
-        let mut bed = Bed::new().await;
+        let mut bed = Bed::with(|client| client.command_timeout(SILENCE)).await;
         bed.proxy.swallow_replies();
         let mut lock = bed.client.lock("n");
         let started = Instant::now();
         let outcome = lock.try_lock(ms(200), ms(20_000)).await;
-        assert!(started.elapsed() < ms(250), "{:?}", started.elapsed());
+        assert!(started.elapsed() < SILENCE / 4, "at the end of the wait: {:?}", started.elapsed());
         assert!(outcome.as_ref().is_err_and(Error::may_be_held), "{outcome:?}");
         assert_unknown(outcome);
         bed.proxy.pass();
@@ -92,7 +98,7 @@ fn an_acquisition_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
         bed.proxy.refuse();
         bed.proxy.cut();
         // The later calls were certainly not applied, but the first was.
-        assert_unknown(within("an answer", ms(1_100), taking).await.expect("no panic"));
+        assert_unknown(within("an answer", ms(5_000), taking).await.expect("no panic"));
         assert!(bed.outside.exists("n"));
         bed.proxy.pass();
         until("it is undone", HEALED, || !bed.outside.exists("n")).await;
@@ -227,7 +233,8 @@ fn renewals_without_replies_make_a_hold_uncertain_then_lost_and_then_free() {
             let reason = within("lost", LEASE, lost).await.expect("no panic");
             let after = cut.elapsed();
             assert_eq!(reason, LossReason::Expired);
-            assert!(after < LEASE + ms(50), "{after:?}");
+            // Before a renewal that was due with it could have been given up.
+            assert!(after < LEASE + ms(250), "{after:?}");
             // The guard knows first, by a margin of 2.5 ms: if we look in time. Where calls get
             // through, the client releases what is lost, and may be quicker than this look.
             let there = bed.outside.exists("n") || applied;

@@ -38,7 +38,7 @@ async fn everything(a: &Client, b: &Client) -> Result<(), Error> {
     let outer = held.lock().await?;
     let inner = held.try_lock(ms(0), ms(900)).await?;
     inner.unlock().await?;
-    outer.extend(ms(500)).await?;
+    outer.extend(ms(2000)).await?;
     assert!(wanted.is_locked().await? && held.is_held().await?);
     // Another client waits, is renewed meanwhile, and is woken.
     let unlock = async {
@@ -206,7 +206,7 @@ fn the_documented_rights_are_enough_and_all_are_used() {
         let rule = rule("locks");
         assert!(matches!(outside.command(&rule), Reply::Status(_)));
         let url = server.url().replace("redis://", "redis://locks:secret@");
-        let client = || Client::builder(&url).lease(ms(300)).safety_poll(ms(100)).connect();
+        let client = || Client::builder(&url).lease(ms(1500)).safety_poll(ms(100)).connect();
         let (a, b) = (client().await.expect("connects"), client().await.expect("connects"));
 
         everything(&a, &b).await.expect("it may");
