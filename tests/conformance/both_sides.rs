@@ -32,7 +32,7 @@ pub(crate) async fn a_read_inside_a_write_comes_and_goes(world: World) {
 }
 
 pub(crate) async fn a_downgrade_lets_readers_in_at_once(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+    let (one, other) = (world.client_without_polls().await, world.client_without_polls().await);
     let mut lock = one.read_write_lock("x");
     let writing = lock.write().lock().await.unwrap();
     let kept = lock.read().lock().await.unwrap();
@@ -44,7 +44,7 @@ pub(crate) async fn a_downgrade_lets_readers_in_at_once(world: World) {
     writing.unlock().await.unwrap();
     for reading in [near, far] {
         let (guard, took) = soon("it is told", reading).await;
-        assert!(took < ms(500), "by the message, not by a poll: {took:?}");
+        assert!(took < world.late(500), "by the message, not by a poll: {took:?}");
         guard.unwrap().unwrap().unlock().await.unwrap();
     }
     assert!(!late.is_finished(), "a writer waits for the last reader");
@@ -146,7 +146,7 @@ pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(world: World) 
     before.unlock().await.unwrap();
     let writing = soon("handed over", writing).await.0.unwrap().unwrap();
     let (reading, took) = soon("beside its own writer", reading).await;
-    assert!(took < ms(500), "told, not by a poll: {took:?}");
+    assert!(took < world.late(500), "told, not by a poll: {took:?}");
     assert!(!other.is_finished());
     reading.unwrap().unwrap().unlock().await.unwrap();
     writing.unlock().await.unwrap();
@@ -155,7 +155,7 @@ pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(world: World) 
 }
 
 pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(world: World) {
-    let (client, elsewhere) = (world.client().await, world.client().await);
+    let (client, elsewhere) = (world.client_without_polls().await, world.client().await);
     let before = read(&elsewhere, Lease::Renewed).await.unwrap();
     for polite in [false, true] {
         let owner = Owner::new();
@@ -175,7 +175,7 @@ pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(wo
         let (refused, took) = soon("it would wait for itself", writing).await;
         let refused = refused.unwrap().unwrap_err();
         assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
-        assert!(took < ms(500), "{took:?}");
+        assert!(took < world.late(500), "{took:?}");
         reading.unlock().await.unwrap();
     }
     before.unlock().await.unwrap();
@@ -183,7 +183,7 @@ pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(wo
 }
 
 pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(world: World) {
-    let (client, elsewhere) = (world.client().await, world.client().await);
+    let (client, elsewhere) = (world.client_without_polls().await, world.client().await);
     let before = read(&elsewhere, Lease::Renewed).await.unwrap();
     let writing = writer(&client);
     waiting(&client, 1).await;
@@ -197,7 +197,7 @@ pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(
     let outer = client.read_write_lock("x").owned_by(&owner).read().lock().await.unwrap();
     // The writer waits for the outer one, and the reader ahead of it for the writer.
     let (inner, took) = soon("nested", polite.pop().unwrap()).await;
-    assert!(took < ms(500), "told, not by a poll: {took:?}");
+    assert!(took < world.late(500), "told, not by a poll: {took:?}");
     assert!(!polite[0].is_finished() && !writing.is_finished());
     inner.unwrap().unwrap().unlock().await.unwrap();
     outer.unlock().await.unwrap();

@@ -104,7 +104,7 @@ pub(crate) async fn one_of_many_contenders_wins(world: World) {
 }
 
 pub(crate) async fn a_second_one_waits_for_the_first(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+    let (one, other) = (world.client().await, world.client_without_polls().await);
     let guard = one.multi_lock(NAMES).lock().await.unwrap();
     // Overlapping sets, of which only one member is in the way.
     let mut second = other.multi_lock(["c", "d"]);
@@ -114,7 +114,7 @@ pub(crate) async fn a_second_one_waits_for_the_first(world: World) {
     assert!(!second.is_finished());
     guard.unlock().await.unwrap();
     let (guard, took) = soon("then it goes on", second).await;
-    assert!(took < ms(700), "{took:?}");
+    assert!(took < world.late(700), "{took:?}");
     guard.unwrap().unwrap().unlock().await.unwrap();
 }
 

@@ -186,7 +186,7 @@ pub(crate) async fn waiting_readers_come_in_together(world: World) {
 }
 
 pub(crate) async fn a_side_is_forced_without_the_other(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+    let (one, other) = (world.client().await, world.client_without_polls().await);
     let mut seen = other.read_write_lock("x");
     let reading = read(&one, Lease::Renewed).await.unwrap();
     assert!(!seen.write().force_unlock().await.unwrap(), "nobody writes");
@@ -195,7 +195,7 @@ pub(crate) async fn a_side_is_forced_without_the_other(world: World) {
     listens(&other).await;
     assert!(seen.read().force_unlock().await.unwrap());
     let (writing, took) = soon("a forced release wakes", late).await;
-    assert!(took < ms(500), "{took:?}");
+    assert!(took < world.late(500), "{took:?}");
     assert!(matches!(reading.unlock().await, Err(Error::Lost { .. })));
     assert!(!seen.read().force_unlock().await.unwrap(), "nobody reads");
     assert!(seen.write().is_locked().await.unwrap());
@@ -341,7 +341,7 @@ pub(crate) async fn preferred_writers_go_first(world: World) {
 }
 
 pub(crate) async fn readers_go_on_when_the_writer_gives_up(world: World) {
-    let client = world.client().await;
+    let client = world.client_without_polls().await;
     let reading = read(&client, Lease::Renewed).await.unwrap();
     for cancelled in [false, true] {
         let mut lock = client.read_write_lock("x");
@@ -362,7 +362,7 @@ pub(crate) async fn readers_go_on_when_the_writer_gives_up(world: World) {
         }
         for late in late {
             let (guard, took) = soon("the reader", late).await;
-            assert!(took < ms(500), "told, not by a poll: {took:?}");
+            assert!(took < world.late(500), "told, not by a poll: {took:?}");
             guard.unwrap().unwrap().unlock().await.unwrap();
         }
     }

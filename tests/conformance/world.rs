@@ -61,10 +61,19 @@ impl World {
         }
     }
 
+    /// A client that does not poll within a test: it goes on when it is told, or not at all.
+    pub(crate) async fn client_without_polls(&self) -> Client {
+        self.without_polls().connect().await.expect("a client")
+    }
+
+    pub(crate) fn without_polls(&self) -> ClientBuilder {
+        self.builder().safety_poll(Duration::from_mins(1))
+    }
+
     /// A client that hands holds over however long the sections take.
     pub(crate) async fn client_with_long_streaks(&self) -> Client {
         let streak = LocalHandover::Streak { count: 1000, time: LIMIT };
-        self.builder().local_handover(streak).connect().await.expect("a client")
+        self.without_polls().local_handover(streak).connect().await.expect("a client")
     }
 
     /// A client whose renewed holds last so long.
