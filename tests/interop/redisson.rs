@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How long the work of one request may take; long enough for a lock to be waited for.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -104,7 +104,9 @@ impl Redisson {
 
     /// Waits until this thread, which works on a request, sleeps until a message comes.
     pub(crate) async fn until_parked(&self, thread: &str) {
+        let limit = Instant::now() + DEADLINE;
         while !self.expect::<bool>(&format!("parked {thread}")).await {
+            assert!(Instant::now() < limit, "`{thread}` is not parked within {DEADLINE:?}");
             sleep(Duration::from_millis(2)).await;
         }
     }
