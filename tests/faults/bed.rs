@@ -104,9 +104,10 @@ pub(crate) fn builder(url: &str) -> ClientBuilder {
     builder
 }
 
-/// A `command_timeout` that nothing waits for in a test that passes: what ends far earlier was ended by
-/// something else.
+/// A `command_timeout` that nothing waits for in a test that passes.
 pub(crate) const SILENCE: Duration = Duration::from_secs(20);
+/// With it, no silent connection is given up before this: two PINGs a second apart get no answer first.
+pub(crate) const GIVEN_UP: Duration = ms(2_000);
 
 /// Short limits, so that faults are noticed within a test's patience.
 pub(crate) fn brisk(url: &str) -> ClientBuilder {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use leasehold::{Client, Error, LossReason};
 
 use crate::bed::{
-    Outside, SILENCE, alone, at_rest, beside, brisk, builder, connect, hold, ms, note, runtime,
-    size, turn, until, within,
+    GIVEN_UP, Outside, SILENCE, alone, at_rest, beside, brisk, builder, connect, hold, ms, note,
+    runtime, size, turn, until, within,
 };
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
@@ -138,8 +138,8 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
     alone(LIMIT, async {
         let mut server = Server::start();
         let proxy = Proxy::start(server.address());
-        // A call that is not ended with the wait ends with the command's time.
-        let (wait, limit) = (ms(200), SILENCE / 4);
+        // A call that is not ended with the wait ends with its connection or the command's time.
+        let (wait, limit) = (ms(200), GIVEN_UP);
         let patient = |url: &str| builder(url).command_timeout(SILENCE);
         let direct = patient(&server.url()).connect().await.expect("connects");
         let slow = patient(&proxy.url()).connect().await.expect("connects");
