@@ -99,6 +99,7 @@ pub(crate) async fn a_waiter_of_another_client_is_woken(world: World) {
     done.unwrap().unwrap();
     // Well before the safety poll (48 s at the least) and the lease (30 s).
     assert!(took < world.late(500), "{took:?}");
+    eventually("its wake is counted", async || b.stats().wakes > 0).await;
     assert_eq!(b.stats().wakes, 1);
 }
 

@@ -58,6 +58,7 @@ pub(crate) async fn a_forced_release_is_noticed_and_wakes(world: World) {
     assert!(other.lock("x").force_unlock().await.unwrap());
     let (next, took) = soon("the waiter is woken", waiter).await;
     assert!(took < world.late(500), "{took:?}");
+    eventually("by the message, not by the lease", async || other.stats().wakes > 0).await;
     let (reason, took) = soon("the holder is told", guard.lost()).await;
     assert!(reason == LossReason::Gone && took < world.span(400), "{reason} {took:?}");
     next.unwrap().unwrap().unlock().await.unwrap();
