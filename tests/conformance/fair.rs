@@ -265,8 +265,10 @@ pub(crate) async fn who_timed_out_in_doubt_has_left_the_queue(world: World) {
     line.reconnect();
     eventually("it knows", async || other.stats().listeners == 1).await;
     let error = soon("it gives up", taking).await.0.unwrap().unwrap_err();
-    assert!(error.is_timeout(), "{error}");
+    // On a busy machine the last reply may come too late to count.
+    assert!(error.is_retryable(), "{error}");
     if start.elapsed() < wait + ms(25) {
+        assert!(error.is_timeout(), "{error}");
         assert_eq!(queue(&world), [""; 0], "its place is in nobody's way");
     }
     guard.unlock().await.unwrap();
