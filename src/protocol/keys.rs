@@ -10,6 +10,12 @@ pub(crate) fn prefixed(prefix: &str, name: &str) -> Arc<str> {
     Arc::from(format!("{prefix}:{}", tagged(name)))
 }
 
+/// As [`prefixed`], for a key that nobody but this library reads: with a second colon before a name
+/// that has braces, so that `x` and `{x}` do not share it.
+pub(crate) fn ours(prefix: &str, name: &str) -> Arc<str> {
+    if name.contains('{') { Arc::from(format!("{prefix}::{name}")) } else { prefixed(prefix, name) }
+}
+
 /// What stands before the name in the queue of a fair lock, and in the counter of a fenced one.
 pub(crate) const FAIR_QUEUE: &str = "redisson_lock_queue";
 pub(crate) const FENCE_COUNTER: &str = "redisson_lock_token";

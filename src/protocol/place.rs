@@ -101,7 +101,7 @@ impl Place {
         self.room = yielding_room(&self.key);
     }
 
-    /// Keeps the reply to one request, so that it can be repeated.
+    /// Keeps the reply to one request, so that it can be repeated. No other request has its name.
     pub(crate) fn reply_key(&self, request: &str) -> Arc<str> {
         Arc::from(format!("{}:{request}", keys::prefixed("leasehold_reply", &self.key)))
     }
@@ -135,7 +135,7 @@ fn beside(kind: Kind, key: &str) -> Box<[Arc<str>]> {
         ]),
         Kind::Fenced => Box::new([keys::prefixed(keys::FENCE_COUNTER, key)]),
         Kind::Read | Kind::Write => Box::new([keys::tagged(key)]),
-        Kind::Semaphore => Box::new([keys::prefixed("leasehold_semaphore", key)]),
+        Kind::Semaphore => Box::new([keys::ours("leasehold_semaphore", key)]),
         Kind::Permit => Box::new([keys::suffixed(key, "timeout")]),
     }
 }
@@ -185,6 +185,8 @@ mod tests {
             (Kind::Read, "a", "redisson_rwlock:{a}", "{a}"),
             (Kind::Write, "{t}:a", "redisson_rwlock:{t}:a", "{t}:a"),
             (Kind::Semaphore, "a", "redisson_sc:{a}", "leasehold_semaphore:{a}"),
+            (Kind::Semaphore, "{a}", "redisson_sc:{a}", "leasehold_semaphore::{a}"),
+            (Kind::Semaphore, "{t}:a", "redisson_sc:{t}:a", "leasehold_semaphore::{t}:a"),
             (Kind::Permit, "a", "redisson_sc:{a}", "{a}:timeout"),
             (Kind::Permit, "{t}:a", "redisson_sc:{t}:a", "{t}:a:timeout"),
             (Kind::Latch, "a", "redisson_countdownlatch__channel__{a}", ""),

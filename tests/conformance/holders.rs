@@ -51,6 +51,27 @@ pub(crate) async fn a_permit_that_is_taken_away_is_told(world: World) {
     assert_eq!(semaphore.available().await.unwrap(), 0, "whoever took it has it");
 }
 
+/// Without braces and with, a name gives Redis the same tag.
+pub(crate) async fn a_name_in_braces_has_holds_of_its_own(world: World) {
+    let lease = world.span(300);
+    let client = world.client_with_lease(lease).await;
+    let plain = set(&client, "x", 3).await;
+    let held = plain.acquire(1).await.unwrap();
+    // It begins without holds, and so does not end those of the other.
+    let tagged = set(&client, "{x}", 5).await;
+    let (mortal, line) = Line::with_lease(&world, lease).await;
+    let dead = mortal.semaphore("{x}").acquire(2).await.unwrap();
+    line.die();
+    eventually("those of the dead come back", async || {
+        assert_eq!(plain.available().await.unwrap(), 2, "not to the other one");
+        tagged.available().await.unwrap() == 5
+    })
+    .await;
+    held.release().await.unwrap();
+    assert_eq!(plain.available().await.unwrap(), 3);
+    drop(dead);
+}
+
 pub(crate) async fn a_forgotten_permit_comes_back_by_no_lease(world: World) {
     let lease = world.span(200);
     let client = world.client_with_lease(lease).await;

@@ -351,6 +351,7 @@ behaviours! {
         permits_of_a_dead_client_come_back,
         permits_are_renewed_while_they_are_held,
         a_permit_that_is_taken_away_is_told,
+        a_name_in_braces_has_holds_of_its_own,
         a_forgotten_permit_comes_back_by_no_lease,
         a_great_number_of_dead_holds_comes_back_in_one_call,
         a_change_whose_reply_was_lost_counts_once,

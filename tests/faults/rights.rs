@@ -135,6 +135,9 @@ async fn count(a: &Client, b: &Client) -> Result<(), Error> {
     let brief = a.semaphore("orders:brief");
     assert!(brief.try_set_permits_for(1, life).await?);
     brief.acquire(1).await?.release().await?;
+    let tagged = b.semaphore("{orders:7}:slots");
+    assert!(tagged.try_set_permits(1).await?);
+    tagged.acquire(1).await?.release().await?;
 
     let (ours, theirs) =
         (a.permit_expirable_semaphore("orders:p"), b.permit_expirable_semaphore("orders:p"));
