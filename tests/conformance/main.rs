@@ -389,6 +389,8 @@ behaviours! {
         permits_that_lost_one_of_them_are_lost,
         a_renewal_is_not_longer_than_redis_can_be_kept,
         a_semaphore_that_is_made_anew_has_no_holds,
+        holds_outlast_a_life_that_java_took_away,
+        holds_end_with_a_life_that_came_later,
         a_drain_takes_those_of_dead_holders_too,
         no_permits_make_no_semaphore,
     }

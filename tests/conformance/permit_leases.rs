@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold::{Client, Error, Lease, LossReason, PermitExpirableSemaphore};
 use tokio::time::sleep;
 
+use crate::semaphores::in_vain;
 use crate::world::{World, eventually, ms, soon};
 
 const MANY: u32 = 1024;
@@ -140,6 +141,41 @@ pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(world: World) {
         assert_eq!(semaphore.available().await.unwrap(), 2);
         assert_eq!(semaphore.permits().await.unwrap(), 2);
     }
+}
+
+/// Redisson's `addPermits` and `drainPermits` write the number anew, without an expiry.
+pub(crate) async fn holds_outlast_a_life_that_java_took_away(world: World) {
+    let client = world.client().await;
+    let semaphore = client.semaphore("s");
+    let life = world.span(300);
+    for drained in [false, true] {
+        assert!(semaphore.try_set_permits_for(2, life).await.unwrap());
+        let held = semaphore.acquire(1).await.unwrap();
+        if drained {
+            world.command(&["SET", "s", "0"]);
+            in_vain(async || semaphore.try_acquire(1, Duration::ZERO).await).await;
+        } else {
+            world.command(&["SET", "s", "4"]);
+            semaphore.acquire(4).await.unwrap().forget();
+        }
+        sleep(2 * life).await;
+        held.release().await.unwrap();
+        assert_eq!(semaphore.available().await.unwrap(), 1);
+        world.command(&["DEL", "s"]);
+    }
+}
+
+/// As by Redisson's `expire`, after they were taken.
+pub(crate) async fn holds_end_with_a_life_that_came_later(world: World) {
+    let client = world.client().await;
+    let semaphore = client.semaphore("s");
+    assert!(semaphore.try_set_permits(1).await.unwrap());
+    let held = semaphore.acquire(1).await.unwrap();
+    world.command(&["PEXPIRE", "s", "9000"]);
+    in_vain(async || semaphore.try_acquire(1, Duration::ZERO).await).await;
+    let left = world.left("leasehold_semaphore:{s}");
+    assert!((1..=9000).contains(&left), "{left}");
+    held.release().await.unwrap();
 }
 
 pub(crate) async fn a_drain_takes_those_of_dead_holders_too(world: World) {

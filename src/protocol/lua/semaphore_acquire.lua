@@ -12,6 +12,16 @@
 local name, holds, owner, lease_ms = KEYS[1], KEYS[2], ARGV[3], tonumber(ARGV[4])
 local now = now_ms()
 local until_ms = string.format('%.0f', now + lease_ms)
+-- The holds end with the semaphore: those of the next one of that name are others. Other programs may
+-- give it a life at any time, or take it away.
+local function live_as_long()
+  local ends_ms = redis.call('pttl', name)
+  if ends_ms > 0 then
+    redis.call('pexpire', holds, ends_ms)
+  elseif ends_ms == -1 then
+    redis.call('persist', holds)
+  end
+end
 local kept_until = redis.call('zscore', holds, owner)
 if kept_until then
   if tonumber(kept_until) < now + lease_ms then
@@ -24,12 +34,9 @@ local permits = permits_of(owner)
 if tonumber(redis.call('get', name) or 0) >= permits then
   redis.call('decrby', name, permits)
   redis.call('zadd', holds, until_ms, owner)
-  -- Its holds end with the semaphore: those of the next one of that name are others.
-  local ends_ms = redis.call('pttl', name)
-  if ends_ms > 0 then
-    redis.call('pexpire', holds, ends_ms)
-  end
+  live_as_long()
   return nil
 end
+live_as_long()
 local first = redis.call('zrange', holds, 0, 0, 'withscores')
 return first[2] and tonumber(first[2]) - now or -1
