@@ -90,7 +90,7 @@ scripts! {
     PERMIT_LEASE = "permit_lease" after "clock" "give_back" "permit_holds";
     PERMIT_RELEASE = "permit_release" after "clock" "give_back" "permit_holds";
     PERMIT_RENEW = "permit_renew" after "clock" "give_back" "permit_holds" "full_server";
-    PERMIT_RESIZE = "permit_resize" after "clock" "give_back" "permit_holds";
+    PERMIT_RESIZE = "permit_resize" after "clock" "give_back" "permit_holds" "full_server";
     PERMIT_UPDATE = "permit_update" after "clock" "give_back" "permit_holds";
     READ_ACQUIRE = "read_acquire";
     READ_EXTEND = "read_extend" after "lease";
@@ -98,7 +98,7 @@ scripts! {
     READ_RENEW = "read_renew" after "lease";
     RW_FORCE_RELEASE = "rw_force_release";
     SEMAPHORE_ACQUIRE = "semaphore_acquire" after "clock" "give_back" "semaphore_holds";
-    SEMAPHORE_ADD = "semaphore_add";
+    SEMAPHORE_ADD = "semaphore_add" after "full_server";
     SEMAPHORE_AVAILABLE = "semaphore_available" after "clock" "give_back" "semaphore_holds";
     SEMAPHORE_DRAIN = "semaphore_drain" after "clock" "give_back" "semaphore_holds";
     SEMAPHORE_KEEP = "semaphore_keep";

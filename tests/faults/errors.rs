@@ -171,6 +171,48 @@ fn a_full_server_renews_what_is_held() {
     });
 }
 
+/// Whoever makes room for others is not refused, although that is written.
+#[test]
+fn a_full_server_lets_waiters_go() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = brisk(&server.url()).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        let latch = client.count_down_latch("latch");
+        latch.try_set_count(2).await.expect("set");
+        let semaphore = client.semaphore("semaphore");
+        semaphore.try_set_permits(0).await.expect("set");
+        let expirable = client.permit_expirable_semaphore("permits");
+        expirable.try_set_permits(1).await.expect("set");
+        let permit = expirable.acquire(ms(60_000)).await.expect("there is one");
+        outside.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        let wait = latch.wait(LIMIT);
+        let open = async {
+            until("it waits", LIMIT, || client.stats().listeners == 1).await;
+            assert_eq!(latch.count_down().await.expect("it frees"), 1);
+            assert_eq!(latch.count_down().await.expect("it frees"), 0);
+        };
+        let (opened, ()) = tokio::join!(wait, open);
+        opened.expect("it is open");
+        semaphore.release(1).await.expect("it gives");
+        assert!(semaphore.release_if_exists(1).await.expect("it gives"));
+        semaphore.add_permits(1).await.expect("it gives");
+        assert_eq!(semaphore.available().await.expect("asked"), 3);
+        expirable.add_permits(1).await.expect("it gives");
+        assert_eq!(expirable.set_permits(4).await.expect("it gives"), 3);
+        // Whoever takes is refused as ever.
+        assert_unavailable("taking away", semaphore.add_permits(-1).await, "OOM");
+        assert_unavailable("fewer", expirable.set_permits(1).await, "OOM");
+        permit.release().await.expect("it is held");
+        let memory = async {
+            until("it waits", LIMIT, || client.stats().waiting == 1).await;
+            outside.command(&["CONFIG", "SET", "maxmemory", "0"]);
+        };
+        let (taken, ()) = tokio::join!(semaphore.acquire(3), memory);
+        taken.expect("there is memory").release().await.expect("it is held");
+    });
+}
+
 #[test]
 fn logins_that_are_missing_or_wrong_are_protocol() {
     beside(LIMIT, async {

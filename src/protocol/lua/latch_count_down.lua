@@ -10,6 +10,8 @@ local before = redis.call('get', KEYS[2])
 if before then
   return tonumber(before)
 end
+-- It lets waiters go: a full server must not refuse it, and does not after a write of whatever kind.
+redis.call('del', KEYS[2])
 local count = 0
 if redis.call('exists', KEYS[1]) == 1 then
   count = redis.call('decr', KEYS[1])

@@ -9,6 +9,9 @@
 purge(KEYS[1], KEYS[2], ARGV[1], ARGV[2], now_ms())
 local before = tonumber(redis.call('get', KEYS[1]) or 0)
 local change = tonumber(ARGV[3]) - before - redis.call('zcard', KEYS[2])
+if change > 0 then
+  let_writes_through(KEYS[2])
+end
 local value = redis.call('incrby', KEYS[1], change)
 if change > 0 and value > 0 then
   redis.pcall(ARGV[2], ARGV[1], value)

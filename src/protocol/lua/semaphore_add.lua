@@ -21,6 +21,9 @@ if redis.call('exists', KEYS[1]) == 0 then
   end
   redis.call('del', KEYS[3])
 end
+if tonumber(ARGV[3]) > 0 then
+  let_writes_through(KEYS[3])
+end
 local value = redis.call('incrby', KEYS[1], ARGV[3])
 redis.call('set', KEYS[2], value, 'px', ARGV[4])
 if value > 0 then
