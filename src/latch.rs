@@ -26,8 +26,8 @@ use crate::synchronizer::Synchronizer;
 /// # Keys
 ///
 /// The string at the name, and the channel `redisson_countdownlatch__channel__{name}`; both as
-/// Redisson's. The reply to a change of the count is kept for four command time-outs at
-/// `leasehold_reply:{name}:<id>`.
+/// Redisson's. The reply to a change of the count is kept for 30 s, or four command time-outs if that is
+/// longer, at `leasehold_reply:{name}:<id>`.
 pub struct CountDownLatch {
     inner: Synchronizer,
 }

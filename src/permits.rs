@@ -40,7 +40,8 @@ const PERMITS_MAX: u32 = 1024;
 ///
 /// The string at the name, the sorted set `{name}:timeout` and the channel `redisson_sc:{name}`; all
 /// as Redisson's, which gives `x` and `{x}` one sorted set: do not use both names. The reply to a
-/// change of the number is kept for four command time-outs at `leasehold_reply:{name}:<id>`.
+/// change of the number is kept for 30 s, or four command time-outs if that is longer, at
+/// `leasehold_reply:{name}:<id>`.
 pub struct PermitExpirableSemaphore {
     inner: Synchronizer,
 }

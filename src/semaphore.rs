@@ -37,7 +37,8 @@ use crate::synchronizer::Synchronizer;
 /// The string at the name, and the channel `redisson_sc:{name}`; both as Redisson's. The holds are in
 /// the sorted set `leasehold_semaphore:{name}`, which Redisson does not know; those of a name with
 /// braces of its own in `leasehold_semaphore::name`, with two colons. The reply to a change of the
-/// number is kept for four command time-outs at `leasehold_reply:{name}:<id>`.
+/// number is kept for 30 s, or four command time-outs if that is longer, at
+/// `leasehold_reply:{name}:<id>`.
 pub struct Semaphore {
     inner: Synchronizer,
 }

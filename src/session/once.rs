@@ -16,11 +16,15 @@ use crate::transport::{CallError, Fault, Lane};
 /// The pause before a call whose outcome is not known is repeated.
 const REPEAT_PAUSE: Duration = Duration::from_millis(10);
 
+/// A call in an old connection is taken to be executed within this, or never.
+const LATE: Duration = Duration::from_secs(30);
+
 impl Session {
-    /// Where the reply of one request is kept, and for how long: beyond the last repetition.
+    /// Where the reply of one request is kept, and for how long: beyond the last repetition, and beyond
+    /// a first call that comes late.
     pub(crate) fn reply_kept(&self, place: &Place) -> (Arc<str>, Duration) {
         let request = place.field(self.client_id, self.next_id(), 1);
-        (place.reply_key(&request), 4 * self.settings.command_timeout)
+        (place.reply_key(&request), LATE.max(4 * self.settings.command_timeout))
     }
 
     /// One call, repeated within a command's time-out if its outcome is not known.

@@ -223,6 +223,23 @@ pub(crate) async fn shutdown_ends_the_wait(world: World) {
     }
 }
 
+/// A first call that is stuck in an old connection may come late.
+pub(crate) async fn a_reply_is_kept_until_no_late_copy_can_come(world: World) {
+    for (time_out, kept) in [(1000, 30_000), (9000, 36_000)] {
+        let client = world.builder().command_timeout(ms(time_out)).connect().await.unwrap();
+        client.count_down_latch("l").try_set_count(1).await.unwrap();
+        client.semaphore("s").release(1).await.unwrap();
+        client.permit_expirable_semaphore("p").add_permits(1).await.unwrap();
+        let replies = world.list(&["KEYS", "leasehold_reply:*"]);
+        assert_eq!(replies.len(), 3, "{replies:?}");
+        for reply in replies {
+            let left = world.left(&reply);
+            assert!((kept - 5000..=kept).contains(&left), "{reply}: {left}");
+        }
+        world.command(&["FLUSHALL"]);
+    }
+}
+
 pub(crate) async fn a_change_whose_reply_was_lost_counts_once(world: World) {
     let known = world.client().await.count_down_latch("known");
     known.try_set_count(1).await.unwrap();

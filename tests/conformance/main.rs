@@ -420,6 +420,7 @@ behaviours! {
         a_latch_that_vanishes_is_open,
         a_waiter_that_gives_up_leaves_the_others_waiting,
         shutdown_ends_the_wait,
+        a_reply_is_kept_until_no_late_copy_can_come,
         a_change_whose_reply_was_lost_counts_once,
     }
 }

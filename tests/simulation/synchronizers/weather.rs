@@ -182,7 +182,7 @@ impl Weather {
     }
 }
 
-/// A repeated change is known as such for four command time-outs, of which the repetitions take one.
+/// A repeated change is known as such for half a minute at least: the pauses stay far below.
 fn longest_pause(plan: &Plan) -> Duration {
     if plan.changes() || plan.sort == Sort::Latch { ms(600) } else { Duration::MAX }
 }
