@@ -22,6 +22,7 @@ use crate::synchronizer::Synchronizer;
 /// | waiting, open    | 1           | `latch_ask`                                 |
 /// | waiting, closed  | 2 + w, + 1  | `latch_ask` each time, one `SUBSCRIBE`      |
 /// | while waited for | 1 a second  | `latch_ask` of one waiter of the client     |
+/// | a wait that ends | 1           | `latch_ask`: the last word is Redis'        |
 ///
 /// # Keys
 ///

@@ -2,6 +2,8 @@
 //!
 //! `docs/acquisition.md` has the states and transitions.
 
+mod opening;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +24,8 @@ use crate::mutant::Mutant;
 use crate::protocol::kind::Kind;
 use crate::stats::count;
 
+pub(crate) use opening::wait_open;
+
 /// A wait does not end without an attempt as recent as this.
 const FRESH: Duration = Duration::from_millis(50);
 
@@ -41,28 +45,6 @@ pub(crate) async fn acquire(handle: &Arc<Handle>, request: &Request) -> Result<T
         return Err(Error::Closed);
     }
     Ok(tenancy)
-}
-
-/// Waits until a latch is open.
-pub(crate) async fn wait_open(handle: &Arc<Handle>, request: &Request) -> Result<(), Error> {
-    loop {
-        let session = &*handle.session;
-        if session.is_closed() {
-            return Err(Error::Closed);
-        }
-        if request.wait == Wait::Once {
-            return match Attempt::new(session, request, None).ask(None).await {
-                Ok(Answer::Open) => Ok(()),
-                Ok(Answer::HeldFor(_) | Answer::Granted(_) | Answer::TookOver(_)) => {
-                    Err(request.timed_out(session))
-                }
-                Err(error) => Err(request.failed(error)),
-            };
-        }
-        if let Seated::Open = Seat::take(handle, request).acquire().await? {
-            return Ok(());
-        }
-    }
 }
 
 async fn take(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error> {
@@ -192,15 +174,22 @@ impl<'a> Seat<'a> {
                 biased;
                 () = self.waiter.changed() => {}
                 // CANCEL: our drop gives the place, or what was told meanwhile, to the next.
-                () = sleep_until_some(self.request.deadline()) => {
-                    // The front has asked for all.
-                    if session.rooms.met_no_expiry(&self.request.place) {
-                        self.request.met(None);
-                    }
-                    return Err(self.request.timed_out(session));
-                }
+                () = sleep_until_some(self.request.deadline()) => return self.too_late().await,
             }
         }
+    }
+
+    /// The wait of one behind the front is over.
+    async fn too_late(&self) -> Result<Seated, Error> {
+        let (session, request) = (&*self.handle.session, self.request);
+        if request.place.kind == Kind::Latch {
+            return self.ask_past_the_front().await;
+        }
+        // The front has asked for all.
+        if session.rooms.met_no_expiry(&request.place) {
+            request.met(None);
+        }
+        Err(request.timed_out(session))
     }
 
     /// The front: asks Redis until it has the lock or the wait is over.

@@ -211,6 +211,29 @@ pub(crate) async fn a_waiter_that_gives_up_leaves_the_others_waiting(world: Worl
     eventually("nobody listens", async || other.stats().listeners == 0).await;
 }
 
+pub(crate) async fn a_front_that_nobody_polls_hides_nothing(world: World) {
+    let (one, other) = (world.client().await, world.client().await);
+    let latch = set(&one, 1).await;
+    let idle = other.count_down_latch("l");
+    let mut front = Box::pin(idle.wait(Duration::MAX));
+    let listens = async || other.stats().listeners == 1 && other.stats().calls >= 2;
+    tokio::select! {
+        done = &mut front => panic!("it is not open: {done:?}"),
+        () = eventually("it listens", listens) => {}
+    }
+    let patient = waiters(&other, 1);
+    let (behind, span) = (other.count_down_latch("l"), world.span(500));
+    let wait = tokio::spawn(async move { behind.wait(span).await });
+    waiting(&other, 3).await;
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    soon("it sees for itself", wait).await.0.unwrap().unwrap();
+    // What it saw it tells all who waited.
+    all_go(patient).await;
+    soon("the front goes", front).await.0.unwrap();
+    assert_eq!(other.stats().timed_out, 0);
+    eventually("nobody is left", async || other.stats().rooms == 0).await;
+}
+
 pub(crate) async fn shutdown_ends_the_wait(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     set(&one, 1).await;

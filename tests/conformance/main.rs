@@ -419,6 +419,7 @@ behaviours! {
         a_latch_that_opened_during_an_outage_is_found_open,
         a_latch_that_vanishes_is_open,
         a_waiter_that_gives_up_leaves_the_others_waiting,
+        a_front_that_nobody_polls_hides_nothing,
         shutdown_ends_the_wait,
         a_reply_is_kept_until_no_late_copy_can_come,
         a_change_whose_reply_was_lost_counts_once,

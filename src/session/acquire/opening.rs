@@ -1,0 +1,49 @@
+//! Waits for what is not held: a latch that opens.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::{Seat, Seated};
+use crate::error::Error;
+use crate::session::attempt::{Answer, Attempt};
+use crate::session::request::{Request, Wait};
+use crate::session::{Handle, Session};
+
+/// Waits until a latch is open.
+pub(crate) async fn wait_open(handle: &Arc<Handle>, request: &Request) -> Result<(), Error> {
+    loop {
+        let session = &*handle.session;
+        if session.is_closed() {
+            return Err(Error::Closed);
+        }
+        if request.wait == Wait::Once {
+            return ask_once(session, request).await;
+        }
+        if let Seated::Open = Seat::take(handle, request).acquire().await? {
+            return Ok(());
+        }
+    }
+}
+
+/// A time-out, if it is not open.
+async fn ask_once(session: &Session, request: &Request) -> Result<(), Error> {
+    match Attempt::new(session, request, None).ask(None).await {
+        Ok(Answer::Open) => Ok(()),
+        Ok(Answer::HeldFor(_) | Answer::Granted(_) | Answer::TookOver(_)) => {
+            Err(request.timed_out(session))
+        }
+        Err(error) => Err(request.failed(error)),
+    }
+}
+
+impl Seat<'_> {
+    /// The last word is Redis': the front asks for all, but only while somebody polls it.
+    pub(super) async fn ask_past_the_front(&self) -> Result<Seated, Error> {
+        let (session, asked) = (&*self.handle.session, Instant::now());
+        ask_once(session, self.request).await?;
+        session.rooms.opened(&self.request.place, &self.waiter, asked);
+        // Our drop leaves the room.
+        Ok(Seated::Open)
+    }
+}
