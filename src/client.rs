@@ -317,10 +317,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the hold's lease ended before; [`Error::AlreadyHeld`] if a guard of this
-    /// client has it. [`Error::Unavailable`] and [`Error::Protocol`] if Redis did not take the call:
-    /// the hold is as it was. [`Error::Unknown`] if the reply was lost: the hold is being released, as
-    /// it is after [`Error::Closed`].
+    /// [`Error::Lost`] if the hold's lease ended before, or if this client is ending it;
+    /// [`Error::AlreadyHeld`] if a guard of this client has it. [`Error::Unavailable`] and
+    /// [`Error::Protocol`] if Redis did not take the call: the hold is as it was. [`Error::Unknown`] if
+    /// the reply was lost: the hold is being released, as it is after [`Error::Closed`].
     pub async fn adopt(&self, handle: &HoldHandle) -> Result<LockGuard, Error> {
         let settings = &self.handle.session.settings;
         let place = Place::new(Kind::Lock, "", handle.key()).map_err(Error::Config)?;

@@ -305,7 +305,8 @@ impl Lock {
     ///
     /// The text is [`LockGuard::owner`], after [`LockGuard::forget`]; of a string lock it may come
     /// from another program: the owner of Laravel's lock, the value of redsync's mutex. The hold is
-    /// renewed from now on.
+    /// renewed from now on. One that this client is ending (a dropped guard's release, a hand-over) is
+    /// not given back, and of several that restore one text at once, one has it.
     ///
     /// # Redis cost
     ///
@@ -317,11 +318,12 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::NotOwner`] if that owner does not hold the lock, and [`Error::AlreadyHeld`] if a guard
-    /// of this client does: nothing changed. [`Error::Unavailable`] and [`Error::Protocol`] if Redis
-    /// did not take the call: the hold is as it was. [`Error::Unknown`] if the reply was lost: the hold
-    /// is being released, as it is after [`Error::Closed`]. [`Error::Config`] for a bad name, for a
-    /// lock of several, and for a text of more than 64 KiB.
+    /// [`Error::NotOwner`] if that owner does not hold the lock, or if this client is ending the hold,
+    /// until that is confirmed or given up; [`Error::AlreadyHeld`] if a guard of this client holds it:
+    /// nothing changed. [`Error::Unavailable`] and [`Error::Protocol`] if Redis did not take the call:
+    /// the hold is as it was. [`Error::Unknown`] if the reply was lost: the hold is being released, as
+    /// it is after [`Error::Closed`]. [`Error::Config`] for a bad name, for a lock of several, and for
+    /// a text of more than 64 KiB.
     pub async fn restore(&mut self, owner_text: &str) -> Result<LockGuard, Error> {
         let Target::One(one) = &self.target else {
             let reason = "a lock of several has no owner text";

@@ -8,6 +8,7 @@ pub(crate) mod acquire;
 mod attempt;
 pub(crate) mod background;
 mod beat;
+mod ending;
 #[cfg(feature = "test-util")]
 pub(crate) mod gate;
 pub(crate) mod hold;
@@ -179,6 +180,8 @@ impl Session {
         if !hold.lose(reason) {
             return;
         }
+        // Nobody restores it between the table and the undo.
+        let _ending = self.watchdog.ending(&hold.place, &hold.field);
         self.watchdog.disarm(hold);
         self.count_loss();
         if reason != LossReason::Gone || hold.place.entries(&hold.field) > 1 {
@@ -208,6 +211,7 @@ impl Session {
         if hold.doubt().is_some() {
             self.undo_late(hold);
         }
+        hold.has_ended();
     }
 
     /// An earlier call for the field may be executed after the hold ended.
@@ -218,7 +222,8 @@ impl Session {
             once: true,
         });
         let (place, field) = (hold.place.clone(), hold.field.clone());
-        self.releases.post(Chore::Undo { place, field, doubt });
+        let ending = self.watchdog.ending(&place, &field);
+        self.releases.post(Chore::Undo { place, field, doubt, ending });
     }
 
     pub(crate) fn is_closed(&self) -> bool {

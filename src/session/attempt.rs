@@ -266,7 +266,8 @@ impl<'a> Attempt<'a> {
         let doubt = self.doubt.or(self.in_flight).unwrap_or_else(|| self.first_doubt());
         let once = doubt.once && (self.doubt.is_none() || self.in_flight.is_none());
         let (place, doubt) = (self.request.place.clone(), Doubt { once, ..doubt });
-        self.session.releases.post(Chore::Undo { place, field, doubt });
+        let ending = self.session.watchdog.ending(&place, &field);
+        self.session.releases.post(Chore::Undo { place, field, doubt, ending });
     }
 }
 

@@ -30,9 +30,7 @@ pub(crate) use terms::{Doubt, Names, Terms};
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) place: Arc<Place>,
-    /// The owner's field on the wire.
     pub(crate) field: Arc<str>,
-    /// The [`Owner`](crate::Owner) in this process.
     pub(crate) owner: u64,
     pub(crate) client: Uuid,
     /// Orders the watchdog's table; fresh for each hold of this client.
@@ -40,6 +38,7 @@ pub(crate) struct Hold {
     /// The token of a fenced lock.
     token: OnceLock<i64>,
     state: Mutex<State>,
+    pub(super) ending: Mutex<Option<super::ending::Ending>>,
     changed: Notify,
     mutants: Mutants,
 }
@@ -128,8 +127,9 @@ impl Hold {
             stays: false,
             due: None,
         };
+        let (token, ending) = (OnceLock::new(), Mutex::default());
         let (state, changed) = (Mutex::new(state), Notify::new());
-        Hold { place, field, owner, client, id, token: OnceLock::new(), state, changed, mutants }
+        Hold { place, field, owner, client, id, token, state, ending, changed, mutants }
     }
 
     /// The same field for the next local owner, with what is left of its lease.

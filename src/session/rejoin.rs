@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::hold::{Hold, Names};
 use super::request::{Outage, Request};
 use super::tenancy::{OpenCall, Tenancy};
+use super::watchdog::Taken;
 use super::{Handle, Session};
 use crate::error::Error;
 use crate::lease::LossReason;
@@ -90,16 +91,20 @@ pub(crate) async fn adopt(
         return Err(Error::Closed);
     }
     let (place, terms) = (&request.place, request.terms);
-    if session.watchdog.keeps(place, field) {
-        let how = "by a guard of this client: it was not forgotten";
-        return Err(Error::AlreadyHeld { name: place.name.clone(), how });
-    }
     let field: Arc<str> = Arc::from(field);
     let sent = Instant::now();
     let owner = request.owner.id();
     let (client, mutants) = (session.client_id, session.mutants);
     let names = Names { place: place.clone(), field: field.clone(), owner, client, mutants };
     let hold = Arc::new(Hold::new(session.next_id(), names, terms, sent));
+    session.watchdog.arm_alone(&hold).map_err(|taken| match taken {
+        Taken::Held => {
+            let how = "by a guard of this client: it was not forgotten";
+            Error::AlreadyHeld { name: place.name.clone(), how }
+        }
+        // What is on its way would free the lock behind our back.
+        Taken::Ending => Error::lost(&place.name, LossReason::Gone),
+    })?;
     // CANCEL: the hold was given to us; our drop releases it.
     let tenancy = settle(handle, request, &hold);
     if session.lose_if_closed(&hold) {

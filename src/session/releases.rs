@@ -26,6 +26,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 use super::Session;
+use super::ending::Ending;
 use super::hold::{Doubt, Hold};
 use crate::protocol::counts;
 use crate::protocol::place::Place;
@@ -50,7 +51,7 @@ pub(crate) enum Chore {
     /// Take permits of a semaphore off the books.
     Keep(Arc<Hold>),
     /// End whatever an attempt may have taken.
-    Undo { place: Arc<Place>, field: Arc<str>, doubt: Doubt },
+    Undo { place: Arc<Place>, field: Arc<str>, doubt: Doubt, ending: Ending },
 }
 
 #[derive(Debug)]
@@ -148,7 +149,7 @@ async fn settle(session: &Session, chore: Chore) {
             session.released(&hold, told);
         }
         Chore::Keep(hold) => keep(session, &hold).await,
-        Chore::Undo { place, field, doubt } => {
+        Chore::Undo { place, field, doubt, ending: _ending } => {
             end(session, &place, &field, doubt.lease, Some(doubt), || {}).await;
         }
     }

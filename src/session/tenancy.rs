@@ -107,13 +107,15 @@ impl fmt::Debug for Tenancy {
 /// The last guard is gone: out of the watchdog's table, then to the next local waiter if may be.
 fn depart(handle: &Arc<Handle>, hold: &Arc<Hold>, terms: Terms) -> Departure {
     let session = &*handle.session;
+    hold.ends(session.watchdog.ending(&hold.place, &hold.field));
     if !session.mutants.has(Mutant::DisarmAfterRelease) {
         session.watchdog.disarm(hold);
     }
     session.rooms.depart(hold, terms, |owner, next| {
-        let hold = Arc::new(hold.handed_over(session.next_id(), owner, next));
-        session.watchdog.arm(&hold, None);
-        Tenancy::new(handle.clone(), hold, next)
+        let passed = Arc::new(hold.handed_over(session.next_id(), owner, next));
+        session.watchdog.arm(&passed, None);
+        hold.has_ended();
+        Tenancy::new(handle.clone(), passed, next)
     })
 }
 

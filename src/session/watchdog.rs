@@ -6,13 +6,13 @@
 //! # Invariants
 //!
 //! - **D1** Every live hold is in the table, at the time of its next duty. A hold that is being
-//!   renewed stands at its deadline meanwhile.
+//!   renewed stands at its deadline meanwhile, and one that ends stays until its undo is posted.
 //! - **D2** A hold leaves the table before its release is sent, and nothing puts it back: `arm` asks
 //!   for the duty under the table's lock, and a hold that was given up has none.
 //!
 //! # Locking
 //!
-//! `table`, then a hold's state.
+//! `table`, then a hold's state or the fields that are being ended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,11 +21,12 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::Session;
+use super::ending::{Ending, Endings};
 use super::hold::{Duty, Hold};
 use crate::lease::LossReason;
 use crate::mutant::Mutant;
@@ -44,6 +45,7 @@ const GRID: u32 = 150;
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     table: Mutex<Table>,
+    endings: Endings,
     poke: Notify,
     start: Instant,
 }
@@ -55,16 +57,49 @@ struct Table {
     asleep_until: Option<Instant>,
 }
 
+/// Why nobody can be given a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It is held here.
+    Held,
+    /// It is being ended here.
+    Ending,
+}
+
 impl Watchdog {
     pub(crate) fn new() -> Self {
-        let table = Table { due: BTreeMap::new(), asleep_until: None };
-        Watchdog { table: Mutex::new(table), poke: Notify::new(), start: Instant::now() }
+        let table = Mutex::new(Table { due: BTreeMap::new(), asleep_until: None });
+        let (endings, poke) = (Endings::default(), Notify::new());
+        Watchdog { table, endings, poke, start: Instant::now() }
     }
 
     /// Enters a hold, or moves it to its next duty, at `not_before` if that is later.
     pub(crate) fn arm(&self, hold: &Arc<Hold>, not_before: Option<Instant>) {
+        self.arm_in(self.table.lock(), hold, not_before);
+    }
+
+    /// Enters a hold whose field was given to it, unless that is held or being ended here.
+    pub(crate) fn arm_alone(&self, hold: &Arc<Hold>) -> Result<(), Taken> {
+        let table = self.table.lock();
+        let same = |held: &Arc<Hold>| held.field == hold.field && held.place.key == hold.place.key;
+        if table.due.values().any(same) {
+            return Err(Taken::Held);
+        }
+        // Looked at second: what leaves the table was noted there before (E1).
+        if self.endings.has(&hold.place, &hold.field) {
+            return Err(Taken::Ending);
+        }
+        self.arm_in(table, hold, None);
+        Ok(())
+    }
+
+    fn arm_in(
+        &self,
+        mut table: MutexGuard<'_, Table>,
+        hold: &Arc<Hold>,
+        not_before: Option<Instant>,
+    ) {
         let now = Instant::now();
-        let mut table = self.table.lock();
         let due = match hold.duty(now) {
             Duty::None => return,
             Duty::End(_) | Duty::Renew(_) => now,
@@ -96,17 +131,17 @@ impl Watchdog {
         self.table.lock().due.values().find(|hold| hold.id == id).cloned()
     }
 
-    /// Is this field held here?
-    pub(crate) fn keeps(&self, place: &Place, field: &str) -> bool {
-        let table = self.table.lock();
-        table.due.values().any(|hold| *hold.field == *field && hold.place.key == place.key)
+    /// Nobody is given this field until the answer is dropped.
+    pub(crate) fn ending(&self, place: &Place, field: &Arc<str>) -> Ending {
+        self.endings.begin(place, field)
     }
 
     pub(crate) fn len(&self) -> usize {
         self.table.lock().due.len()
     }
 
-    /// Holds whose time has come; each stands at its deadline until it is armed again (D1).
+    /// Holds whose time has come; each stands at its deadline until it is armed again, or for a
+    /// moment until it is lost (D1).
     fn take_due(&self, now: Instant) -> Vec<Arc<Hold>> {
         let mut table = self.table.lock();
         let mut taken = Vec::new();
@@ -119,9 +154,7 @@ impl Watchdog {
             taken.push(hold);
         }
         for hold in &taken {
-            if hold.deadline() > now {
-                table.put(hold, hold.deadline());
-            }
+            table.put(hold, hold.deadline().max(now + Duration::from_secs(1)));
         }
         table.asleep_until = table.due.keys().next().map(|(due, _)| *due);
         taken

@@ -329,6 +329,11 @@ behaviours! {
         who_holds_it_already_restores_nothing_twice,
         a_text_that_is_no_owners_changes_nothing,
         an_owner_text_may_be_anything_within_its_limit,
+        what_is_being_released_is_given_to_nobody,
+        what_is_being_handed_over_is_given_to_nobody,
+        what_was_handed_over_can_be_given_away_at_once,
+        of_those_that_restore_one_text_at_once_one_has_it,
+        a_text_that_is_used_again_can_be_restored_again,
     }
     semaphores {
         a_waiter_for_two_needs_two,

@@ -147,6 +147,22 @@ impl World {
         }
     }
 
+    /// Nobody answers until [`resume`](World::resume), and all connections stay.
+    pub(crate) fn pause(&self) {
+        match self {
+            World::Redis(server) => server.pause(),
+            World::Embedded(engine) => engine.pause(),
+        }
+    }
+
+    /// What was sent meanwhile is executed.
+    pub(crate) fn resume(&self) {
+        match self {
+            World::Redis(server) => server.resume(),
+            World::Embedded(engine) => engine.resume(),
+        }
+    }
+
     /// The clock of the server, as milliseconds since 1970.
     pub(crate) fn clock(&self) -> i64 {
         let parts = self.list(&["TIME"]);
