@@ -346,12 +346,13 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the shutdown goes on in the background.
+    /// Cancel safe: the shutdown goes on in the background until its deadline, and for two seconds at
+    /// most when the client and all that was made from it are gone.
     ///
     /// # Errors
     ///
-    /// [`Error::Unknown`] if Redis did not confirm every release within `deadline`; their leases
-    /// end them.
+    /// [`Error::Unknown`] if Redis did not confirm every release within `deadline`, or if a lost call
+    /// may yet take a lock when its connection is gone; their leases end them.
     pub async fn shutdown(&self, deadline: Duration) -> Result<(), Error> {
         self.handle.session.shutdown(deadline).await
     }

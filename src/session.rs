@@ -34,7 +34,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::error::Error;
-use crate::lease::LossReason;
+use crate::lease::{Lease, LossReason};
 use crate::mutant::{Mutant, Mutants};
 use crate::protocol::place::Place;
 use crate::protocol::{Call, Unexpected, Value};
@@ -81,13 +81,22 @@ pub(crate) struct Session {
 }
 
 /// The life of a session, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Running,
-    /// Queued releases are settled, then the connections are closed.
-    Stopping,
-    Ended,
+    /// Queued releases are settled, until then at most; then the connections are closed.
+    Stopping {
+        until: Instant,
+    },
+    /// Nothing runs any more; `settled` if no release was left.
+    Ended {
+        settled: bool,
+    },
 }
+
+/// This long at least is spent on releases that Redis does not confirm; longer only while somebody
+/// waits for them.
+const DRAIN: Duration = Duration::from_secs(2);
 
 /// What the public handles share; the last one to go stops the session.
 #[derive(Debug)]
@@ -97,7 +106,9 @@ pub(crate) struct Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.session.stop();
+        self.session.closed.store(true, SeqCst);
+        // Nobody waits for a shutdown any more.
+        self.session.stop(|_| Instant::now() + DRAIN);
     }
 }
 
@@ -184,8 +195,14 @@ impl Session {
         let _ending = self.watchdog.ending(&hold.place, &hold.field);
         self.watchdog.disarm(hold);
         self.count_loss();
-        if reason != LossReason::Gone || hold.place.entries(&hold.field) > 1 {
-            self.undo_late(hold);
+        let doubt = hold.doubt();
+        if reason != LossReason::Gone || hold.place.entries(&hold.field) > 1 || doubt.is_some() {
+            let (epoch, once) = match doubt {
+                // What stands is by the call that was granted: its end says nothing of an earlier one.
+                Some(doubt) => (doubt.epoch, false),
+                None => (self.transport.epoch(Lane::Caller), true),
+            };
+            self.undo(hold, Doubt { epoch, lease: hold.longest_lease(), once });
         }
         self.rooms.vacate(hold, 0);
     }
@@ -208,19 +225,14 @@ impl Session {
         // One of them is this client, if it listens: only others need to be let first.
         let own = i64::from(self.wakes.is_subscribed(&hold.place.channel));
         self.rooms.vacate(hold, told - own);
-        if hold.doubt().is_some() {
-            self.undo_late(hold);
+        if let Some(doubt) = hold.doubt() {
+            self.undo(hold, doubt);
         }
         hold.has_ended();
     }
 
-    /// An earlier call for the field may be executed after the hold ended.
-    fn undo_late(&self, hold: &Hold) {
-        let doubt = hold.doubt().unwrap_or_else(|| Doubt {
-            epoch: self.transport.epoch(Lane::Caller),
-            lease: hold.longest_lease(),
-            once: true,
-        });
+    /// Ends what a hold may have left, and what an earlier call for its field may take yet.
+    fn undo(&self, hold: &Hold, doubt: Doubt) {
         let (place, field) = (hold.place.clone(), hold.field.clone());
         let ending = self.watchdog.ending(&place, &field);
         self.releases.post(Chore::Undo { place, field, doubt, ending });
@@ -230,27 +242,45 @@ impl Session {
         self.closed.load(SeqCst)
     }
 
-    /// Lets the background task settle what is queued and end.
-    fn stop(&self) {
-        self.closed.store(true, SeqCst);
+    /// Lets the background task settle what is queued and end. Until when, follows from what was
+    /// said before.
+    fn stop(&self, until: impl FnOnce(Option<Instant>) -> Instant) {
         self.stage.send_if_modified(|stage| {
-            let first = *stage == Stage::Running;
-            if first {
-                *stage = Stage::Stopping;
-            }
-            first
+            let before = match *stage {
+                Stage::Running => None,
+                Stage::Stopping { until } => Some(until),
+                Stage::Ended { .. } => return false,
+            };
+            *stage = Stage::Stopping { until: until(before) };
+            true
         });
     }
 
     /// Until it is shut down.
     pub(crate) async fn stopping(&self) {
-        self.reached(Stage::Stopping).await;
+        self.reached(|stage| *stage != Stage::Running).await;
     }
 
-    async fn reached(&self, wanted: Stage) {
+    /// Until the time for what is queued is over, which may be moved meanwhile.
+    async fn out_of_time(&self) {
         let mut stage = self.stage.subscribe();
-        // An error would mean that the sender is gone, which we hold.
-        drop(stage.wait_for(|stage| *stage >= wanted).await);
+        loop {
+            let until = match *stage.borrow_and_update() {
+                Stage::Stopping { until } => Some(until),
+                Stage::Running | Stage::Ended { .. } => None,
+            };
+            tokio::select! {
+                biased;
+                // An error would mean that the sender is gone, which we hold.
+                _ = stage.changed() => {}
+                () = sleep_until_some(until) => return,
+            }
+        }
+    }
+
+    async fn reached(&self, wanted: impl FnMut(&Stage) -> bool) -> Option<Stage> {
+        // The same for an error here.
+        self.stage.subscribe().wait_for(wanted).await.ok().map(|stage| *stage)
     }
 
     /// Refuses new work, wakes all waiters, loses and releases all holds, ends the background task.
@@ -264,8 +294,13 @@ impl Session {
         for hold in self.watchdog.holds() {
             self.lose(&hold, LossReason::Closed);
         }
-        self.stop();
-        if tokio::time::timeout(deadline, self.reached(Stage::Ended)).await.is_ok() {
+        // Tokio's timers reach about two years.
+        let limit = Instant::now() + deadline.min(Lease::MAX);
+        // The longest of several counts.
+        self.stop(|before| limit.max(Instant::now() + DRAIN).max(before.unwrap_or(limit)));
+        let ended = self.reached(|stage| matches!(stage, Stage::Ended { .. }));
+        let ended = tokio::time::timeout_at(limit, ended).await;
+        if let Ok(Some(Stage::Ended { settled: true })) = ended {
             return Ok(());
         }
         let open = self.releases.pending();

@@ -34,6 +34,8 @@ pub(super) struct Attempt<'a> {
     doubt: Option<Doubt>,
     /// We may have a place in a queue in Redis.
     queued: bool,
+    /// A call that was answered gave our field a place in line, or the lock: an undo may find that.
+    stands: bool,
     /// Something may have to be undone, which our drop posts before this goes.
     owing: Option<Owing<'a>>,
 }
@@ -61,6 +63,7 @@ impl<'a> Attempt<'a> {
             in_flight: None,
             doubt: None,
             queued: false,
+            stands: false,
             owing,
         }
     }
@@ -123,6 +126,7 @@ impl<'a> Attempt<'a> {
             Acquired::Yes(token) => self.grant(sent, token).map(Answer::Granted),
             Acquired::HeldFor(left) => {
                 if let Some(waiter) = self.waiter {
+                    self.stands = true;
                     waiter.in_line(&self.field, sent);
                     self.session.in_line.notify_one();
                 }
@@ -242,7 +246,9 @@ impl<'a> Attempt<'a> {
         self.queued = false;
         if hold.loss().is_some() {
             // The process stalled for the whole lease: the grant is worth nothing any more.
+            self.stands = true;
             self.undo(self.field.clone());
+            self.stands = false;
             self.field = session.next_field(&self.request.place, self.request.permits);
             self.doubt = None;
             let fault = "the grant came after its lease had ended";
@@ -264,7 +270,8 @@ impl<'a> Attempt<'a> {
     fn undo(&self, field: Arc<str>) {
         // The older doubt is the one that takes longer to settle.
         let doubt = self.doubt.or(self.in_flight).unwrap_or_else(|| self.first_doubt());
-        let once = doubt.once && (self.doubt.is_none() || self.in_flight.is_none());
+        let both = self.doubt.is_some() && self.in_flight.is_some();
+        let once = doubt.once && !self.stands && !both;
         let (place, doubt) = (self.request.place.clone(), Doubt { once, ..doubt });
         let ending = self.session.watchdog.ending(&place, &field);
         self.session.releases.post(Chore::Undo { place, field, doubt, ending });

@@ -1,33 +1,25 @@
 //! The one background task of a client, and where it runs.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use super::{Session, Stage, beat, poll, releases, watchdog};
 
-/// After the last handle is gone, this long is spent on releases that Redis does not confirm.
-const DRAIN_MAX: Duration = Duration::from_secs(2);
-
 /// Runs a session until it is stopped and settled, then closes its connections.
 pub(crate) async fn serve(session: Arc<Session>) {
-    let drained = async {
-        session.stopping().await;
-        tokio::time::sleep(DRAIN_MAX).await;
-    };
-    tokio::select! {
+    let settled = tokio::select! {
         biased;
-        () = releases::run(&session) => {}
-        () = watchdog::run(&session) => {}
-        () = beat::run(&session) => {}
-        () = poll::run(&session) => {}
-        () = poll::sweep(&session) => {}
-        () = drained => {}
-    }
+        () = releases::run(&session) => true,
+        () = watchdog::run(&session) => false,
+        () = beat::run(&session) => false,
+        () = poll::run(&session) => false,
+        () = poll::sweep(&session) => false,
+        () = session.out_of_time() => false,
+    };
     session.transport.close().await;
-    session.stage.send_replace(Stage::Ended);
+    session.stage.send_replace(Stage::Ended { settled });
 }
 
 /// A thread with a runtime of its own, so that a busy caller cannot delay a renewal.

@@ -4,16 +4,17 @@
 //!
 //! - **Q1** What is posted is repeated until Redis confirms it, or until the lease it is about is
 //!   surely over.
-//! - **Q2** An answer *absent* confirms an undo only if the lane kept its connection since the
-//!   attempt was sent; else the attempt may be executed later, and the undo is repeated for one
-//!   lease after the first answer.
+//! - **Q2** An answer confirms an undo only if the lane kept its connection since the attempt was
+//!   sent, or if it is *released* and one call alone can have taken what was released; else an
+//!   attempt may be executed later, and the undo is repeated for one lease after the first answer.
 //! - **Q3** A session does not end while an attempt may yet post something: whoever sends an
 //!   acquisition owes before it asks whether the session is closed.
 //!
 //! # Bounds
 //!
-//! The queue holds at most one chore for each live guard and each future inside `acquire`; at most
-//! [`AT_ONCE`] are on the wire.
+//! There is at most one chore for each live guard and each future inside `acquire`, and for one lease
+//! longer the undos of those that were in doubt (Q2). At most [`AT_ONCE`] of their calls are on the
+//! wire. A chore that pauses has none: however many undos are repeated, they hold up no release.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -22,19 +23,19 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 use super::Session;
 use super::ending::Ending;
 use super::hold::{Doubt, Hold};
-use crate::protocol::counts;
 use crate::protocol::place::Place;
 use crate::protocol::replies::{self, Released};
+use crate::protocol::{Call, Value, counts};
 use crate::stats::count;
 use crate::transport::{CallError, Lane};
 
-/// Chores on the wire at once.
+/// Calls on the wire at once.
 const AT_ONCE: usize = 256;
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -59,6 +60,8 @@ pub(crate) struct Releases {
     sender: mpsc::UnboundedSender<Chore>,
     receiver: Mutex<Option<mpsc::UnboundedReceiver<Chore>>>,
     pending: AtomicU64,
+    /// A chore has one while its call is on the wire.
+    slots: Semaphore,
     /// Attempts that may yet post something.
     owing: AtomicU64,
     paid: Notify,
@@ -82,6 +85,7 @@ impl Releases {
             sender,
             receiver: Mutex::new(Some(receiver)),
             pending: AtomicU64::new(0),
+            slots: Semaphore::new(AT_ONCE),
             owing: AtomicU64::new(0),
             paid: Notify::new(),
         }
@@ -101,6 +105,11 @@ impl Releases {
         Owing(self)
     }
 
+    /// Leave to have a call on the wire.
+    async fn slot(&self) -> SemaphorePermit<'_> {
+        self.slots.acquire().await.expect("BUG: it is never closed")
+    }
+
     pub(crate) fn pending(&self) -> u64 {
         self.pending.load(Relaxed)
     }
@@ -114,7 +123,7 @@ pub(crate) async fn run(session: &Session) {
     loop {
         tokio::select! {
             biased;
-            chore = queue.recv(), if working.len() < AT_ONCE => {
+            chore = queue.recv() => {
                 if let Some(chore) = chore {
                     working.push(settle(session, chore));
                 }
@@ -155,18 +164,28 @@ async fn settle(session: &Session, chore: Chore) {
     }
 }
 
+/// One call of a chore, as soon as there is a slot for it.
+async fn send(session: &Session, lane: Lane, call: Call) -> Result<Value, CallError> {
+    let _slot = session.releases.slot().await;
+    session.call(lane, call).await
+}
+
 /// Lowers the count until Redis confirms it. It is a nicety for other clients: the last release
 /// does not depend on it.
 async fn lower(session: &Session, hold: &Arc<Hold>) {
     let mut pause = PAUSE_FIRST;
     loop {
+        let slot = session.releases.slot().await;
+        // Only now: guards may have gone while it waited.
         let guards = hold.guards();
         if guards == 0 || !hold.is_live() {
             return;
         }
         let call = session.release_call(&hold.place, &hold.field, guards);
         // The caller's lane: behind re-entries that were sent before.
-        match session.call(Lane::Caller, call).await {
+        let reply = session.call(Lane::Caller, call).await;
+        drop(slot);
+        match reply {
             Ok(_) => return,
             Err(CallError::Refused(_) | CallError::Closed) => {
                 count(&session.counters.releases_failed);
@@ -186,7 +205,7 @@ async fn keep(session: &Session, hold: &Hold) {
     let mut pause = PAUSE_FIRST;
     loop {
         let call = counts::keep(&hold.place, &hold.field);
-        match session.call(Lane::Background, call).await {
+        match send(session, Lane::Background, call).await {
             Ok(_) | Err(CallError::Closed) => return,
             Err(error) => {
                 if matches!(error, CallError::Refused(_)) || Instant::now() >= give_up {
@@ -215,7 +234,7 @@ async fn end(
     let mut pause = PAUSE_FIRST;
     loop {
         let call = session.release_call(place, field, 0);
-        let reply = session.call(lane, call).await;
+        let reply = send(session, lane, call).await;
         let now = Instant::now();
         match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
             Ok(released) => {

@@ -26,6 +26,7 @@ mod holders;
 mod inspection;
 mod kinds;
 mod latches;
+mod late;
 mod line;
 mod listing;
 mod loss;

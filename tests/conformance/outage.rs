@@ -228,3 +228,110 @@ async fn what_was_extended_is_released_after_a_long_outage() {
         eventually("it is free", async || redis.dump().is_empty()).await;
     }
 }
+
+/// More calls in doubt than releases go at once: their undos are repeated for a whole lease.
+#[tokio::test(start_paused = true)]
+async fn undos_that_are_repeated_hold_up_no_release() {
+    let redis = EmbeddedRedis::new();
+    let client = redis.client();
+    let link = redis.links().remove(0);
+    link.set_faults(Faults { request: Delay::fixed(ms(30)), ..Faults::default() }, 1);
+    let tasks: Vec<_> = (0..1000)
+        .map(|number| {
+            let mut lock = client.lock(format!("n{number}"));
+            tokio::spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() })
+        })
+        .collect();
+    eventually("all are on their way", async || client.stats().calls == 1000).await;
+    link.cut();
+    link.set_faults(Faults::default(), 1);
+    link.heal();
+    for task in tasks {
+        soon("they ride it out", task).await.0.unwrap();
+    }
+    let start = Instant::now();
+    drop(client.lock("x").lock().await.unwrap());
+    let mut lock = client.lock("y");
+    let outer = lock.lock().await.unwrap();
+    drop(lock.lock().await.unwrap());
+    let count = async || lock.hold_count().await.unwrap() == 1;
+    eventually("an inner release is told", count).await;
+    eventually("it is free", async || !client.lock("x").is_locked().await.unwrap()).await;
+    assert!(start.elapsed() < ms(50), "{:?}", start.elapsed());
+    assert_eq!(client.stats().releases_pending, 1000, "all are repeated yet");
+    outer.unlock().await.unwrap();
+    // The late calls would have come within a lease.
+    sleep(ms(31_000)).await;
+    assert_eq!(client.stats().releases_pending, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_is_over_when_all_is_released_or_its_time_is() {
+    for (healed, deadline) in [(None, ms(700)), (None, ms(10_000)), (Some(5000), ms(10_000))] {
+        let redis = EmbeddedRedis::new();
+        let client = redis.client();
+        let guard = client.lock("x").lock().await.unwrap();
+        let start = Instant::now();
+        redis.cut();
+        let heals = async {
+            if let Some(after) = healed {
+                sleep(ms(after)).await;
+                redis.heal();
+            }
+        };
+        let (done, ()) = tokio::join!(client.shutdown(deadline), heals);
+        let took = start.elapsed();
+        if let Some(after) = healed {
+            done.unwrap();
+            assert!(redis.dump().is_empty(), "after {took:?}");
+            assert!(took < ms(after + 10), "{took:?}");
+        } else {
+            let error = done.unwrap_err();
+            assert!(matches!(error, Error::Unknown { .. }), "{error}");
+            assert!((deadline..deadline + ms(10)).contains(&took), "{took:?}");
+            assert_eq!(redis.dump().len(), 1, "it is held until its lease ends");
+            // The one that comes later knows as little, whether the client has given up or not.
+            sleep(ms(1000)).await;
+            let error = client.shutdown(ms(3000)).await.unwrap_err();
+            assert!(error.may_be_held(), "{error}");
+        }
+        drop(guard);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_others_cut_short_goes_on() {
+    let redis = EmbeddedRedis::new();
+    let client = redis.client();
+    let _guard = client.lock("x").lock().await.unwrap();
+    redis.cut();
+    let heals = async {
+        sleep(ms(8000)).await;
+        redis.heal();
+    };
+    let [short, long] = [client.shutdown(ms(100)), client.shutdown(ms(20_000))];
+    let (short, long, ()) = tokio::join!(short, long, heals);
+    let error = short.unwrap_err();
+    assert!(error.may_be_held(), "{error}");
+    long.unwrap();
+    assert!(redis.dump().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_gone_goes_on_for_two_seconds() {
+    for shut in [false, true] {
+        let redis = EmbeddedRedis::new();
+        let client = redis.client();
+        let guard = client.lock("x").lock().await.unwrap();
+        redis.cut();
+        if shut {
+            let shutting = client.shutdown(ms(60_000));
+            assert!(tokio::time::timeout(ms(100), shutting).await.is_err());
+        }
+        drop((guard, client));
+        sleep(ms(1900)).await;
+        assert_eq!(redis.links().len(), 1, "it still tries");
+        sleep(ms(200)).await;
+        assert!(redis.links().is_empty(), "it has given up");
+    }
+}

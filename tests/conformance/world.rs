@@ -19,7 +19,7 @@ pub(crate) enum World {
     Embedded(EmbeddedRedis),
 }
 
-pub(crate) fn ms(span: u64) -> Duration {
+pub(crate) const fn ms(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 

@@ -306,18 +306,38 @@ fn shutdown_frees_all_and_tells_all_waiters() {
 #[test]
 fn shutdown_of_a_client_whose_server_is_silent_ends_at_its_deadline() {
     alone(LIMIT, async {
+        for deadline in [ms(700), ms(2_500)] {
+            let server = Server::start();
+            let proxy = Proxy::start(server.address());
+            let client = patient(&proxy.url()).await;
+            let guard = hold(&client, "n").await;
+            proxy.half_open();
+            let started = Instant::now();
+            let outcome = client.shutdown(deadline).await;
+            let took = started.elapsed();
+            assert!(matches!(outcome, Err(Error::Unknown { .. })), "{outcome:?}");
+            assert!(took >= deadline && took < deadline + ms(1_300), "{took:?}");
+            drop(guard);
+            timed("the drop", || drop(client));
+        }
+    });
+}
+
+#[test]
+fn shutdown_waits_for_a_server_that_answers_before_its_deadline() {
+    alone(LIMIT, async {
         let server = Server::start();
         let proxy = Proxy::start(server.address());
-        let client = patient(&proxy.url()).await;
-        let guard = hold(&client, "n").await;
+        let client = brisk(&proxy.url()).connect().await.expect("connects");
+        let _guard = hold(&client, "n").await;
         proxy.half_open();
-        let started = Instant::now();
-        let outcome = client.shutdown(ms(700)).await;
-        let took = started.elapsed();
-        assert!(matches!(outcome, Err(Error::Unknown { .. })), "{outcome:?}");
-        assert!(took >= ms(700) && took < GIVEN_UP, "{took:?}");
-        drop(guard);
-        timed("the drop", || drop(client));
+        let silence = async {
+            tokio::time::sleep(ms(2_500)).await;
+            proxy.pass();
+        };
+        let (outcome, ()) = tokio::join!(client.shutdown(LIMIT), silence);
+        outcome.expect("it is released");
+        assert!(!Outside::of(&server).exists("n"));
     });
 }
 

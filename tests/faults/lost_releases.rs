@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::Error;
+use leasehold::{Error, Lock};
 
 use crate::bed::{alone, assert_unknown, at_rest, beside, hold, ms, until, within};
 use crate::lost_replies::{Bed, HEALED, LEASE, LIMIT};
@@ -131,5 +131,39 @@ fn a_dropped_guard_is_released_when_the_line_is_back() {
         bed.proxy.pass();
         until("it is released", HEALED, || !bed.outside.exists("n")).await;
         at_rest(&bed.client, HEALED).await;
+    });
+}
+
+#[test]
+fn releases_do_not_wait_for_undos_that_are_repeated() {
+    alone(LIMIT, async {
+        let mut bed = Bed::new().await;
+        // More than releases go at once. Their undos are repeated for a lease, as an acquisition in
+        // an old socket may come yet.
+        let many = 400;
+        let crowd = || -> Vec<_> {
+            let locks = (0..many).map(|number| bed.client.lock(format!("n{number}")));
+            let take = async |mut lock: Lock| {
+                let guard = lock.try_lock(LIMIT, LIMIT).await.expect("asked again");
+                guard.unlock().await.expect("held");
+            };
+            locks.map(|lock| tokio::spawn(take(lock))).collect()
+        };
+        // Now the script that takes many is known, too.
+        for one in crowd() {
+            within("all are free", LIMIT, one).await.expect("no panic");
+        }
+        bed.proxy.swallow_replies();
+        let taking = crowd();
+        until("redis granted all", LIMIT, || bed.outside.keys() == many).await;
+        bed.proxy.pass();
+        for one in taking {
+            within("the second answer", LIMIT, one).await.expect("no panic");
+        }
+        let guard = hold(&bed.client, "x").await;
+        assert!(bed.outside.exists("x"));
+        drop(guard);
+        until("it is released", ms(5_000), || !bed.outside.exists("x")).await;
+        assert_eq!(i64::try_from(bed.client.stats().releases_pending), Ok(many));
     });
 }

@@ -41,6 +41,6 @@ pub(crate) struct Doubt {
     pub(crate) epoch: u64,
     /// How long the field may stand once it is taken.
     pub(crate) lease: Duration,
-    /// Only one such call was sent.
+    /// No other call can have taken what an undo of the field finds.
     pub(crate) once: bool,
 }

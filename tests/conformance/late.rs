@@ -1,0 +1,176 @@
+//! Calls of a broken connection that the server runs all the same, long after whatever was sent
+//! behind them: what they take is given back. Only the embedded engine has the switch.
+
+use std::time::Duration;
+
+use leasehold::test_util::{Delay, Faults, LinkControl};
+use leasehold::{Client, EmbeddedRedis, LockGuard, LossReason};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::world::{eventually, ms, waiting};
+
+/// So long after a connection broke the server runs what was on its way.
+const LATE: Duration = ms(12_000);
+/// Longer than any of these tests: what is left behind is seen.
+const LONG: Duration = ms(600_000);
+/// Between two repetitions of an undo lies less.
+const UNDONE: Duration = ms(7000);
+/// A broken connection loses the call on its way or runs it late: some of these do the one, and
+/// some the other.
+const SEEDS: std::ops::Range<u64> = 0..8;
+
+/// An engine whose second client, of this link, is watched.
+struct Bed {
+    redis: EmbeddedRedis,
+    rival: Client,
+    client: Client,
+    link: LinkControl,
+    seed: u64,
+}
+
+impl Bed {
+    fn new(seed: u64) -> Self {
+        let redis = EmbeddedRedis::new();
+        let (rival, client) = (redis.client(), redis.client());
+        let link = redis.links().pop().unwrap();
+        Bed { redis, rival, client, link, seed }
+    }
+
+    /// From now on a call is on its way for so long; what is cut off then may run late.
+    fn slow(&self, request: Duration) {
+        let (request, late) = (Delay::fixed(request), Delay::fixed(LATE));
+        let faults = Faults { request, late_after_cut: 1.0, late, ..Faults::default() };
+        self.link.set_faults(faults, self.seed);
+    }
+
+    /// The connection breaks under the one call that is on its way.
+    async fn breaks(&self) -> Instant {
+        eventually("a call is on its way", async || self.link.calls_under_way() == 1).await;
+        self.link.cut();
+        self.link.heal();
+        Instant::now()
+    }
+
+    fn is_fast_again(&self) {
+        self.link.set_faults(Faults::default(), self.seed);
+    }
+
+    /// How many acquisitions the server has run.
+    fn asked(&self) -> u64 {
+        let runs = self.redis.scripts_run();
+        ["lock_acquire", "fair_acquire"].iter().filter_map(|script| runs.get(script)).sum()
+    }
+
+    /// Whether the late call came, with nobody asking any more; it has left nothing at `end`.
+    async fn came_late(&self, what: &str, end: Instant) -> bool {
+        let asked = self.asked();
+        sleep_until(end).await;
+        let left: Vec<_> = self.redis.dump().into_keys().collect();
+        assert!(left.is_empty(), "{what}, seed {}: {}", self.seed, left.len());
+        self.asked() > asked
+    }
+}
+
+/// Its undo finds the place that an earlier call was given, and that says nothing of a later one.
+#[tokio::test(start_paused = true)]
+async fn a_late_call_of_a_waiter_that_left_its_line_takes_nothing() {
+    let mut came = 0;
+    for seed in SEEDS {
+        let bed = Bed::new(seed);
+        let guard = bed.rival.fair_lock("x").lock().await.unwrap();
+        let mut lock = bed.client.fair_lock("x");
+        let waiter = tokio::spawn(async move { lock.try_lock(LONG, LONG).await.map(drop) });
+        waiting(&bed.client, 1).await;
+        let told = || {
+            let heard = bed.redis.listeners().into_keys();
+            heard.into_iter().find(|channel| channel.starts_with("redisson_lock__channel:{x}:"))
+        };
+        eventually("it listens", async || told().is_some()).await;
+        sleep(ms(10)).await;
+        bed.slow(ms(30));
+        bed.redis.command(&["PUBLISH", &told().unwrap(), "0"]).unwrap();
+        let broken = bed.breaks().await;
+        bed.is_fast_again();
+        waiter.abort();
+        sleep(ms(100)).await;
+        guard.unlock().await.unwrap();
+        sleep(ms(100)).await;
+        came += u32::from(bed.came_late("in line", broken + LATE + UNDONE).await);
+    }
+    assert!((1..8).contains(&came), "{came} came late");
+}
+
+/// How a hold ends that is not released by its guard.
+async fn lose(bed: &Bed, guard: &LockGuard, reason: LossReason) {
+    match reason {
+        LossReason::Gone => {
+            bed.redis.command(&["DEL", "x"]).unwrap();
+            guard.extend(LONG).await.unwrap_err();
+        }
+        LossReason::Closed => {
+            let client = bed.client.clone();
+            tokio::spawn(async move { client.shutdown(LONG).await });
+            assert_eq!(guard.lost().await, reason);
+        }
+        _ => assert_eq!(guard.lost().await, reason),
+    }
+}
+
+/// The undo of a lost hold finds the field of the second call, and that says nothing of the first.
+#[tokio::test(start_paused = true)]
+async fn a_late_call_of_a_lost_hold_takes_nothing() {
+    use LossReason::{Closed, Expired, Gone, MaxHold};
+    for reason in [Gone, MaxHold, Expired, Closed] {
+        let mut came = 0;
+        for seed in SEEDS {
+            let bed = Bed::new(seed);
+            bed.slow(ms(30));
+            let mut lock = bed.client.lock("x");
+            let lease = if reason == Expired { ms(10_000) } else { LONG };
+            let taking = async {
+                let taking = lock.acquire().wait(LONG).lease(lease);
+                if reason == MaxHold { taking.max_hold(ms(3000)).await } else { taking.await }
+            };
+            let broken = async {
+                let broken = bed.breaks().await;
+                bed.is_fast_again();
+                broken
+            };
+            let (guard, broken) = tokio::join!(taking, broken);
+            let guard = guard.unwrap();
+            lose(&bed, &guard, reason).await;
+            let what = format!("{reason:?}");
+            came += u32::from(bed.came_late(&what, broken + LATE + UNDONE).await);
+        }
+        assert!((1..8).contains(&came), "{reason:?}: {came} came late");
+    }
+}
+
+/// The undo of a grant that is worth nothing finds it, and that says nothing of the call before.
+#[tokio::test(start_paused = true)]
+async fn a_late_call_before_a_grant_that_came_too_late_takes_nothing() {
+    let mut came = 0;
+    for seed in SEEDS {
+        let redis = EmbeddedRedis::new();
+        let rival = redis.client();
+        let client = redis.builder().command_timeout(ms(10_000)).connect().await.unwrap();
+        let link = redis.links().pop().unwrap();
+        let bed = Bed { redis, rival, client, link, seed };
+        let lease = ms(8000);
+        bed.slow(ms(9000));
+        let mut lock = bed.client.lock("x");
+        let taking = lock.try_lock(LONG, lease);
+        let broken = async {
+            let broken = bed.breaks().await;
+            let sent = async || bed.client.stats().calls == 2;
+            eventually("the second one is on its way", sent).await;
+            bed.is_fast_again();
+            broken
+        };
+        let (guard, broken) = tokio::join!(taking, broken);
+        assert!(broken.elapsed() > lease, "it was worth nothing: {:?}", broken.elapsed());
+        guard.unwrap().unlock().await.unwrap();
+        came += u32::from(bed.came_late("too late", broken + LATE + UNDONE).await);
+    }
+    assert!((1..8).contains(&came), "{came} came late");
+}
