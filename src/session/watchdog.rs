@@ -154,7 +154,9 @@ impl Watchdog {
             taken.push(hold);
         }
         for hold in &taken {
-            table.put(hold, hold.deadline().max(now + Duration::from_secs(1)));
+            let deadline = hold.deadline();
+            let until = if deadline > now { deadline } else { now + Duration::from_secs(1) };
+            table.put(hold, until);
         }
         table.asleep_until = table.due.keys().next().map(|(due, _)| *due);
         taken

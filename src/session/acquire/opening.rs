@@ -28,7 +28,7 @@ pub(crate) async fn wait_open(handle: &Arc<Handle>, request: &Request) -> Result
 
 /// A time-out, if it is not open.
 async fn ask_once(session: &Session, request: &Request) -> Result<(), Error> {
-    match Attempt::new(session, request, None).ask(None).await {
+    match Attempt::new(session, request, None).ask(request.limit(session)).await {
         Ok(Answer::Open) => Ok(()),
         Ok(Answer::HeldFor(_) | Answer::Granted(_) | Answer::TookOver(_)) => {
             Err(request.timed_out(session))
