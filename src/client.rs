@@ -232,8 +232,9 @@ impl Client {
     /// Sets the string at `key` unless a holder with a later token has set it: a resource that checks
     /// its fencing token. False if the token is too old.
     ///
-    /// The key and its highest token, at `leasehold_fence:{key}`, must be written in no other way. The
-    /// client's prefix is put before the key.
+    /// The key and its highest token, at `leasehold_fence:{key}`, must be written in no other way; for a
+    /// key with braces of its own that is `leasehold_fence::key`, with two colons. The client's prefix is
+    /// put before the key.
     ///
     /// # Redis cost
     ///
@@ -274,7 +275,7 @@ impl Client {
         }
         let prefix = &self.handle.session.settings.key_prefix;
         let place = Place::new(Kind::Lock, prefix, key.as_ref())?;
-        let fence = keys::prefixed("leasehold_fence", &place.key);
+        let fence = keys::ours("leasehold_fence", &place.key);
         let call = counts::set_fenced(place.key.clone(), fence, token.value(), value);
         ask(&self.handle, &place.name, call, counts::yes_or_no).await
     }
@@ -283,8 +284,8 @@ impl Client {
     /// (`*` any text, `?` any letter, `[ab]` one of these); the client's prefix is put before it.
     ///
     /// Hash locks of this library and of Redisson, and string locks of this library; not one that more
-    /// than a thousand readers hold. A lock that comes or goes during the search may be missing. Bounded: at most 10,000 locks, and about five million
-    /// keys searched; [`LockList::is_truncated`] says so.
+    /// than a thousand readers hold. A lock that comes or goes during the search may be missing. Bounded:
+    /// at most 10,000 locks, and about five million keys searched; [`LockList::is_truncated`] says so.
     ///
     /// # Redis cost
     ///

@@ -164,6 +164,10 @@ pub(crate) async fn a_resource_takes_the_last_token_and_later_ones(world: World)
         assert_eq!(world.command(&["GET", VALUE]), "b");
         assert_eq!(world.command(&["GET", FENCE]), token.to_string());
     }
+    // Another key of the same slot is another resource.
+    let tagged = client.set_fenced("{value}", FencingToken::from_value(1), "first").await;
+    assert!(tagged.unwrap());
+    assert_eq!(world.command(&["GET", "leasehold_fence::{value}"]), "1");
     // What is no token refuses everybody.
     for fence in ["a word", "", "1.5", " 1"] {
         world.command(&["SET", FENCE, fence]);
