@@ -164,6 +164,8 @@ fn releases_do_not_wait_for_undos_that_are_repeated() {
         assert!(bed.outside.exists("x"));
         drop(guard);
         until("it is released", ms(5_000), || !bed.outside.exists("x")).await;
-        assert_eq!(i64::try_from(bed.client.stats().releases_pending), Ok(many));
+        // And the one of `x`, if its reply is still on the way.
+        let pending = bed.client.stats().releases_pending;
+        assert!((400..=401).contains(&pending), "{pending}: all are repeated yet");
     });
 }
