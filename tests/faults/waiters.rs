@@ -76,7 +76,11 @@ fn a_waiter_whose_messages_are_swallowed_is_woken_by_the_safety_poll() {
         let mut longest = Duration::ZERO;
         for _ in 0..3 {
             let guard = hold(&holder, "n").await;
+            let asked = || client.stats().calls - client.stats().polls;
+            let before = asked();
             let taking = waiter(&client, "n").await;
+            // The second question follows the confirmation, which must not be swallowed.
+            until("it asked again", LIMIT, || asked() >= before + 2).await;
             proxy.swallow_messages();
             let reconnects = client.stats().reconnects;
             guard.unlock().await.expect("held");
