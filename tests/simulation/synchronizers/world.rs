@@ -186,9 +186,10 @@ impl World {
         }
     }
 
-    /// An undo may be repeated for a lease; then every table, queue and key must be gone.
+    /// An undo may be repeated for a lease, and the reply to a change is kept for half a minute; then
+    /// every table, queue and key must be gone.
     async fn rest(&self, game: &mut dyn Game) {
-        let limit = Instant::now() + 2 * self.plan.lease + ms(20_000);
+        let limit = Instant::now() + 2 * self.plan.lease + ms(50_000);
         loop {
             let mut left = self.kept();
             left.extend(game.left(self).await);
