@@ -69,16 +69,11 @@ impl Group {
 
     /// When so many are over that too few are left.
     pub(crate) fn deadline(&self) -> Instant {
-        // Those that are lost have none any more.
-        let (lost, live): (Vec<_>, Vec<_>) =
-            self.guards.iter().partition(|guard| guard.loss().is_some());
-        let sorted = |guards: Vec<&LockGuard>| {
-            let mut ends: Vec<_> = guards.into_iter().map(LockGuard::deadline).collect();
-            ends.sort_unstable_by(|one, other| other.cmp(one));
-            ends
-        };
-        let ends = [sorted(live), sorted(lost)].concat();
-        ends[self.need - 1]
+        // Those that are lost have none any more: they come last.
+        let end = |guard: &LockGuard| (guard.loss().is_none(), guard.deadline());
+        let mut ends: Vec<_> = self.guards.iter().map(end).collect();
+        ends.sort_unstable_by(|one, other| other.cmp(one));
+        ends[self.need - 1].1
     }
 
     /// Why it is not held any more.
