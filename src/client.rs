@@ -8,18 +8,14 @@ use crate::config::{ClientBuilder, ConfigError};
 use crate::error::Error;
 use crate::latch::CountDownLatch;
 use crate::lock::one::ask;
-use crate::lock::{FencingToken, HoldHandle, Lock, LockGuard};
+use crate::lock::{FencedLock, FencingToken, Guard, Lock};
 use crate::locks::LockList;
-use crate::owner::Owner;
 use crate::permits::PermitExpirableSemaphore;
 use crate::protocol::kind::Kind;
 use crate::protocol::place::Place;
 use crate::protocol::{counts, keys};
 use crate::read_write::ReadWriteLock;
 use crate::semaphore::Semaphore;
-use crate::session::hold::Terms;
-use crate::session::rejoin::adopt;
-use crate::session::request::{Request, Wait};
 use crate::session::{Handle, Session};
 use crate::stats::Stats;
 use crate::synchronizer::Synchronizer;
@@ -41,7 +37,7 @@ use crate::synchronizer::Synchronizer;
 /// use std::time::Duration;
 ///
 /// let client = leasehold::Client::connect("redis://127.0.0.1:6379").await?;
-/// let mut lock = client.lock("orders:42");
+/// let lock = client.lock("orders:42");
 /// let guard = lock.lock().await?;
 /// // … the critical section …
 /// guard.unlock().await?;
@@ -98,7 +94,7 @@ impl Client {
     /// A re-entrant lock, as Redisson's `getLock`. Does no I/O; a bad name is refused at the first
     /// call.
     ///
-    /// Each value is an owner of its own: two values of one name exclude each other.
+    /// Each acquisition is an owner of its own; [`Lock`] says how to take it again.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         self.one(Kind::Lock, name.as_ref())
     }
@@ -130,7 +126,7 @@ impl Client {
 
     /// A re-entrant lock whose guards carry a growing number, as Redisson's `getFencedLock`.
     ///
-    /// [`LockGuard::token`] grows with every outermost acquisition, by whichever client, and is the
+    /// [`FencedGuard::token`](crate::FencedGuard::token) grows with every outermost acquisition, by whichever client, and is the
     /// same in nested sections. Let the resource refuse lower numbers than it has seen: see
     /// [`FencingToken`](crate::FencingToken). The counter is never deleted and gets no expiry; it
     /// begins again only if the server loses its data. Redisson raises it for nested acquisitions too.
@@ -143,12 +139,13 @@ impl Client {
     /// # Keys
     ///
     /// Those of [`lock`](Client::lock), and the counter `redisson_lock_token:{name}`.
-    pub fn fenced_lock(&self, name: impl AsRef<str>) -> Lock {
+    pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
         self.one(Kind::Fenced, name.as_ref())
     }
 
-    /// A lock whose owner cannot take it twice: the second time is
-    /// [`Error::AlreadyHeld`], at once. As Redisson's non-reentrant lock.
+    /// A lock that is not taken again by whoever holds it: inside a section, by a guard or by an
+    /// [`Owner`](crate::Owner), the second time is [`Error::AlreadyHeld`], at once. As Redisson's
+    /// non-reentrant lock.
     ///
     /// The same as [`lock`](Client::lock) with [`Lock::non_reentrant`], which works for the other
     /// kinds as well.
@@ -170,7 +167,7 @@ impl Client {
     /// bsm/redislock, node-redlock, redis-py and many others.
     ///
     /// The name is the whole key: Laravel's has the prefix of its cache store. The value is
-    /// [`LockGuard::owner`]. Nesting is counted in this process only. Such peers publish nothing, so
+    /// [`LockGuard::owner`](crate::LockGuard::owner). Nesting is counted in this process only. Such peers publish nothing, so
     /// waiters ask again, with pauses up to a tenth of a second, one of a client for all.
     ///
     /// [`Lock::restore`] gives the guard back to whoever knows the owner text. A key without expiry
@@ -187,7 +184,7 @@ impl Client {
     /// Many readers or one writer, as Redisson's `getReadWriteLock`.
     pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
         let side = |kind| self.one(kind, name.as_ref());
-        ReadWriteLock::new(side(Kind::Read), side(Kind::Write)).owned_by(&Owner::new())
+        ReadWriteLock::new(side(Kind::Read), side(Kind::Write))
     }
 
     /// Several re-entrant locks of this client as one: all of them or none. [`Lock::multi`] takes
@@ -219,9 +216,9 @@ impl Client {
         CountDownLatch::new(self.synchronizer(Kind::Latch, name.as_ref()))
     }
 
-    fn one(&self, kind: Kind, name: &str) -> Lock {
+    fn one<G: Guard>(&self, kind: Kind, name: &str) -> Lock<G> {
         let prefix = &self.handle.session.settings.key_prefix;
-        Lock::new(self.handle.clone(), Place::new(kind, prefix, name), Owner::new())
+        Lock::new(self.handle.clone(), Place::new(kind, prefix, name))
     }
 
     fn synchronizer(&self, kind: Kind, name: &str) -> Synchronizer {
@@ -230,7 +227,7 @@ impl Client {
     }
 
     /// Sets the string at `key` unless a holder with a later token has set it: a resource that checks
-    /// its fencing token. False if the token is too old.
+    /// its fencing token.
     ///
     /// The key and its highest token, at `leasehold_fence:{key}`, must be written in no other way; for a
     /// key with braces of its own that is `leasehold_fence::key`, with two colons. The client's prefix is
@@ -246,6 +243,7 @@ impl Client {
     ///
     /// # Errors
     ///
+    /// [`Error::StaleToken`] if a later token was there: nothing changed, stop the work.
     /// [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`] if Redis gives no answer,
     /// [`Error::Closed`] after shutdown; [`Error::Config`] for a bad key, and for a token that no lock
     /// gives: below 1.
@@ -254,11 +252,8 @@ impl Client {
     ///
     /// ```no_run
     /// # async fn example(client: leasehold::Client) -> Result<(), leasehold::Error> {
-    /// let mut lock = client.fenced_lock("report");
-    /// let guard = lock.lock().await?;
-    /// let token = guard.token().expect("a fenced lock");
-    /// let newest = client.set_fenced("report:latest", token, "…").await?;
-    /// assert!(newest, "somebody with a later token was here: stop");
+    /// let guard = client.fenced_lock("report").lock().await?;
+    /// client.set_fenced("report:latest", guard.token(), "…").await?;
     /// # guard.unlock().await
     /// # }
     /// ```
@@ -267,7 +262,7 @@ impl Client {
         key: impl AsRef<str>,
         token: FencingToken,
         value: &str,
-    ) -> Result<bool, Error> {
+    ) -> Result<(), Error> {
         if token.value() < 1 {
             let (given, allowed) = (token.to_string(), "at least 1".to_owned());
             let fault = ConfigError::OutOfRange { what: "token", given, allowed };
@@ -277,7 +272,10 @@ impl Client {
         let place = Place::new(Kind::Lock, prefix, key.as_ref())?;
         let fence = keys::ours("leasehold_fence", &place.key);
         let call = counts::set_fenced(place.key.clone(), fence, token.value(), value);
-        ask(&self.handle, &place.name, call, counts::yes_or_no).await
+        if ask(&self.handle, &place.name, call, counts::yes_or_no).await? {
+            return Ok(());
+        }
+        Err(Error::StaleToken { key: place.name.clone(), token })
     }
 
     /// Lists the locks that are held now, by whomever, whose names fit a pattern of `SCAN`
@@ -302,34 +300,6 @@ impl Client {
     /// [`Error::Closed`] after shutdown.
     pub async fn locks(&self, pattern: &str) -> Result<LockList, Error> {
         crate::locks::search(&self.handle, pattern).await
-    }
-
-    /// Takes over a hold that was turned into a [`HoldHandle`], here or in another process.
-    ///
-    /// The hold gets this client's lease and is renewed from now on.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe, with clean-up: a call on its way is undone, and with it the hold.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] if the hold's lease ended before, or if this client is ending it;
-    /// [`Error::AlreadyHeld`] if a guard of this client has it. [`Error::Unavailable`] and
-    /// [`Error::Protocol`] if Redis did not take the call: the hold is as it was. [`Error::Unknown`] if
-    /// the reply was lost: the hold is being released, as it is after [`Error::Closed`].
-    pub async fn adopt(&self, handle: &HoldHandle) -> Result<LockGuard, Error> {
-        let settings = &self.handle.session.settings;
-        let place = Place::new(Kind::Lock, "", handle.key()).map_err(Error::Config)?;
-        let (lease, drift) = (settings.lease, Duration::ZERO);
-        let terms = Terms { lease, renewed: true, max_hold: None, drift };
-        let (session, place) = (&self.handle.session, Arc::new(place));
-        let request = Request::new(session, place, Owner::new(), terms, Wait::Once);
-        adopt(&self.handle, &request, handle.field()).await.map(LockGuard::new)
     }
 
     /// What this client has done and what it keeps, as plain counters.

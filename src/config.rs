@@ -39,10 +39,33 @@ pub enum ConfigError {
         /// What is wrong with them.
         reason: &'static str,
     },
-    /// A handle text that was cut or changed.
-    #[error("not a lock handle: {reason}")]
-    Handle {
+    /// A text that no [`LockGuard::hand_on`](crate::LockGuard::hand_on) of this lock gave.
+    #[error("not a hold that was handed on: {reason}; pass the text of `hand_on` on as it is")]
+    HandOnText {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A call for a single lock, on several taken as one.
+    #[error("`{call}` is for a single lock, not for several as one: call it for each of them")]
+    Several {
+        /// The call.
+        call: &'static str,
+    },
+    /// A hold that has other guards was to be handed on.
+    #[error("a hold with other guards cannot be handed on: unlock those first, name=`{name}`")]
+    OtherGuards {
+        /// The lock.
+        name: String,
+    },
+    /// The guard that was shown is of another lock, or of another client.
+    #[error("the guard given to `within` is of another lock or client: name=`{name}`")]
+    OtherLock {
+        /// The lock that was to be taken.
+        name: String,
+    },
+    /// A text that is not the id of a permit.
+    #[error(
+        "not the id of a permit: pass 32 lower-case hex digits, as `ExpirablePermit::id` gives them"
+    )]
+    PermitId,
 }

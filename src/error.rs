@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::config::ConfigError;
 use crate::lease::LossReason;
+use crate::lock::FencingToken;
 use crate::protocol::Unexpected;
 use crate::transport::{CallError, Fault};
 
@@ -17,8 +18,13 @@ use crate::transport::{CallError, Fault};
 pub enum Error {
     /// Somebody else held the lock for all of the wait.
     ///
-    /// Nothing is held. Try later, or shed the work.
-    #[error("not acquired in time: name=`{name}`, waited=`{waited:?}`{}", if *no_expiry { ", its key has no expiry" } else { "" })]
+    /// Nothing is held. Try later, or shed the work. If a hold of this client is in the way, and code that
+    /// holds the lock is what asked for it, [re-enter](crate::Lock#taking-it-again).
+    #[error(
+        "not acquired in time: name=`{name}`, waited=`{waited:?}`{}{}",
+        if *no_expiry { ", its key has no expiry" } else { "" },
+        if *by_this_client { ", held by this client: to take it again use `guard.reenter()` or a section" } else { "" },
+    )]
     Timeout {
         /// The lock.
         name: Arc<str>,
@@ -26,6 +32,11 @@ pub enum Error {
         waited: Duration,
         /// The key in the way has no expiry: only its owner or a forced unlock frees it.
         no_expiry: bool,
+        /// A hold of this client is in the way, or was a moment ago.
+        by_this_client: bool,
+        /// The owner in the way, if it is of this client: what
+        /// [`LockGuard::owner`](crate::LockGuard::owner) of its guard says.
+        holder: Option<Arc<str>>,
     },
     /// Redis certainly did not do it: no connection, refused, loading, read-only, out of memory.
     ///
@@ -79,6 +90,16 @@ pub enum Error {
         /// What is held, and why that is in the way.
         how: &'static str,
     },
+    /// A later fencing token was at the resource.
+    ///
+    /// Nothing changed. Whoever has this token was paused beyond its lease: stop the work.
+    #[error("a later fencing token was there: key=`{key}`, token=`{token}`")]
+    StaleToken {
+        /// The resource.
+        key: Arc<str>,
+        /// The token that came too late.
+        token: FencingToken,
+    },
     /// Too few independent nodes answered.
     ///
     /// What was taken is being released. Retry later.
@@ -93,7 +114,8 @@ pub enum Error {
     },
     /// Redis answered, and repeating will not help: another type under the key, no permission.
     ///
-    /// Nothing was acquired. An operator must look at the key or at the user's rights.
+    /// Nothing is held: what a script did before it was refused is being undone. An operator must look at
+    /// the key or at the user's rights.
     #[error("redis refused it: name=`{name}`, detail=`{detail}`")]
     Protocol {
         /// The lock, or what was being done.

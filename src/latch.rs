@@ -116,7 +116,7 @@ impl CountDownLatch {
     /// [`Error::Config`] for a bad name.
     pub async fn wait(&self, wait: Duration) -> Result<(), Error> {
         let request = self.inner.request(patience(wait), Lease::Renewed)?;
-        crate::session::acquire::wait_open(&self.inner.handle, &request).await
+        crate::session::acquire::wait_open(&self.inner.handle, request).await
     }
 
     /// Removes the latch and lets all waiters go; false if there was none.

@@ -6,6 +6,8 @@ use std::time::Duration;
 use crate::config::ConfigError;
 
 /// How long Redis keeps a hold without hearing from its holder.
+///
+/// A type of its own, so that it cannot change places with a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Lease {
@@ -13,7 +15,9 @@ pub enum Lease {
     /// lives.
     #[default]
     Renewed,
-    /// Exactly this long; the hold ends by itself even if the guard is still alive.
+    /// As [`Lease::Renewed`], with a length of its own; see [`Lease::renewed`].
+    RenewedFor(Duration),
+    /// Exactly this long; see [`Lease::fixed`].
     Fixed(Duration),
 }
 
@@ -22,10 +26,46 @@ impl Lease {
     pub const MIN: Duration = Duration::from_millis(10);
     /// The longest lease: a year.
     pub const MAX: Duration = Duration::from_hours(365 * 24);
+    /// The shortest lease that is renewed: a renewal has a third of it.
+    pub const RENEWED_MIN: Duration = Duration::from_millis(100);
+
+    /// Exactly `lease` long, [`Lease::MIN`] to [`Lease::MAX`], in whole milliseconds: the hold ends by
+    /// itself even if the guard is still alive.
+    pub const fn fixed(lease: Duration) -> Self {
+        Lease::Fixed(lease)
+    }
+
+    /// `lease` long, [`Lease::RENEWED_MIN`] to [`Lease::MAX`], and renewed every third of it while the
+    /// guard lives.
+    ///
+    /// Shorter than the client's: the lock is free sooner after its holder died. Longer: it survives
+    /// a longer outage.
+    pub const fn renewed(lease: Duration) -> Self {
+        Lease::RenewedFor(lease)
+    }
 
     /// Checks a lease that a caller gave.
     pub(crate) fn checked(what: &'static str, lease: Duration) -> Result<Duration, ConfigError> {
-        if (Self::MIN..=Self::MAX).contains(&lease) {
+        Self::at_least(Self::MIN, what, lease)
+    }
+
+    /// What Redis is told, and whether it is renewed.
+    pub(crate) fn terms(self, of_client: Duration) -> Result<(Duration, bool), ConfigError> {
+        match self {
+            Lease::Renewed => Ok((of_client, true)),
+            Lease::RenewedFor(lease) => {
+                Ok((Self::at_least(Self::RENEWED_MIN, "renewed lease", lease)?, true))
+            }
+            Lease::Fixed(lease) => Ok((Self::checked("lease", lease)?, false)),
+        }
+    }
+
+    fn at_least(
+        least: Duration,
+        what: &'static str,
+        lease: Duration,
+    ) -> Result<Duration, ConfigError> {
+        if (least..=Self::MAX).contains(&lease) {
             // Redis counts whole milliseconds; a part of one would make us believe in more.
             return Ok(Duration::from_millis(
                 u64::try_from(lease.as_millis()).expect("BUG: a year fits"),
@@ -34,14 +74,8 @@ impl Lease {
         Err(ConfigError::OutOfRange {
             what,
             given: format!("{lease:?}"),
-            allowed: format!("{:?} to {:?}", Self::MIN, Self::MAX),
+            allowed: format!("{least:?} to {:?}", Self::MAX),
         })
-    }
-}
-
-impl From<Duration> for Lease {
-    fn from(lease: Duration) -> Self {
-        Lease::Fixed(lease)
     }
 }
 
@@ -69,7 +103,17 @@ pub enum LossReason {
     MaxHold,
     /// The client was shut down.
     Closed,
-    /// The guard was forgotten or turned into a handle: the hold is not this guard's any more.
+}
+
+/// How a hold came to its end; see [`LockGuard::ended`](crate::LockGuard::ended).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ended {
+    /// Its last guard was unlocked or dropped.
+    Released,
+    /// It ended before that: others may hold the lock.
+    Lost(LossReason),
+    /// Its guard was forgotten or handed on: whoever has it now is not told of here.
     HandedOn,
 }
 
@@ -80,7 +124,6 @@ impl fmt::Display for LossReason {
             LossReason::Gone => "redis no longer has it",
             LossReason::MaxHold => "its longest holding time ended",
             LossReason::Closed => "the client was shut down",
-            LossReason::HandedOn => "its guard gave it away",
         })
     }
 }

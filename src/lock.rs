@@ -1,15 +1,18 @@
 //! Locks of every kind: one type, whatever is behind the name.
 
 mod acquire;
+mod fenced;
 mod group;
 mod guard;
-mod handle;
+mod hand_on;
 mod inspect;
 mod many;
 mod members;
 pub(crate) mod one;
+mod run;
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,19 +20,24 @@ use tokio::time::Instant;
 
 use crate::config::ConfigError;
 use crate::error::Error;
-use crate::lease::{Lease, LossReason};
+use crate::lease::Lease;
 use crate::owner::Owner;
+use crate::protocol::kind::Kind;
 use crate::protocol::place::Place;
 use crate::session::Handle;
-use crate::session::rejoin::adopt;
-use crate::session::request::{Request, Wait};
+use crate::session::attendance::UNATTENDED_MAX;
+use crate::session::hold::Hold;
+use crate::session::rejoin::{restore, take_over};
+use crate::session::request::Wait;
+use crate::session::section;
 
 use many::Many;
 use one::{One, Wanted};
+use run::{flat, run};
 
 pub use acquire::Acquire;
-pub use guard::{FencingToken, LockGuard};
-pub use handle::HoldHandle;
+pub use fenced::{FencedGuard, FencingToken};
+pub use guard::{Guard, LockGuard};
 pub use inspect::Holder;
 
 /// The longest owner text, in bytes: every call about the hold repeats it.
@@ -38,22 +46,59 @@ const OWNER_MAX: usize = 64 * 1024;
 /// A lock, made by one of the calls of [`Client`](crate::Client): re-entrant, fair, fenced, one side
 /// of a read/write lock, or several locks as one.
 ///
-/// What is special to a kind stands at the call that makes it; the rest holds for all.
+/// What is special to a kind stands at the call that makes it; the rest holds for all. `G` is the guard
+/// that it gives: a [`LockGuard`], of a fenced lock a [`FencedGuard`].
 ///
-/// # Ownership
+/// # Exclusion
 ///
-/// The value is the owner. Taking it needs `&mut self`, so two futures cannot both walk in with one
-/// value; taken again while a guard of it lives, it re-enters. Two values of one name exclude each
-/// other. For re-entrance across call layers that know only the name, share an [`Owner`] with
-/// [`owned_by`](Lock::owned_by). Guards do not borrow the lock and may be dropped on any thread.
+/// **Every acquisition is an owner of its own**: two of them exclude each other, whichever value, clone,
+/// task or client they come from. Share one lock, or clone it, as you like; a guard does not borrow it and
+/// may be moved to and dropped on any thread.
 ///
-/// ```compile_fail,E0499
-/// # async fn example(mut lock: leasehold::Lock) -> Result<(), leasehold::Error> {
-/// // One value cannot be taken by two futures at once.
-/// let both = futures::join!(lock.lock(), lock.lock());
-/// # Ok(())
-/// # }
+/// # Taking it again
+///
+/// Whoever can show that the lock is held takes it again at once, and the outermost release frees it:
+///
+/// - [`guard.reenter()`](LockGuard::reenter) gives a further guard of the same hold;
+/// - *inside a section*, which is whatever runs in [`lock.run(..)`](Lock::run) or in
+///   [`guard.run(..)`](LockGuard::run), the same lock is taken again by its name, from the same client.
+///   Tasks that are spawned there are not inside.
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # use std::time::Duration;
+/// # use leasehold::{Client, Error, Lease};
+/// const WAIT: Duration = Duration::from_secs(2);
+///
+/// async fn transfer(client: &Client) -> Result<(), Error> {
+///     client
+///         .lock("account:7")
+///         .try_run(WAIT, Lease::Renewed, async |_guard| {
+///             // …
+///             book(client).await // takes the lock again: it is inside
+///         })
+///         .await
+/// }
+///
+/// async fn book(client: &Client) -> Result<(), Error> {
+///     let guard = client.lock("account:7").try_lock(WAIT, Lease::Renewed).await?;
+///     // …
+///     guard.unlock().await
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Error> { transfer(&Client::embedded()).await }
 /// ```
+///
+/// Anything else that asks for a lock waits for its release, also the task that holds it:
+/// [`Error::Timeout`] says whether the hold in the way is one of this client. [`Owner`] is for what
+/// neither covers.
+///
+/// # Futures that nobody polls
+///
+/// A future of an acquisition that was woken and is not polled within [`UNATTENDED`](Lock::UNATTENDED) is
+/// passed over: what it was granted goes to the next waiter, or back to Redis. If it is polled after all,
+/// it begins again, behind those that came meanwhile. An [`unlock`](LockGuard::unlock) is carried out
+/// whether its future is polled or not.
 ///
 /// # Fairness
 ///
@@ -87,23 +132,29 @@ const OWNER_MAX: usize = 64 * 1024;
 /// # Keys
 ///
 /// The hash at the name itself, and the channel `redisson_lock__channel:{name}`; both as Redisson's.
-pub struct Lock {
+pub struct Lock<G = LockGuard> {
     target: Target,
+    guard: PhantomData<fn() -> G>,
 }
 
+/// A lock whose guards carry a growing number; see [`Client::fenced_lock`](crate::Client::fenced_lock).
+pub type FencedLock = Lock<FencedGuard>;
+
+#[derive(Clone)]
 enum Target {
     One(One),
-    Many(Many),
+    Many(Arc<Many>),
+}
+
+impl Target {
+    fn many(many: Many) -> Self {
+        Target::Many(Arc::new(many))
+    }
 }
 
 impl Lock {
-    pub(crate) fn new(
-        handle: Arc<Handle>,
-        place: Result<Place, ConfigError>,
-        owner: Owner,
-    ) -> Self {
-        Lock { target: Target::One(One { handle, place: place.map(Arc::new), owner }) }
-    }
+    /// A future that was woken and is not polled within this is passed over.
+    pub const UNATTENDED: Duration = UNATTENDED_MAX;
 
     /// Several locks as one: all of them or none.
     ///
@@ -130,13 +181,14 @@ impl Lock {
     /// use leasehold::Lock;
     ///
     /// let accounts = [client.lock("account:7"), client.fair_lock("account:9")];
-    /// let mut both = Lock::multi(accounts);
+    /// let both = Lock::multi(accounts);
     /// let guard = both.lock().await?;
     /// # guard.unlock().await
     /// # }
     /// ```
-    pub fn multi(members: impl IntoIterator<Item = Lock>) -> Lock {
-        Lock { target: Target::Many(Many::all(members.into_iter().collect())) }
+    pub fn multi(members: impl IntoIterator<Item = impl Into<Lock>>) -> Lock {
+        let members = members.into_iter().map(Into::into).collect();
+        Lock::of(Target::many(Many::all(members)))
     }
 
     /// A quorum lock (`RedLock`): held while a majority of its members is.
@@ -164,32 +216,40 @@ impl Lock {
     /// # async fn example(clients: [leasehold::Client; 3]) -> Result<(), leasehold::Error> {
     /// use leasehold::Lock;
     ///
-    /// let mut lock = Lock::quorum(clients.iter().map(|client| client.string_lock("orders:42")));
+    /// let lock = Lock::quorum(clients.iter().map(|client| client.string_lock("orders:42")));
     /// let guard = lock.lock().await?;
     /// # guard.unlock().await
     /// # }
     /// ```
-    pub fn quorum(members: impl IntoIterator<Item = Lock>) -> Lock {
-        Lock { target: Target::Many(Many::majority(members.into_iter().collect())) }
+    pub fn quorum(members: impl IntoIterator<Item = impl Into<Lock>>) -> Lock {
+        let members = members.into_iter().map(Into::into).collect();
+        Lock::of(Target::many(Many::majority(members)))
+    }
+}
+
+impl<G: Guard> Lock<G> {
+    pub(crate) fn new(handle: Arc<Handle>, place: Result<Place, ConfigError>) -> Self {
+        Lock::of(Target::One(One { handle, place: place.map(Arc::new), owner: None }))
     }
 
-    /// Makes the lock belong to `owner`: it re-enters what any other lock value of that owner and
-    /// this name holds.
+    /// Makes acquisitions through this value belong to `owner`: they re-enter what the owner holds, so
+    /// that **they do not exclude each other**. See [`Owner`] for what to take instead.
     #[must_use = "the lock is moved into the returned value"]
-    pub fn owned_by(mut self, owner: &Owner) -> Self {
-        match &mut self.target {
-            Target::One(one) => one.owner = owner.clone(),
-            Target::Many(many) => many.change(|member| member.owned_by(owner)),
-        }
-        self
+    pub fn owned_by(self, owner: &Owner) -> Self {
+        self.changed(&|one| one.owner = Some(owner.clone()))
     }
 
-    /// Makes a second acquisition by the owner that holds it an error, at once.
+    /// Makes a second acquisition by whoever holds it (inside a section, by a guard, or by an
+    /// [`Owner`]) an error, at once.
     #[must_use = "the lock is moved into the returned value"]
-    pub fn non_reentrant(mut self) -> Self {
+    pub fn non_reentrant(self) -> Self {
+        self.changed(&|one| one.change(|place| place.reentrant = false))
+    }
+
+    fn changed(mut self, change: &dyn Fn(&mut One)) -> Self {
         match &mut self.target {
-            Target::One(one) => one.change(|place| place.reentrant = false),
-            Target::Many(many) => many.change(Lock::non_reentrant),
+            Target::One(one) => change(one),
+            Target::Many(many) => Arc::make_mut(many).change(change),
         }
         self
     }
@@ -216,16 +276,17 @@ impl Lock {
     ///
     /// [`Error::Protocol`] if Redis refuses the call for good, [`Error::Closed`] after shutdown,
     /// [`Error::AlreadyHeld`] if it would wait for its own owner, [`Error::Config`] for a bad name.
-    pub async fn lock(&mut self) -> Result<LockGuard, Error> {
-        self.take(Wait::Forever, Lease::Renewed, None).await
+    pub async fn lock(&self) -> Result<G, Error> {
+        self.take(Wanted::new(Wait::Forever, Lease::Renewed)).await
     }
 
-    /// Takes the lock, waiting at most `wait` for another owner to release it.
+    /// Takes the lock, waiting at most `wait` for others to release it.
     ///
     /// The hold lasts for `lease`. With [`Lease::Renewed`] it is renewed in the background while
     /// the guard lives; with a fixed lease it ends by itself, even if the guard is still alive.
-    /// A `wait` of zero asks once and does not listen; one of more than a year has no end. A fixed
-    /// lease lasts [`Lease::MIN`] to [`Lease::MAX`], in whole milliseconds.
+    /// A `wait` of zero asks once, as [`try_lock_now`](Lock::try_lock_now); one of more than a year has no
+    /// end. A call that is on its way when the wait ends still decides: its reply is waited for, for as
+    /// long as replies usually take.
     ///
     /// # Redis cost
     ///
@@ -239,27 +300,43 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] if `wait` ends first: nothing is held. [`Error::Unavailable`] if Redis
+    /// [`Error::Timeout`] if `wait` ends first: nothing is held; it says whether a hold of this client
+    /// is in the way. [`Error::Unavailable`] if Redis
     /// did not take the call. [`Error::Unknown`] if the reply was lost: the lock may be held until
     /// the lease ends; it is being undone. [`Error::Protocol`] if Redis refuses the call for good,
     /// [`Error::Closed`] after shutdown, [`Error::AlreadyHeld`] if it would wait for its own owner,
     /// [`Error::Config`] for a bad name or lease. [`Error::Quorum`] from a quorum lock only.
-    pub async fn try_lock(
-        &mut self,
-        wait: Duration,
-        lease: impl Into<Lease>,
-    ) -> Result<LockGuard, Error> {
-        self.take(patience(wait), lease.into(), None).await
+    pub async fn try_lock(&self, wait: Duration, lease: Lease) -> Result<G, Error> {
+        self.take(Wanted::new(patience(wait), lease)).await
+    }
+
+    /// Takes the lock if it is free: asks once, and neither waits nor listens.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, with clean-up: as [`try_lock`](Lock::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// As [`try_lock`](Lock::try_lock): [`Error::Timeout`] if it is held.
+    pub async fn try_lock_now(&self, lease: Lease) -> Result<G, Error> {
+        self.take(Wanted::new(Wait::Once, lease)).await
     }
 
     /// The fluent form, for settings that [`try_lock`](Lock::try_lock) has not.
-    pub fn acquire(&mut self) -> Acquire<'_> {
+    pub fn acquire(&self) -> Acquire<'_, G> {
         Acquire::new(self)
     }
 
     /// Takes the lock, runs `work` while it is held, and releases it.
     ///
-    /// If the lock is lost `work` is dropped at its next await.
+    /// `work` gets the guard, and is a *section*: what it calls may take the same lock again. If the lock
+    /// is lost `work` is dropped at its next await. The lock stays held until the last clone of the guard
+    /// is dropped, so do not keep one beyond `work`.
     ///
     /// # Redis cost
     ///
@@ -271,46 +348,60 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// Those of [`try_lock`](Lock::try_lock); [`Error::Lost`] if the lock was lost before `work`
-    /// ended; those of [`LockGuard::unlock`] after it, in which case its result is dropped.
-    pub async fn run<T>(
-        &mut self,
-        wait: Duration,
-        lease: impl Into<Lease>,
-        work: impl AsyncFnOnce() -> T,
-    ) -> Result<T, Error> {
-        let guard = self.try_lock(wait, lease).await?;
-        let done = guard.run(work()).await?;
-        guard.unlock().await?;
-        Ok(done)
+    /// Those of [`try_lock`](Lock::try_lock), before `work` began; [`Error::Lost`] if the lock was lost
+    /// before `work` ended. After that its result is returned whatever becomes of the release, which goes
+    /// on in the background ([`Stats::releases_pending`](crate::Stats::releases_pending)).
+    pub async fn run<F, W>(&self, wait: Duration, lease: Lease, work: F) -> Result<W::Output, Error>
+    where
+        F: FnOnce(Arc<G>) -> W,
+        W: Future,
+    {
+        run(self.try_lock(wait, lease).await?, work).await
     }
 
-    pub(crate) async fn take(
-        &mut self,
-        wait: Wait,
-        lease: Lease,
-        max_hold: Option<Duration>,
-    ) -> Result<LockGuard, Error> {
-        self.take_as(Wanted { wait, lease, max_hold, drifts: false }).await
-    }
-
-    async fn take_as(&self, wanted: Wanted) -> Result<LockGuard, Error> {
-        match &self.target {
-            Target::One(one) => one.take(wanted).await.map(LockGuard::new),
-            Target::Many(many) => Box::pin(many.take(wanted)).await,
-        }
-    }
-
-    /// Gives the guard of a hold back to whoever knows its owner text.
-    ///
-    /// The text is [`LockGuard::owner`], after [`LockGuard::forget`]; of a string lock it may come
-    /// from another program: the owner of Laravel's lock, the value of redsync's mutex. The hold is
-    /// renewed from now on. One that this client is ending (a dropped guard's release, a hand-over) is
-    /// not given back, and of several that restore one text at once, one has it.
+    /// As [`run`](Lock::run), for work that may fail with an error of its own.
     ///
     /// # Redis cost
     ///
-    /// 1 round trip; 2 for a fenced lock.
+    /// As [`run`](Lock::run).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](Lock::run).
+    ///
+    /// # Errors
+    ///
+    /// Those of `work`, and those of [`run`](Lock::run).
+    pub async fn try_run<T, E, F, W>(&self, wait: Duration, lease: Lease, work: F) -> Result<T, E>
+    where
+        E: From<Error>,
+        F: FnOnce(Arc<G>) -> W,
+        W: Future<Output = Result<T, E>>,
+    {
+        flat(self.run(wait, lease, work).await)
+    }
+
+    async fn take(&self, mut wanted: Wanted) -> Result<G, Error> {
+        let around = section::holds();
+        if !around.is_empty() {
+            wanted.shown = wanted.shown.iter().cloned().chain(around).collect();
+        }
+        G::of(self.target.take(wanted).await?)
+    }
+
+    /// Takes over a hold that was handed on, here or in another process.
+    ///
+    /// The text is that of [`LockGuard::hand_on`]. The hold gets a fresh owner on the wire, this client's
+    /// lease, and is renewed from now on: of several that take over one text, one has it.
+    ///
+    /// **For a string lock** the text is the value of the key, and may come from another program: the
+    /// owner of Laravel's lock, the value of redsync's mutex. That program may still use it, so the value
+    /// stays as it is, and two *processes* that restore one text both believe to hold the lock; give the
+    /// text to one only. Within one client one has it.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
     ///
     /// # Cancel safety
     ///
@@ -318,42 +409,80 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Error::NotOwner`] if that owner does not hold the lock, or if this client is ending the hold,
-    /// until that is confirmed or given up; [`Error::AlreadyHeld`] if a guard of this client holds it:
-    /// nothing changed. [`Error::Unavailable`] and [`Error::Protocol`] if Redis did not take the call:
-    /// the hold is as it was. [`Error::Unknown`] if the reply was lost: the hold is being released, as
-    /// it is after [`Error::Closed`]. [`Error::Config`] for a bad name, for a lock of several, and for
-    /// a text of more than 64 KiB.
-    pub async fn restore(&mut self, owner_text: &str) -> Result<LockGuard, Error> {
+    /// [`Error::NotOwner`] if that hold is not there any more, or was taken over, or if this client is
+    /// ending it; [`Error::AlreadyHeld`] if a guard of this client holds the value of a string lock:
+    /// nothing changed. [`Error::Unavailable`] if Redis did not take the call: the hold is as it was.
+    /// [`Error::Unknown`] if the reply was lost, [`Error::Protocol`] if it was refused: what was taken is
+    /// being released, as it is after [`Error::Closed`]. [`Error::Config`] for a bad name, for a text
+    /// that was changed or is of another lock, and for a lock of several.
+    pub async fn restore(&self, text: &str) -> Result<G, Error> {
         let Target::One(one) = &self.target else {
-            let reason = "a lock of several has no owner text";
-            return Err(Error::Config(ConfigError::Handle { reason }));
+            return Err(Error::Config(ConfigError::Several { call: "restore" }));
         };
-        if owner_text.len() > OWNER_MAX {
+        if text.len() > OWNER_MAX {
             return Err(Error::Config(ConfigError::OutOfRange {
                 what: "length of the owner text",
-                given: owner_text.len().to_string(),
+                given: text.len().to_string(),
                 allowed: format!("0 to {OWNER_MAX}"),
             }));
         }
-        let wanted =
-            Wanted { wait: Wait::Once, lease: Lease::Renewed, max_hold: None, drifts: false };
-        let request: Request = one.request(wanted)?;
-        if !request.place.may_be_field(owner_text) {
-            return Err(Error::NotOwner { name: request.place.name.clone() });
-        }
-        match adopt(&one.handle, &request, owner_text).await {
-            Err(Error::Lost { name, reason: LossReason::Gone }) => Err(Error::NotOwner { name }),
-            done => done.map(LockGuard::new),
-        }
+        let request = one.request(&Wanted::new(Wait::Once, Lease::Renewed))?;
+        let tenancy = if request.place.kind == Kind::String {
+            restore(&one.handle, request, Arc::from(text)).await?
+        } else {
+            let field = hand_on::field(&request.place.key, text)?;
+            if !request.place.may_be_field(field) {
+                return Err(Error::NotOwner { name: request.place.name.clone() });
+            }
+            take_over(&one.handle, request, Arc::from(field)).await?
+        };
+        G::of(LockGuard::new(tenancy))
     }
 
     /// The name as it was given; empty if it cannot be used.
     pub fn name(&self) -> &str {
-        match &self.target {
+        self.target.name()
+    }
+
+    /// Does one of these holds belong to it?
+    fn is_under(&self, holds: &[Arc<Hold>]) -> bool {
+        let ones = self.target.ones();
+        ones.into_iter().any(|one| holds.iter().any(|hold| one.is_under(hold)))
+    }
+}
+
+impl<G> Lock<G> {
+    fn of(target: Target) -> Self {
+        Lock { target, guard: PhantomData }
+    }
+}
+
+impl Target {
+    fn name(&self) -> &str {
+        match self {
             Target::One(one) => one.place.as_ref().map_or("", |place| &*place.name),
             Target::Many(many) => many.name(),
         }
+    }
+
+    async fn take(&self, wanted: Wanted) -> Result<LockGuard, Error> {
+        match self {
+            Target::One(one) => one.take(&wanted).await.map(LockGuard::new),
+            Target::Many(many) => many.clone().attended(wanted).await,
+        }
+    }
+}
+
+impl<G> Clone for Lock<G> {
+    fn clone(&self) -> Self {
+        Lock::of(self.target.clone())
+    }
+}
+
+/// Its guards have their token as an [`Option`]: for sets of locks of several kinds.
+impl From<FencedLock> for Lock {
+    fn from(lock: FencedLock) -> Self {
+        Lock::of(lock.target)
     }
 }
 
@@ -367,8 +496,8 @@ pub(crate) fn patience(wait: Duration) -> Wait {
     if wait > limit { Wait::Forever } else { Wait::Until(Instant::now() + wait) }
 }
 
-impl fmt::Debug for Lock {
+impl<G> fmt::Debug for Lock<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").field("name", &self.name()).finish_non_exhaustive()
+        f.debug_struct("Lock").field("name", &self.target.name()).finish_non_exhaustive()
     }
 }

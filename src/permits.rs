@@ -16,7 +16,7 @@ use crate::protocol::replies::{self, Released};
 use crate::session::request::Wait;
 use crate::synchronizer::Synchronizer;
 
-pub use permit::Permit;
+pub use permit::ExpirablePermit;
 
 /// The most permits of one acquisition or release: more would make Redis busy for a millisecond and more.
 const PERMITS_MAX: u32 = 1024;
@@ -144,8 +144,8 @@ impl PermitExpirableSemaphore {
     ///
     /// [`Error::Protocol`] if Redis refuses the call for good, [`Error::Closed`] after shutdown,
     /// [`Error::Config`] for a bad name or lease.
-    pub async fn acquire(&self, lease: impl Into<Lease>) -> Result<Permit, Error> {
-        self.take(1, Wait::Forever, lease.into()).await
+    pub async fn acquire(&self, lease: Lease) -> Result<ExpirablePermit, Error> {
+        self.take(1, Wait::Forever, lease).await
     }
 
     /// Takes a permit, waiting at most `wait`; a wait of zero asks once.
@@ -167,9 +167,9 @@ impl PermitExpirableSemaphore {
     pub async fn try_acquire(
         &self,
         wait: Duration,
-        lease: impl Into<Lease>,
-    ) -> Result<Permit, Error> {
-        self.take(1, patience(wait), lease.into()).await
+        lease: Lease,
+    ) -> Result<ExpirablePermit, Error> {
+        self.take(1, patience(wait), lease).await
     }
 
     /// Takes several permits, all or none, waiting at most `wait`.
@@ -190,20 +190,20 @@ impl PermitExpirableSemaphore {
         &self,
         permits: u32,
         wait: Duration,
-        lease: impl Into<Lease>,
-    ) -> Result<Permit, Error> {
-        self.take(permits, patience(wait), lease.into()).await
+        lease: Lease,
+    ) -> Result<ExpirablePermit, Error> {
+        self.take(permits, patience(wait), lease).await
     }
 
-    async fn take(&self, permits: u32, wait: Wait, lease: Lease) -> Result<Permit, Error> {
+    async fn take(&self, permits: u32, wait: Wait, lease: Lease) -> Result<ExpirablePermit, Error> {
         if !(1..=PERMITS_MAX).contains(&permits) {
             return Err(Error::Config(not_at_once("permits", permits)));
         }
         let tenancy = self.inner.take(permits, wait, lease).await?;
-        Ok(Permit::new(LockGuard::new(tenancy)))
+        Ok(ExpirablePermit::new(LockGuard::new(tenancy)))
     }
 
-    /// Gives a permit back that no guard stands for: after [`Permit::forget`], or of another client.
+    /// Gives a permit back that no guard stands for: after [`ExpirablePermit::forget`], or of another client.
     ///
     /// If a guard stands for it after all, that is lost, with all permits that it stands for.
     ///
@@ -363,8 +363,7 @@ fn joined(ids: &[&str]) -> Result<Arc<str>, ConfigError> {
         id.len() == ID_LENGTH && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     };
     if ids.is_empty() || !ids.iter().all(is_id) {
-        let reason = "an id of a permit is 32 lower-case hex digits";
-        return Err(ConfigError::Handle { reason });
+        return Err(ConfigError::PermitId);
     }
     if ids.len() > PERMITS_MAX as usize {
         return Err(not_at_once("ids", ids.len()));

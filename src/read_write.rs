@@ -1,4 +1,4 @@
-//! The read/write lock: one owner with two sides.
+//! The read/write lock: one name with two sides.
 
 use std::fmt;
 
@@ -7,16 +7,15 @@ use crate::owner::Owner;
 
 /// Many readers or one writer under one name, shared with Redisson's `RReadWriteLock`.
 ///
-/// [`read`](ReadWriteLock::read) and [`write`](ReadWriteLock::write) lend the two sides, each a
-/// [`Lock`]. Both have one owner, which is this value:
+/// [`read`](ReadWriteLock::read) and [`write`](ReadWriteLock::write) are the two sides, each a
+/// [`Lock`]. Inside a section of one side, or with its guard ([`Acquire::within`](crate::Acquire::within)):
 ///
-/// - Whoever writes may take the read side as well, at once, and keep it when the write side is
+/// - Under the write side the read side may be taken as well, at once, and kept when the write side is
 ///   released (a *downgrade*): waiting readers are told and come in.
-/// - Whoever reads and asks for the write side would wait for its own release: that is
-///   [`Error::AlreadyHeld`](crate::Error::AlreadyHeld), at once; also if it was waiting for the write
-///   side when it came to read.
-/// - Whoever reads may read again, whatever else waits; each read acquisition is a hold of its own
-///   with a lease of its own.
+/// - Under the read side the write side is refused at once, with
+///   [`Error::AlreadyHeld`](crate::Error::AlreadyHeld): an upgrade would wait for its own release.
+/// - Under the read side the read side may be taken again, whatever else waits; each read acquisition is a
+///   hold of its own with a lease of its own.
 ///
 /// # Fairness
 ///
@@ -40,26 +39,27 @@ use crate::owner::Owner;
 ///
 /// ```no_run
 /// # async fn example(client: leasehold::Client) -> Result<(), leasehold::Error> {
-/// let mut catalogue = client.read_write_lock("catalogue");
+/// let catalogue = client.read_write_lock("catalogue");
 /// let writing = catalogue.write().lock().await?;
 /// // … change it, then let others read while we do …
-/// let reading = catalogue.read().lock().await?;
+/// let reading = catalogue.read().acquire().within(&writing).await?;
 /// writing.unlock().await?;
 /// # reading.unlock().await
 /// # }
 /// ```
+#[derive(Clone)]
 pub struct ReadWriteLock {
     read: Lock,
     write: Lock,
 }
 
 impl ReadWriteLock {
-    /// The two sides must have one owner.
     pub(crate) fn new(read: Lock, write: Lock) -> Self {
         ReadWriteLock { read, write }
     }
 
-    /// Makes both sides belong to `owner`.
+    /// Makes acquisitions of both sides through this value belong to `owner`; see [`Owner`] for what that
+    /// gives away.
     #[must_use = "the lock is moved into the returned value"]
     pub fn owned_by(self, owner: &Owner) -> Self {
         let ReadWriteLock { read, write } = self;
@@ -77,16 +77,16 @@ impl ReadWriteLock {
     }
 
     /// The side that many may hold.
-    pub fn read(&mut self) -> &mut Lock {
-        &mut self.read
+    pub fn read(&self) -> &Lock {
+        &self.read
     }
 
     /// The side that only one may hold.
-    pub fn write(&mut self) -> &mut Lock {
-        &mut self.write
+    pub fn write(&self) -> &Lock {
+        &self.write
     }
 
-    /// The read side and the write side as two locks of one owner, for [`Lock::multi`] and the like.
+    /// The read side and the write side as two locks, for [`Lock::multi`] and the like.
     pub fn split(self) -> (Lock, Lock) {
         (self.read, self.write)
     }

@@ -267,7 +267,32 @@ impl SemaphorePermit {
         self.guard.as_ref()
     }
 
-    /// Gives the permits back and waits until Redis has confirmed it.
+    /// Runs `work` while the permits are held: as [`LockGuard::run`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the permits were lost before `work` ended.
+    pub async fn run<W: Future>(&self, work: W) -> Result<W::Output, Error> {
+        match &self.guard {
+            Some(guard) => guard.run(work).await,
+            None => Ok(work.await),
+        }
+    }
+
+    /// As [`run`](SemaphorePermit::run), for work that may fail with an error of its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of `work`, and those of [`run`](SemaphorePermit::run).
+    pub async fn try_run<T, E: From<Error>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        self.run(work).await.map_err(E::from)?
+    }
+
+    /// Gives the permits back; the future waits until Redis has confirmed it, and need not be polled for
+    /// that to happen.
     ///
     /// # Redis cost
     ///
@@ -280,10 +305,13 @@ impl SemaphorePermit {
     /// # Errors
     ///
     /// As [`LockGuard::unlock`].
-    pub async fn release(self) -> Result<(), Error> {
-        match self.guard {
-            Some(guard) => guard.unlock().await,
-            None => Ok(()),
+    pub fn release(self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        let released = self.guard.map(LockGuard::unlock);
+        async move {
+            match released {
+                Some(released) => released.await,
+                None => Ok(()),
+            }
         }
     }
 

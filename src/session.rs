@@ -6,6 +6,7 @@
 
 pub(crate) mod acquire;
 mod attempt;
+pub(crate) mod attendance;
 pub(crate) mod background;
 mod beat;
 mod ending;
@@ -17,8 +18,10 @@ mod pacing;
 mod poll;
 pub(crate) mod rejoin;
 pub(crate) mod releases;
+mod reply_times;
 pub(crate) mod request;
 mod room;
+pub(crate) mod section;
 pub(crate) mod several;
 mod tenancy;
 mod wake;
@@ -41,12 +44,14 @@ use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::{Counters, Stats, count};
 use crate::transport::{CallError, Fault, Lane, Transport};
 
+use attendance::Attendance;
 use hold::{Doubt, Hold};
 use releases::{Chore, Releases};
+use reply_times::ReplyTimes;
 use room::Rooms;
 use watchdog::Watchdog;
 
-pub(crate) use room::Streak;
+pub(crate) use room::{Streak, Waiter};
 pub(crate) use tenancy::Tenancy;
 pub(crate) use wake::Wakes;
 
@@ -68,6 +73,8 @@ pub(crate) struct Session {
     pub(crate) rooms: Rooms,
     pub(crate) watchdog: Watchdog,
     pub(crate) releases: Releases,
+    pub(crate) attendance: Arc<Attendance>,
+    pub(crate) reply_times: ReplyTimes,
     /// A waiter got a place in a queue in Redis.
     in_line: Notify,
     pub(crate) counters: Arc<Counters>,
@@ -131,6 +138,8 @@ impl Session {
             rooms: Rooms::new(settings.streak, mutants),
             watchdog: Watchdog::new(),
             releases: Releases::new(),
+            attendance: Arc::default(),
+            reply_times: ReplyTimes::new(settings.command_timeout),
             in_line: Notify::new(),
             counters,
             settings,
@@ -146,7 +155,12 @@ impl Session {
         count(&self.counters.calls);
         #[cfg(feature = "test-util")]
         let call = crate::protocol::faulty::spoil(self.mutants, call);
-        self.transport.call(lane, call).await
+        let sent = Instant::now();
+        let reply = self.transport.call(lane, call).await;
+        if lane == Lane::Caller && matches!(reply, Ok(_) | Err(CallError::Refused(_))) {
+            self.reply_times.came_after(sent.elapsed());
+        }
+        reply
     }
 
     /// A call whose reply is not waited for beyond `limit`.
@@ -155,7 +169,10 @@ impl Session {
         let Some(limit) = limit else { return reply.await };
         match tokio::time::timeout_at(limit, reply).await {
             Ok(reply) => reply,
-            Err(_) => Err(CallError::Unknown(Fault("no reply within the wait".into()))),
+            Err(_) => {
+                self.reply_times.came_not();
+                Err(CallError::Unknown(Fault("no reply within the wait".into())))
+            }
         }
     }
 
@@ -188,21 +205,24 @@ impl Session {
 
     /// A hold is lost: its guards are told, its waiters go on, what may be left of it is released.
     pub(crate) fn lose(&self, hold: &Arc<Hold>, reason: LossReason) {
+        // Before the hold says so: a session that is shut down meanwhile does not look for it any more.
+        let _owing = self.releases.owe();
         if !hold.lose(reason) {
             return;
         }
         // Nobody restores it between the table and the undo.
-        let _ending = self.watchdog.ending(&hold.place, &hold.field);
+        let ending = self.watchdog.ending(&hold.place, &hold.field);
         self.watchdog.disarm(hold);
         self.count_loss();
         let doubt = hold.doubt();
         if reason != LossReason::Gone || hold.place.entries(&hold.field) > 1 || doubt.is_some() {
-            let (epoch, once) = match doubt {
-                // What stands is by the call that was granted: its end says nothing of an earlier one.
-                Some(doubt) => (doubt.epoch, false),
-                None => (self.transport.epoch(Lane::Caller), true),
-            };
-            self.undo(hold, Doubt { epoch, lease: hold.longest_lease(), once });
+            // Not by the caller's lane, which stands still if the caller's runtime does.
+            self.releases.post(Chore::End { hold: hold.clone(), ending });
+        }
+        if let Some(doubt) = doubt {
+            // What stands is by the call that was granted: its end says nothing of an earlier one.
+            let (epoch, lease) = (doubt.epoch, hold.longest_lease());
+            self.undo(hold, Doubt { epoch, lease, once: false });
         }
         self.rooms.vacate(hold, 0);
     }

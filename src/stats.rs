@@ -46,6 +46,8 @@ counters! {
     acquired_after_waiting,
     /// Acquisitions handed over within this client.
     handed_over,
+    /// Acquisitions and releases that were woken and not polled, and given up in the caller's place.
+    passed_over,
     /// Re-entries.
     reentered,
     /// Acquisitions that ended with a time-out.

@@ -6,11 +6,10 @@ use crate::config::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::lock::one::{Wanted, ask, terms};
-use crate::owner::Owner;
 use crate::protocol::counts::{self, IfAbsent, Kept, number};
 use crate::protocol::place::Place;
 use crate::protocol::{Call, Unexpected, Value};
-use crate::session::request::{Request, Wait};
+use crate::session::request::{Proofs, Request, Wait};
 use crate::session::{Handle, Tenancy};
 
 /// Checks a number of permits to add or take away: what a call can set is what a call can change.
@@ -55,14 +54,13 @@ impl Synchronizer {
         lease: Lease,
     ) -> Result<Tenancy, Error> {
         let request = self.request(wait, lease)?.with_permits(permits);
-        crate::session::acquire::acquire(&self.handle, &request).await
+        crate::session::acquire::acquire(&self.handle, request).await
     }
 
     pub(crate) fn request(&self, wait: Wait, lease: Lease) -> Result<Request, ConfigError> {
-        let wanted = Wanted { wait, lease, max_hold: None, drifts: false };
-        let terms = terms(&self.handle, wanted)?;
+        let terms = terms(&self.handle, &Wanted::new(wait, lease))?;
         let place = self.place()?.clone();
-        Ok(Request::new(&self.handle.session, place, Owner::new(), terms, wait))
+        Ok(Request::new(&self.handle.session, place, Proofs::default(), terms, wait))
     }
 
     /// Adds permits, or takes some away.

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, timeout_at};
 
 use super::LockGuard;
 use crate::error::Error;
-use crate::lease::{HoldState, LossReason};
+use crate::lease::{Ended, HoldState, LossReason};
+use crate::session::hold::Hold;
 
 /// Beyond those that are needed, slower servers get this long and as long again as these took.
 const GRACE: Duration = Duration::from_millis(2);
@@ -38,22 +40,30 @@ impl Group {
     ///
     /// CANCEL: a release that is not waited for goes on in the background; so does that of a server
     /// that is not needed.
-    pub(crate) async fn unlock(self) -> Result<(), Error> {
+    /// Boxed, as guards may be of several locks themselves.
+    pub(crate) fn unlock(self) -> BoxFuture<'static, Result<(), Error>> {
         let spare = self.guards.len() - self.need;
         let guards = self.guards.into_iter();
-        let mut releases: FuturesUnordered<_> =
-            guards.map(|guard| Box::pin(guard.unlock())).collect();
-        let (mut fine, mut errors) = (0, Vec::new());
-        while let Some(released) = releases.next().await {
-            match released {
-                Ok(()) => fine += 1,
-                Err(error) => errors.push(error),
+        let releases: FuturesUnordered<_> = guards.map(|guard| guard.unlock().boxed()).collect();
+        released(releases, self.need, spare).boxed()
+    }
+
+    /// A further share in each of them.
+    pub(crate) fn reenter(&self) -> BoxFuture<'_, Result<Group, Error>> {
+        let again = self.guards.iter().map(|guard| guard.reenter().boxed());
+        async move {
+            // CANCEL: the guards that there are release their shares.
+            let (guards, errors) = gather(again, self.need).await;
+            if guards.len() < self.need {
+                return Err(telling(errors, self.guards.len() - self.need));
             }
-            if fine == self.need {
-                return Ok(());
-            }
+            Ok(Group::new(self.name.clone(), guards, self.need))
         }
-        Err(telling(errors, spare))
+        .boxed()
+    }
+
+    pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
+        self.guards.iter().flat_map(LockGuard::holds).collect()
     }
 
     pub(crate) fn state(&self) -> HoldState {
@@ -83,15 +93,15 @@ impl Group {
         lost.get(spare).copied()
     }
 
-    pub(crate) fn lost(&self) -> impl Future<Output = LossReason> + Send + 'static {
-        let mut losses: FuturesUnordered<_> =
-            self.guards.iter().map(LockGuard::lost_later).collect();
+    pub(crate) fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        let mut ends: FuturesUnordered<_> =
+            self.guards.iter().map(LockGuard::ended_later).collect();
         let mut spare = self.guards.len() - self.need;
         async move {
             loop {
-                match losses.next().await {
-                    Some(_) if spare > 0 => spare -= 1,
-                    Some(reason) => return reason,
+                match ends.next().await {
+                    Some(Ended::Lost(_)) if spare > 0 => spare -= 1,
+                    Some(ended) => return ended,
                     None => std::future::pending().await,
                 }
             }
@@ -119,6 +129,25 @@ impl Group {
     pub(crate) fn forget(self) {
         self.guards.into_iter().for_each(LockGuard::forget);
     }
+}
+
+/// Waits until so many are released; an error, if so many failed that it was not held.
+async fn released(
+    mut releases: FuturesUnordered<BoxFuture<'static, Result<(), Error>>>,
+    need: usize,
+    spare: usize,
+) -> Result<(), Error> {
+    let (mut fine, mut errors) = (0, Vec::new());
+    while let Some(released) = releases.next().await {
+        match released {
+            Ok(()) => fine += 1,
+            Err(error) => errors.push(error),
+        }
+        if fine == need {
+            return Ok(());
+        }
+    }
+    Err(telling(errors, spare))
 }
 
 /// Asks all at once. When so many have agreed, slower ones get as long again and a moment.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -10,15 +11,18 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::HoldHandle;
+use super::FencingToken;
 use super::group::Group;
+use super::hand_on;
+use super::run::flat;
 use crate::config::ConfigError;
 use crate::error::Error;
-use crate::lease::{HoldState, Lease, LossReason};
+use crate::lease::{Ended, HoldState, Lease, LossReason};
 use crate::protocol::kind::Kind;
-use crate::session::Tenancy;
+use crate::session::hold::Hold;
 use crate::session::rejoin::extend;
 use crate::session::releases::Chore;
+use crate::session::{Tenancy, section};
 
 /// Holds a lock until it is dropped or unlocked.
 ///
@@ -31,12 +35,12 @@ use crate::session::releases::Chore;
 ///
 /// The guard compares clocks: its [`deadline`](LockGuard::deadline) is counted from before the
 /// request was sent, so it passes before Redis frees the lock. [`state`](LockGuard::state),
-/// [`check`](LockGuard::check), [`lost`](LockGuard::lost) and [`run`](LockGuard::run) build on it.
+/// [`check`](LockGuard::check), [`ended`](LockGuard::ended) and [`run`](LockGuard::run) build on it.
 ///
 /// # Examples
 ///
 /// ```no_run
-/// # async fn example(mut lock: leasehold::Lock) -> Result<(), leasehold::Error> {
+/// # async fn example(lock: leasehold::Lock) -> Result<(), leasehold::Error> {
 /// let guard = lock.lock().await?;
 /// let report = guard.run(async { /* a long job, dropped if the lock is lost */ 42 }).await?;
 /// guard.check()?; // before an irreversible step
@@ -56,29 +60,30 @@ enum Share {
     Group(Group),
 }
 
-/// A number that grows with every acquisition of a fenced lock.
-///
-/// Let the resource remember the highest one it has seen and refuse lower ones: then a holder that
-/// was paused beyond its lease can do no harm. `docs/fencing.md` has patterns for SQL and for object
-/// stores; [`Client::set_fenced`](crate::Client::set_fenced) is one for Redis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FencingToken(i64);
+/// What a [`Lock`](crate::Lock) gives: a [`LockGuard`], or a [`FencedGuard`](crate::FencedGuard).
+pub trait Guard:
+    AsRef<LockGuard> + Into<LockGuard> + Send + Sync + Sized + 'static + sealed::Sealed
+{
+    #[doc(hidden)]
+    fn of(guard: LockGuard) -> Result<Self, Error>;
+}
 
-impl FencingToken {
-    /// The token of that number, for code that was given it by the holder. It is not checked.
-    pub fn from_value(value: i64) -> Self {
-        FencingToken(value)
-    }
+pub(super) mod sealed {
+    /// Only this crate makes guards.
+    pub trait Sealed {}
+}
 
-    /// The number: at least 1, if a lock gave it.
-    pub fn value(self) -> i64 {
-        self.0
+impl sealed::Sealed for LockGuard {}
+
+impl Guard for LockGuard {
+    fn of(guard: LockGuard) -> Result<Self, Error> {
+        Ok(guard)
     }
 }
 
-impl fmt::Display for FencingToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
+impl AsRef<LockGuard> for LockGuard {
+    fn as_ref(&self) -> &LockGuard {
+        self
     }
 }
 
@@ -106,13 +111,21 @@ impl LockGuard {
         }
     }
 
-    pub(super) fn lost_later(&self) -> BoxFuture<'static, LossReason> {
+    pub(super) fn ended_later(&self) -> BoxFuture<'static, Ended> {
         match &self.share {
             Share::One(tenancy) => {
                 let hold = tenancy.hold().clone();
-                async move { hold.lost().await }.boxed()
+                async move { hold.ended().await }.boxed()
             }
-            Share::Group(group) => group.lost().boxed(),
+            Share::Group(group) => group.ended().boxed(),
+        }
+    }
+
+    /// All holds that it has a share in.
+    pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
+        match &self.share {
+            Share::One(tenancy) => vec![tenancy.hold().clone()],
+            Share::Group(group) => group.holds(),
         }
     }
 
@@ -123,9 +136,10 @@ impl LockGuard {
         }
     }
 
-    /// Releases the lock and waits until Redis has confirmed it.
+    /// Releases the lock; the future waits until Redis has confirmed it.
     ///
-    /// Of nested guards only the last one frees the lock.
+    /// The release is carried out whether the future is polled or not, within
+    /// [`Lock::UNATTENDED`](crate::Lock::UNATTENDED). Of nested guards only the last one frees the lock.
     ///
     /// # Redis cost
     ///
@@ -141,10 +155,36 @@ impl LockGuard {
     /// [`Error::Unavailable`] and [`Error::Unknown`] if Redis did not confirm it within the command
     /// time-out, [`Error::Protocol`] if it refuses; it is repeated in the background until it does, or
     /// is given up two leases and 10 s later.
-    pub async fn unlock(self) -> Result<(), Error> {
+    pub fn unlock(self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         match self.share {
-            Share::One(tenancy) => tenancy.release().await,
-            Share::Group(group) => Box::pin(group.unlock()).await,
+            Share::One(tenancy) => tenancy.release().left_future(),
+            Share::Group(group) => group.unlock().right_future(),
+        }
+    }
+
+    /// A further guard of the same hold: the lock is free when the last of them is gone.
+    ///
+    /// A further hold of its own on the read side of a read/write lock, which many may have.
+    /// [`Acquire::within`](crate::Acquire::within) is the same with settings.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip; 1 for each of several locks.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, with clean-up: the count is lowered again; this guard is not touched.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the hold is lost. [`Error::AlreadyHeld`] if the lock is not re-entrant, and for
+    /// permits of a semaphore. [`Error::Unavailable`], [`Error::Unknown`] and [`Error::Protocol`] if Redis
+    /// did not confirm it within a command time-out: this guard is as it was.
+    pub async fn reenter(&self) -> Result<LockGuard, Error> {
+        self.check()?;
+        match &self.share {
+            Share::One(tenancy) => tenancy.reenter().await.map(LockGuard::new),
+            Share::Group(group) => group.reenter().await.map(LockGuard::of),
         }
     }
 
@@ -156,18 +196,40 @@ impl LockGuard {
         }
     }
 
-    /// Resolves with the reason when the hold is lost.
+    /// Resolves when the hold has come to its end, and says how: released, lost, or handed on.
     ///
-    /// The future does not borrow the guard. It never resolves for a hold that is released in time.
-    pub fn lost(&self) -> impl Future<Output = LossReason> + Send + 'static {
-        self.lost_later()
+    /// The future does not borrow the guard, so it may be spawned: it ends in every case. To stop work at
+    /// a loss, [`run`](LockGuard::run) is simpler.
+    ///
+    /// ```no_run
+    /// # async fn example(guard: leasehold::LockGuard) {
+    /// # fn alarm(_reason: leasehold::LossReason) {}
+    /// let ended = guard.ended();
+    /// tokio::spawn(async move {
+    ///     if let leasehold::Ended::Lost(reason) = ended.await {
+    ///         alarm(reason);
+    ///     }
+    /// });
+    /// # }
+    /// ```
+    pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+        self.ended_later()
     }
 
-    /// Until when the lock is surely held, unless it is forced or Redis fails. Local and free.
+    /// The instant until which the lock is certainly held, unless it is forced or Redis fails. Local and
+    /// free. A renewal moves it on.
     pub fn deadline(&self) -> Instant {
         match &self.share {
             Share::One(tenancy) => tenancy.hold().deadline(),
             Share::Group(group) => group.deadline(),
+        }
+    }
+
+    /// What is left until the [`deadline`](LockGuard::deadline); zero if the hold is lost. Local and free.
+    pub fn remaining(&self) -> Duration {
+        match self.loss() {
+            None => self.deadline().saturating_duration_since(Instant::now()),
+            Some(_) => Duration::ZERO,
         }
     }
 
@@ -185,6 +247,9 @@ impl LockGuard {
 
     /// Polls `work` only while the lock is held, and drops it when the lock is lost.
     ///
+    /// `work` is a *section*: what it calls may take the same lock again, by name or value, from the
+    /// same client ([more](crate::Lock#taking-it-again)).
+    ///
     /// # Redis cost
     ///
     /// None.
@@ -196,19 +261,41 @@ impl LockGuard {
     /// # Errors
     ///
     /// [`Error::Lost`] if the hold ended before `work` did.
-    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Error> {
-        let (mut lost, mut work) = (self.lost_later(), pin!(work));
+    pub async fn run<W: Future>(&self, work: W) -> Result<W::Output, Error> {
+        let (mut ended, mut work) = (self.ended_later(), pin!(work));
+        let holds = Arc::from(self.holds());
         poll_fn(|context| {
             // A timer tells only when the runtime has looked at it; the clock is right at once.
             if let Some(reason) = self.loss() {
                 return Poll::Ready(Err(self.lost_error(reason)));
             }
-            if let Poll::Ready(reason) = lost.as_mut().poll(context) {
+            if let Poll::Ready(Ended::Lost(reason)) = ended.as_mut().poll(context) {
                 return Poll::Ready(Err(self.lost_error(reason)));
             }
-            work.as_mut().poll(context).map(Ok)
+            let polled = {
+                let _inside = section::enter(&holds);
+                work.as_mut().poll(context)
+            };
+            let Poll::Ready(done) = polled else { return Poll::Pending };
+            Poll::Ready(match self.loss() {
+                None => Ok(done),
+                // It took longer than the lease without an await.
+                Some(reason) => Err(self.lost_error(reason)),
+            })
         })
         .await
+    }
+
+    /// As [`run`](LockGuard::run), for work that may fail with an error of its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of `work`, and those of [`run`](LockGuard::run).
+    pub async fn try_run<T, E: From<Error>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        flat(self.run(work).await)
     }
 
     /// Makes the hold last at least `lease` from now; never shortens it.
@@ -245,12 +332,12 @@ impl LockGuard {
         }
     }
 
-    /// The token of a fenced lock: always there for one, never for another kind. Local and free.
+    /// The token, if this is a guard of a fenced lock. Local and free.
     ///
-    /// Nested guards of one hold have the same token.
+    /// [`FencedGuard::token`](crate::FencedGuard::token) is for code that knows its kind.
     pub fn token(&self) -> Option<FencingToken> {
         match &self.share {
-            Share::One(tenancy) => tenancy.hold().token().map(FencingToken),
+            Share::One(tenancy) => tenancy.hold().token().map(FencingToken::from_value),
             Share::Group(_) => None,
         }
     }
@@ -265,9 +352,8 @@ impl LockGuard {
 
     /// The owner's name on the wire, as other clients see it; of several locks that of the first.
     ///
-    /// [`Lock::restore`](crate::Lock::restore) gives the guard back to whoever knows it: forget the
-    /// guard when you give the text away. But for string and fenced locks, a hold that is unlocked and
-    /// handed over to the next waiter of this client keeps its text.
+    /// For logs, and for other programs that speak of the owner. A hold that is unlocked and handed over
+    /// to the next waiter of this client keeps its owner, but for string and fenced locks.
     pub fn owner(&self) -> &str {
         &self.tenancy().hold().field
     }
@@ -293,30 +379,32 @@ impl LockGuard {
         }
     }
 
-    /// Turns the hold into text, to be adopted by another task, client or process.
+    /// Hands the hold on: whoever gives the text to [`Lock::restore`](crate::Lock::restore) takes it
+    /// over, in another task, client or process. Of several that do, one has it.
     ///
-    /// The hold is not renewed any more; [`Client::adopt`](crate::Client::adopt) must take it over
-    /// before its lease ends.
+    /// The hold is not renewed any more, so it must be taken over before its lease ends; else it is free
+    /// then. Whoever has the text can be the holder: treat it as the right to be in the section. For a
+    /// string lock it is the value of the key.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the hold is lost; [`Error::Config`] for any kind but the plain lock, and
-    /// while other guards of the hold live. In each case this guard is released as by a drop.
-    pub fn into_handle(self) -> Result<HoldHandle, Error> {
+    /// [`Error::Lost`] if the hold is lost; [`Error::Config`] while other guards of the hold live, and for
+    /// a lock of several. In each case this guard is released as by a drop.
+    pub fn hand_on(self) -> Result<String, Error> {
         self.check()?;
-        let refused = |reason| Err(Error::Config(ConfigError::Handle { reason }));
         let Share::One(tenancy) = self.share else {
-            return refused("a lock of several has no handle");
+            return Err(Error::Config(ConfigError::Several { call: "hand_on" }));
         };
         let hold = tenancy.hold();
-        if hold.place.kind != Kind::Lock {
-            return refused("only a plain lock has one: use the owner text and `restore`");
-        }
-        let handle = HoldHandle::new(&hold.place.key, &hold.field);
+        let (place, name) = (&hold.place, hold.place.name.clone());
+        let text = match place.kind {
+            Kind::String => hold.field.to_string(),
+            _ => hand_on::text(&place.key, &hold.field),
+        };
         if tenancy.let_go() {
-            return Ok(handle);
+            return Ok(text);
         }
-        refused("other guards of this hold are alive")
+        Err(Error::Config(ConfigError::OtherGuards { name: name.to_string() }))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Lock, Target};
+use super::{Guard, Lock, Target};
 use crate::error::Error;
 
 /// Who holds a lock, as Redis sees it.
@@ -17,7 +17,7 @@ pub struct Holder {
     pub lease: Option<Duration>,
 }
 
-impl Lock {
+impl<G: Guard> Lock<G> {
     /// Is the lock held by anybody?
     ///
     /// # Redis cost
@@ -39,8 +39,9 @@ impl Lock {
         }
     }
 
-    /// Does Redis say that this owner holds the lock?
+    /// Does Redis say that this client holds the lock, by whichever of its guards?
     ///
+    /// Of a lock that is [`owned_by`](Lock::owned_by) an owner: that this owner does.
     /// [`LockGuard::check`](crate::LockGuard::check) answers locally and at no cost.
     ///
     /// # Redis cost
@@ -58,7 +59,8 @@ impl Lock {
         Ok(self.hold_count().await? > 0)
     }
 
-    /// How many times does Redis say that this owner holds the lock?
+    /// How many times does Redis say that this client holds the lock? Of a lock that is
+    /// [`owned_by`](Lock::owned_by) an owner: how many times this owner does.
     ///
     /// # Redis cost
     ///

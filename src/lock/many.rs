@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -17,7 +17,8 @@ use crate::config::ConfigError;
 use crate::error::{Cause, Error};
 use crate::lease::Lease;
 use crate::mutant::Mutant;
-use crate::session::request::{GRACE as REPLY_GRACE, Wait};
+use crate::session::attendance::PassedOver;
+use crate::session::request::Wait;
 use crate::session::several::acquire_together;
 
 /// How long the next member is waited for while others are held, at most.
@@ -29,6 +30,7 @@ const QUORUM_PAUSE: Duration = Duration::from_millis(200);
 /// A server may take this part of the lease to answer.
 const SERVER_SHARE: u32 = 20;
 
+#[derive(Clone)]
 pub(crate) struct Many {
     pub(super) members: Vec<Lock>,
     /// How many of them must be held.
@@ -72,15 +74,40 @@ impl Many {
         &self.name
     }
 
-    pub(crate) fn change(&mut self, change: impl Fn(Lock) -> Lock) {
-        self.members = std::mem::take(&mut self.members).into_iter().map(change).collect();
+    pub(crate) fn change(&mut self, change: &dyn Fn(&mut One)) {
+        let members = std::mem::take(&mut self.members);
+        self.members = members.into_iter().map(|member| member.changed(change)).collect();
     }
 
-    pub(crate) async fn take(&self, wanted: Wanted) -> Result<LockGuard, Error> {
-        if let Some(fault) = &self.fault {
-            return Err(Error::Config(fault.clone()));
-        }
-        let started = Instant::now();
+    /// For a caller that may stop polling: what was taken until then is released as by a drop.
+    ///
+    /// Boxed, as members may be several locks themselves.
+    pub(super) fn attended(
+        self: Arc<Self>,
+        wanted: Wanted,
+    ) -> BoxFuture<'static, Result<LockGuard, Error>> {
+        Box::pin(async move {
+            if let Some(fault) = &self.fault {
+                return Err(Error::Config(fault.clone()));
+            }
+            let first = self.members.iter().find_map(|member| member.target.ones().pop());
+            let session = first.expect("BUG: there are members").handle.session.clone();
+            let started = Instant::now();
+            loop {
+                let (many, wanted_now) = (self.clone(), wanted.clone());
+                let work = async move { many.take(&wanted_now, started).await };
+                match session.attendance.attend(work).await {
+                    Ok(done) => return done,
+                    Err(PassedOver) if wanted.wait != Wait::Once && wanted.wait.is_over() => {
+                        return Err(self.timed_out(started, &[]));
+                    }
+                    Err(PassedOver) => {}
+                }
+            }
+        })
+    }
+
+    async fn take(&self, wanted: &Wanted, started: Instant) -> Result<LockGuard, Error> {
         let taken = if self.quorum {
             self.take_majority(wanted, started).await
         } else {
@@ -96,10 +123,15 @@ impl Many {
         let (name, waited) = (self.name.clone(), started.elapsed());
         let stays = |error: &&Error| matches!(error, Error::Timeout { no_expiry: true, .. });
         let no_expiry = self.in_the_way(errors.iter().filter(stays).count(), self.members.len());
-        Error::Timeout { name, waited, no_expiry }
+        let own = errors.iter().find_map(|error| match error {
+            Error::Timeout { by_this_client: true, holder, .. } => Some(holder.clone()),
+            _ => None,
+        });
+        let by_this_client = own.is_some();
+        Error::Timeout { name, waited, no_expiry, by_this_client, holder: own.flatten() }
     }
 
-    async fn take_all(&self, wanted: Wanted, started: Instant) -> Result<Vec<LockGuard>, Error> {
+    async fn take_all(&self, wanted: &Wanted, started: Instant) -> Result<Vec<LockGuard>, Error> {
         let (mut doubt, mut last, mut first) = (None, Vec::new(), 0);
         loop {
             // CANCEL: the guards release what was taken.
@@ -137,7 +169,7 @@ impl Many {
     }
 
     /// One call for all, if all are plain locks of one client and free.
-    async fn take_together(&self, wanted: Wanted) -> Result<Option<Vec<LockGuard>>, Error> {
+    async fn take_together(&self, wanted: &Wanted) -> Result<Option<Vec<LockGuard>>, Error> {
         let ones: Option<Vec<&One>> = self.members.iter().map(Lock::one).collect();
         let Some(ones) = ones.filter(|ones| ones.len() > 1) else { return Ok(None) };
         let handle = &ones[0].handle;
@@ -155,7 +187,7 @@ impl Many {
     /// `std::lock` of C++.
     async fn take_in_order(
         &self,
-        wanted: Wanted,
+        wanted: &Wanted,
         first: &mut usize,
     ) -> Result<Vec<LockGuard>, Error> {
         let mut guards = Vec::with_capacity(self.members.len());
@@ -165,7 +197,7 @@ impl Many {
             let in_vain = has_mutant(&self.members, Mutant::GivenOrder);
             let free = guards.is_empty() || in_vain;
             let wait = if free { wanted.wait } else { at_most(wanted) };
-            let taking = Box::pin(self.members[at].take_as(Wanted { wait, ..wanted }));
+            let taking = Box::pin(self.members[at].target.take(Wanted { wait, ..wanted.clone() }));
             let taken = tokio::select! {
                 biased;
                 taken = taking => taken,
@@ -200,12 +232,12 @@ impl Many {
     }
 
     /// A fixed lease begins when the last one is taken: the others have waited for it.
-    async fn begin_lease(&self, guards: &[LockGuard], wanted: Wanted) {
+    async fn begin_lease(&self, guards: &[LockGuard], wanted: &Wanted) {
         let Lease::Fixed(lease) = wanted.lease else { return };
         let whole = Instant::now() + lease - lease / SERVER_SHARE;
         let older = guards.iter().filter(|guard| guard.deadline() < whole);
         // What is not confirmed keeps its deadline, and the guard knows it.
-        within(wanted.wait, join_all(older.map(|guard| Box::pin(guard.extend(lease))))).await;
+        self.within(wanted.wait, join_all(older.map(|guard| Box::pin(guard.extend(lease))))).await;
     }
 
     /// Releases all of them; what is not confirmed within the wait goes on in the background.
@@ -214,12 +246,12 @@ impl Many {
             guards.remove(0).forget();
         }
         // CANCEL: so does each release that is dropped.
-        within(wait, join_all(guards.into_iter().map(|guard| Box::pin(guard.unlock())))).await;
+        self.within(wait, join_all(guards.into_iter().map(|guard| Box::pin(guard.unlock())))).await;
     }
 
     async fn take_majority(
         &self,
-        wanted: Wanted,
+        wanted: &Wanted,
         started: Instant,
     ) -> Result<Vec<LockGuard>, Error> {
         let (mut answered, mut last) = (0, Vec::new());
@@ -254,20 +286,41 @@ impl Many {
     }
 
     /// Asks all servers at once, each for a part of the lease at most.
-    async fn ask_all(&self, wanted: Wanted) -> (Vec<LockGuard>, Vec<Error>) {
-        let once = Wanted { wait: Wait::Once, drifts: true, ..wanted };
+    async fn ask_all(&self, wanted: &Wanted) -> (Vec<LockGuard>, Vec<Error>) {
+        let once = &Wanted { wait: Wait::Once, drifts: true, ..wanted.clone() };
         let started = Instant::now();
         let asked = self.members.iter().map(|member| async move {
             let share = started + member.lease(wanted.lease) / SERVER_SHARE;
             let limit = match wanted.wait {
-                Wait::Until(_) => latest(wanted.wait).map_or(share, |at| at.min(share)),
+                Wait::Until(_) => self.latest(wanted.wait).map_or(share, |at| at.min(share)),
                 Wait::Once | Wait::Forever => share,
             };
             // CANCEL: an answer that is not waited for is undone.
-            let answer = timeout_at(limit, Box::pin(member.take_as(once))).await;
+            let answer = timeout_at(limit, Box::pin(member.target.take(once.clone()))).await;
             answer.unwrap_or_else(|_| Err(member.too_slow()))
         });
         gather(asked, self.need).await
+    }
+
+    /// When an answer comes too late for the wait.
+    fn latest(&self, wait: Wait) -> Option<Instant> {
+        let ones = self.members.iter().flat_map(|member| member.target.ones());
+        let grace =
+            ones.map(|one| one.handle.session.reply_times.grace()).max().unwrap_or_default();
+        let now = Instant::now();
+        match wait {
+            Wait::Once => Some(now + grace),
+            Wait::Until(deadline) => Some(deadline.max(now) + grace),
+            Wait::Forever => None,
+        }
+    }
+
+    /// Does what is worth an answer within the wait, and no longer.
+    async fn within(&self, wait: Wait, work: impl Future) {
+        match self.latest(wait) {
+            Some(limit) => drop(timeout_at(limit, work).await),
+            None => drop(work.await),
+        }
     }
 
     pub(crate) async fn is_locked(&self) -> Result<bool, Error> {
@@ -333,7 +386,7 @@ impl Many {
 impl Lock {
     fn lease(&self, lease: Lease) -> Duration {
         match (lease, &self.target) {
-            (Lease::Fixed(lease), _) => lease,
+            (Lease::Fixed(lease) | Lease::RenewedFor(lease), _) => lease,
             (Lease::Renewed, Target::One(one)) => one.handle.session.settings.lease,
             (Lease::Renewed, Target::Many(many)) => {
                 many.members.iter().map(|member| member.lease(lease)).min().unwrap_or_default()
@@ -356,35 +409,17 @@ fn has_mutant(members: &[Lock], mutant: Mutant) -> bool {
     }
 }
 
-/// When an answer comes too late for the wait.
-fn latest(wait: Wait) -> Option<Instant> {
-    let now = Instant::now();
-    match wait {
-        Wait::Once => Some(now + REPLY_GRACE),
-        Wait::Until(deadline) => Some(deadline.max(now) + REPLY_GRACE),
-        Wait::Forever => None,
-    }
-}
-
 /// The wait for a member while others are held: their lease runs meanwhile.
-fn at_most(wanted: Wanted) -> Wait {
+fn at_most(wanted: &Wanted) -> Wait {
     let most = match wanted.lease {
         Lease::Fixed(lease) => HELD_WAIT.min(lease / 2),
-        Lease::Renewed => HELD_WAIT,
+        Lease::Renewed | Lease::RenewedFor(_) => HELD_WAIT,
     };
     let limit = Instant::now() + most.mul_f64(0.5 + fastrand::f64());
     match wanted.wait {
         Wait::Once => Wait::Once,
         Wait::Until(deadline) => Wait::Until(deadline.min(limit)),
         Wait::Forever => Wait::Until(limit),
-    }
-}
-
-/// Does what is worth an answer within the wait, and no longer.
-async fn within(wait: Wait, work: impl Future) {
-    match latest(wait) {
-        Some(limit) => drop(timeout_at(limit, work).await),
-        None => drop(work.await),
     }
 }
 

@@ -54,10 +54,7 @@ pub(super) fn excluded(locks: &[Lock]) -> bool {
 impl Lock {
     /// The single locks that it is made of.
     fn ones(&self) -> Vec<&One> {
-        match &self.target {
-            Target::One(one) => vec![one],
-            Target::Many(many) => many.members.iter().flat_map(Lock::ones).collect(),
-        }
+        self.target.ones()
     }
 
     pub(super) fn one(&self) -> Option<&One> {
@@ -70,8 +67,8 @@ impl Lock {
     /// Those without which it is not held.
     pub(super) fn needed(self) -> Vec<Lock> {
         match self.target {
-            Target::Many(many) if !many.quorum && many.fault.is_none() => many.members,
-            target => vec![Lock { target }],
+            Target::Many(many) if !many.quorum && many.fault.is_none() => many.members.clone(),
+            target => vec![Lock::of(target)],
         }
     }
 
@@ -91,6 +88,16 @@ impl Lock {
                 Some((key, one.handle.session.transport.server()))
             }
             Target::Many(many) => many.members.iter().filter_map(Lock::rank).min(),
+        }
+    }
+}
+
+impl Target {
+    /// The single locks that it is made of.
+    pub(super) fn ones(&self) -> Vec<&One> {
+        match self {
+            Target::One(one) => vec![one],
+            Target::Many(many) => many.members.iter().flat_map(Lock::ones).collect(),
         }
     }
 }

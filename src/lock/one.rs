@@ -11,26 +11,36 @@ use crate::owner::Owner;
 use crate::protocol::place::Place;
 use crate::protocol::replies::{self, Inspected};
 use crate::protocol::{Call, Unexpected, Value};
-use crate::session::hold::Terms;
-use crate::session::request::{Request, Wait};
+use crate::session::hold::{Hold, Terms};
+use crate::session::request::{Proofs, Request, Wait};
 use crate::session::{Handle, Tenancy};
 use crate::transport::Lane;
 
 /// What an acquisition asks for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) wait: Wait,
     pub(crate) lease: Lease,
     pub(crate) max_hold: Option<Duration>,
     /// The servers' clocks know nothing of each other.
     pub(crate) drifts: bool,
+    /// Holds that outlive the call: it may take the same locks again.
+    pub(crate) shown: Arc<[Arc<Hold>]>,
 }
 
-/// One lock, its client and its owner.
+impl Wanted {
+    pub(crate) fn new(wait: Wait, lease: Lease) -> Self {
+        Wanted { wait, lease, max_hold: None, drifts: false, shown: Arc::default() }
+    }
+}
+
+/// One lock and its client.
+#[derive(Clone)]
 pub(crate) struct One {
     pub(crate) handle: Arc<Handle>,
     pub(crate) place: Result<Arc<Place>, ConfigError>,
-    pub(crate) owner: Owner,
+    /// Whose acquisitions are one owner's; else each is one of its own.
+    pub(crate) owner: Option<Owner>,
 }
 
 impl One {
@@ -45,15 +55,21 @@ impl One {
         }
     }
 
-    pub(crate) fn request(&self, wanted: Wanted) -> Result<Request, ConfigError> {
+    pub(crate) fn request(&self, wanted: &Wanted) -> Result<Request, ConfigError> {
         let terms = terms(&self.handle, wanted)?;
-        let (place, owner) = (self.place()?.clone(), self.owner.clone());
-        Ok(Request::new(&self.handle.session, place, owner, terms, wanted.wait))
+        let holds = wanted.shown.iter().filter(|hold| self.is_under(hold)).cloned().collect();
+        let (place, proofs) = (self.place()?.clone(), Proofs { holds, owner: self.owner.clone() });
+        Ok(Request::new(&self.handle.session, place, proofs, terms, wanted.wait))
     }
 
-    pub(crate) async fn take(&self, wanted: Wanted) -> Result<Tenancy, Error> {
-        let request = self.request(wanted)?;
-        crate::session::acquire::acquire(&self.handle, &request).await
+    pub(crate) async fn take(&self, wanted: &Wanted) -> Result<Tenancy, Error> {
+        crate::session::acquire::acquire(&self.handle, self.request(wanted)?).await
+    }
+
+    /// Is it a hold under the key of this lock, of its client?
+    pub(crate) fn is_under(&self, hold: &Hold) -> bool {
+        let client = self.handle.session.client_id();
+        self.place.as_ref().is_ok_and(|place| hold.is_under(client, &place.key))
     }
 
     pub(crate) async fn inspect(&self) -> Result<Option<Inspected>, Error> {
@@ -67,11 +83,15 @@ impl One {
         ask(&self.handle, &place.name, call, replies::force_released).await
     }
 
-    /// How many times does Redis say that this owner holds it?
+    /// How many times does Redis say that its owner holds it, or this client, if it has none?
     pub(crate) async fn hold_count(&self) -> Result<u64, Error> {
         let place = self.place()?;
-        let held = self.owner.holds_of(self.handle.session.client_id(), &place.key);
-        if !held.iter().any(|hold| hold.place.kind == place.kind) {
+        let session = &self.handle.session;
+        let held = match &self.owner {
+            Some(owner) => owner.holds_of(session.client_id(), &place.key, place.kind),
+            None => session.watchdog.holds_of(&place.key, place.kind),
+        };
+        if held.is_empty() {
             return Ok(0);
         }
         let Some(seen) = self.inspect().await? else { return Ok(0) };
@@ -81,12 +101,9 @@ impl One {
 }
 
 /// What Redis and the watchdog are told of an acquisition.
-pub(crate) fn terms(handle: &Handle, wanted: Wanted) -> Result<Terms, ConfigError> {
+pub(crate) fn terms(handle: &Handle, wanted: &Wanted) -> Result<Terms, ConfigError> {
     let max_hold = wanted.max_hold.map(|span| Lease::checked("max_hold", span)).transpose()?;
-    let (lease, renewed) = match wanted.lease {
-        Lease::Renewed => (handle.session.settings.lease, true),
-        Lease::Fixed(lease) => (Lease::checked("lease", lease)?, false),
-    };
+    let (lease, renewed) = wanted.lease.terms(handle.session.settings.lease)?;
     let drifts = wanted.drifts && !handle.session.mutants.has(Mutant::DriftIgnored);
     // Redlock's allowance: a hundredth of the lease and two milliseconds.
     let drift = if drifts { lease / 100 + Duration::from_millis(2) } else { Duration::ZERO };

@@ -11,13 +11,13 @@ use crate::protocol::calls::ID_LENGTH;
 ///
 /// State, loss, deadline, `check`, `run` and `extend` are those of its [`LockGuard`].
 #[must_use = "dropping the permit gives it back"]
-pub struct Permit {
+pub struct ExpirablePermit {
     guard: LockGuard,
 }
 
-impl Permit {
+impl ExpirablePermit {
     pub(super) fn new(guard: LockGuard) -> Self {
-        Permit { guard }
+        ExpirablePermit { guard }
     }
 
     /// The id, as Redisson's: 32 hex digits. The first one, if there are several permits.
@@ -31,7 +31,8 @@ impl Permit {
         (0..ids.len() / ID_LENGTH).map(move |at| &ids[at * ID_LENGTH..(at + 1) * ID_LENGTH])
     }
 
-    /// Gives all its permits back and waits until Redis has confirmed it.
+    /// Gives all its permits back; the future waits until Redis has confirmed it, and need not be polled
+    /// for that to happen.
     ///
     /// # Redis cost
     ///
@@ -44,8 +45,8 @@ impl Permit {
     /// # Errors
     ///
     /// As [`LockGuard::unlock`].
-    pub async fn release(self) -> Result<(), Error> {
-        self.guard.unlock().await
+    pub fn release(self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        self.guard.unlock()
     }
 
     /// Leaves the permit to its lease: it is neither renewed nor released any more, except by
@@ -55,7 +56,7 @@ impl Permit {
     }
 }
 
-impl Deref for Permit {
+impl Deref for ExpirablePermit {
     type Target = LockGuard;
 
     fn deref(&self) -> &LockGuard {
@@ -63,8 +64,8 @@ impl Deref for Permit {
     }
 }
 
-impl fmt::Debug for Permit {
+impl fmt::Debug for ExpirablePermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").field("guard", &self.guard).finish()
+        f.debug_struct("ExpirablePermit").field("guard", &self.guard).finish()
     }
 }

@@ -61,6 +61,11 @@ impl Pace {
 }
 
 impl Kind {
+    /// Held by its owner, who may stand in its own way; permits and latches are not.
+    pub(crate) fn is_lock(self) -> bool {
+        !matches!(self, Kind::Semaphore | Kind::Permit | Kind::Latch)
+    }
+
     pub(crate) fn line(self) -> Line {
         match self {
             Kind::Lock | Kind::Spin | Kind::Fenced | Kind::Write | Kind::String => Line::Single,

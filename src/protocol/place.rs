@@ -85,15 +85,6 @@ impl Place {
         (self.kind == Kind::Write).then(|| room(Kind::Read, &self.key))
     }
 
-    /// Where those wait for whom it matters who holds the other side of a read/write lock.
-    pub(crate) fn rooms_of_sides(&self) -> Vec<Arc<str>> {
-        if !matches!(self.kind, Kind::Read | Kind::Write) {
-            return vec![];
-        }
-        let room = |kind| room(kind, &self.key);
-        vec![room(Kind::Write), room(Kind::Read), yielding_room(&self.key)]
-    }
-
     /// Lets writers of the same client go first. Readers that do not are not to wait behind it: they
     /// have a room of their own.
     pub(crate) fn prefer_writers(&mut self) {

@@ -96,6 +96,7 @@ scripts! {
     READ_EXTEND = "read_extend" after "lease";
     READ_RELEASE = "read_release" after "read_holds";
     READ_RENEW = "read_renew" after "lease";
+    READ_TAKE_OVER = "read_take_over" after "lease";
     RW_FORCE_RELEASE = "rw_force_release";
     SEMAPHORE_ACQUIRE = "semaphore_acquire" after "clock" "give_back" "semaphore_holds";
     SEMAPHORE_ADD = "semaphore_add" after "full_server";

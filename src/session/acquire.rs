@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::attempt::{Answer, Attempt};
+use super::attendance::PassedOver;
 use super::hold::Hold;
 use super::pacing::Pacing;
 use super::rejoin::{reenter, settle};
@@ -38,13 +39,39 @@ enum Seated {
     Open,
 }
 
-/// Takes the lock for the owner, again if it holds it already.
-pub(crate) async fn acquire(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error> {
-    let tenancy = take(handle, request).await?;
-    if handle.session.lose_if_closed(tenancy.hold()) {
-        return Err(Error::Closed);
+/// Takes the lock, again where what is held already is shown.
+pub(crate) async fn acquire(handle: &Arc<Handle>, request: Request) -> Result<Tenancy, Error> {
+    let work = async |handle: Arc<Handle>, request: Arc<Request>| {
+        let tenancy = take(&handle, &request).await?;
+        if handle.session.lose_if_closed(tenancy.hold()) {
+            return Err(Error::Closed);
+        }
+        Ok(tenancy)
+    };
+    attended(handle, request, work).await
+}
+
+/// Does the work of a request for its caller. A caller that stops polling is taken for one that
+/// dropped its future; if it polls again within its wait, it begins again.
+pub(super) async fn attended<T, W>(
+    handle: &Arc<Handle>,
+    request: Request,
+    work: impl Fn(Arc<Handle>, Arc<Request>) -> W,
+) -> Result<T, Error>
+where
+    W: Future<Output = Result<T, Error>> + Send + 'static,
+{
+    let (session, request) = (&handle.session, Arc::new(request));
+    loop {
+        let work = work(handle.clone(), request.clone());
+        match session.attendance.attend(work).await {
+            Ok(done) => return done,
+            Err(PassedOver) if request.deadline().is_some() && request.is_over() => {
+                return Err(request.timed_out(session));
+            }
+            Err(PassedOver) => {}
+        }
     }
-    Ok(tenancy)
 }
 
 async fn take(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error> {
@@ -80,7 +107,7 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error>
             return Err(request.timed_out(session));
         }
         let seat = Seat::take(handle, request);
-        // Whoever of its owner gets it calls in those that are in the room by then.
+        // Whoever of its owner gets it calls in those that wait by then.
         let again = match request.standing() {
             Standing::Apart => false,
             Standing::Beside => apart,
@@ -98,7 +125,10 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error>
 
 /// Asks beside the room: a zero wait neither queues nor jumps over a queue in Redis, and who is let
 /// in by what it holds must not wait behind those who wait for that. `None` if it is held.
-async fn ask_aside(handle: &Arc<Handle>, request: &Request) -> Result<Option<Tenancy>, Error> {
+pub(super) async fn ask_aside(
+    handle: &Arc<Handle>,
+    request: &Request,
+) -> Result<Option<Tenancy>, Error> {
     let session = &*handle.session;
     let mut outage = Outage::new();
     let mut attempt = Attempt::new(session, request, None);
@@ -106,7 +136,6 @@ async fn ask_aside(handle: &Arc<Handle>, request: &Request) -> Result<Option<Ten
         match attempt.ask(request.limit(session)).await {
             Ok(Answer::Granted(hold) | Answer::TookOver(hold)) => {
                 let tenancy = settle(handle, request, &hold);
-                session.rooms.call_in(&request.place, request.owner.id());
                 session.lose_if_closed(&hold);
                 count(&session.counters.acquired_at_once);
                 return Ok(Some(tenancy));
@@ -129,7 +158,10 @@ struct Seat<'a> {
 
 impl<'a> Seat<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
-        let waiter = Waiter::new(request.owner.id(), request.terms, request.no_expiry.clone());
+        let waiter = Waiter::new(request.terms, request.no_expiry.clone());
+        if let Some(owner) = &request.proofs.owner {
+            owner.waits(handle.session.client_id, &request.place.key, &waiter);
+        }
         handle.session.rooms.enter(&request.place, &waiter);
         Seat { handle, request, waiter, queued: false, left: false }
     }
@@ -147,9 +179,10 @@ impl<'a> Seat<'a> {
                 Turn::Wait => {}
                 Turn::Granted(tenancy) => {
                     self.left = true;
-                    // Only now do its other futures find what they shall re-enter.
-                    self.request.owner.add(tenancy.hold());
-                    session.rooms.call_in(&self.request.place, self.request.owner.id());
+                    // Only now is it renewed, and do its other futures find what they shall re-enter.
+                    tenancy.hold().claim();
+                    session.watchdog.arm(tenancy.hold(), None);
+                    self.request.proofs.add(tenancy.hold());
                     count(&session.counters.handed_over);
                     count(&session.counters.acquired_after_waiting);
                     return Ok(Seated::Granted(tenancy));

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::Session;
 use super::hold::{Doubt, Hold, Names};
 use super::releases::{Chore, Owing};
-use super::request::{GRACE, Request, Wait};
+use super::request::{Request, Wait};
 use super::room::Waiter;
 use crate::mutant::Mutant;
 use crate::protocol::calls::{Ask, Queueing};
@@ -37,7 +37,7 @@ pub(super) struct Attempt<'a> {
     /// A call that was answered gave our field a place in line, or the lock: an undo may find that.
     stands: bool,
     /// Something may have to be undone, which our drop posts before this goes.
-    owing: Option<Owing<'a>>,
+    owing: Option<Owing>,
 }
 
 /// What Redis said.
@@ -139,6 +139,19 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Turns the field of a hold that was handed on into ours; `None` if it is not there.
+    pub(super) async fn take_over_from(
+        &mut self,
+        from: &Arc<str>,
+    ) -> Result<Option<Arc<Hold>>, CallError> {
+        let call = self.request.place.take_over(from, &self.field, self.request.terms.lease);
+        let (sent, reply) = self.send(call, None).await;
+        match self.understood(reply, replies::taken_over)? {
+            TakenOver::Held(token) => self.grant(sent, token).map(Some),
+            TakenOver::Gone => Ok(None),
+        }
+    }
+
     /// What a reply means. One that no script gives may stand for a grant.
     fn understood<T>(
         &mut self,
@@ -146,9 +159,14 @@ impl<'a> Attempt<'a> {
         read: impl FnOnce(Value) -> Result<T, Unexpected>,
     ) -> Result<T, CallError> {
         read(reply?).map_err(|unexpected| {
-            self.doubt = self.doubt.or(Some(self.first_doubt()));
+            self.is_not_understood();
             unexpected.into()
         })
+    }
+
+    /// Whatever the reply meant, the field may be ours.
+    pub(super) fn is_not_understood(&mut self) {
+        self.doubt = self.doubt.or(Some(self.first_doubt()));
     }
 
     pub(super) fn question(&mut self) -> Call {
@@ -179,7 +197,8 @@ impl<'a> Attempt<'a> {
         let session = self.session;
         let call = session.release_call(&self.request.place, &self.field, 0);
         // CANCEL: our drop undoes the field again.
-        let left = session.call_until(Some(Instant::now() + GRACE), call).await.is_ok();
+        let limit = Instant::now() + session.reply_times.grace();
+        let left = session.call_until(Some(limit), call).await.is_ok();
         if left && self.doubt.is_none() {
             self.queued = false;
             self.owing = None;
@@ -219,7 +238,8 @@ impl<'a> Attempt<'a> {
     /// It came to an end.
     pub(super) fn end(&mut self, reply: &Result<Value, CallError>) {
         let open = self.in_flight.take();
-        if let (Some(open), Err(CallError::Unknown(_))) = (open, reply) {
+        // A script that was refused in its middle has written what stands before.
+        if let (Some(open), Err(CallError::Unknown(_) | CallError::Refused(_))) = (open, reply) {
             // The oldest doubt is the one that takes longest to settle.
             let epoch = self.doubt.map_or(open.epoch, |doubt| doubt.epoch);
             self.doubt = Some(Doubt { epoch, ..open });
@@ -238,7 +258,6 @@ impl<'a> Attempt<'a> {
         let names = Names {
             place: self.request.place.clone(),
             field: self.field.clone(),
-            owner: self.request.owner.id(),
             client: session.client_id,
             mutants: session.mutants,
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use super::{Session, Stage, beat, poll, releases, watchdog};
+use super::{Session, Stage, attendance, beat, poll, releases, watchdog};
 
 /// Runs a session until it is stopped and settled, then closes its connections.
 pub(crate) async fn serve(session: Arc<Session>) {
@@ -13,6 +13,7 @@ pub(crate) async fn serve(session: Arc<Session>) {
         biased;
         () = releases::run(&session) => true,
         () = watchdog::run(&session) => false,
+        () = attendance::run(&session) => false,
         () = beat::run(&session) => false,
         () = poll::run(&session) => false,
         () = poll::sweep(&session) => false,

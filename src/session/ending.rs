@@ -82,6 +82,7 @@ impl Hold {
     pub(super) fn has_ended(&self) {
         let ending = self.ending.lock().take();
         drop(ending);
+        self.is_released();
     }
 }
 

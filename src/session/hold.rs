@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::lease::{HoldState, LossReason};
+use crate::lease::{Ended, HoldState, LossReason};
 use crate::mutant::{Mutant, Mutants};
 use crate::protocol::place::Place;
 
@@ -31,7 +31,6 @@ pub(crate) use terms::{Doubt, Names, Terms};
 pub(crate) struct Hold {
     pub(crate) place: Arc<Place>,
     pub(crate) field: Arc<str>,
-    pub(crate) owner: u64,
     pub(crate) client: Uuid,
     /// Orders the watchdog's table; fresh for each hold of this client.
     pub(crate) id: u64,
@@ -65,6 +64,8 @@ struct State {
     /// The field never passes to another owner: a later call about it had no answer, or a read hold
     /// was taken under this write hold.
     stays: bool,
+    /// Handed over, and not picked up yet: it is not renewed until then.
+    unclaimed: bool,
     /// The hold's key in the watchdog's table.
     due: Option<Instant>,
 }
@@ -75,6 +76,22 @@ enum Phase {
     Lost(LossReason),
     /// The last guard went; a release or a hand-over follows.
     Leaving,
+    /// It was released, or another hold has its field.
+    Released,
+    /// Its guard left it to its lease, or to whoever takes it over.
+    HandedOn,
+}
+
+impl Phase {
+    /// How it ended for its guards.
+    fn ended(self) -> Option<Ended> {
+        match self {
+            Phase::Live => None,
+            Phase::Lost(reason) => Some(Ended::Lost(reason)),
+            Phase::Leaving | Phase::Released => Some(Ended::Released),
+            Phase::HandedOn => Some(Ended::HandedOn),
+        }
+    }
 }
 
 /// What the departure of a guard means.
@@ -110,7 +127,7 @@ pub(crate) fn local_deadline(sent: Instant, lease: Duration, drift: Duration) ->
 impl Hold {
     /// A hold that was granted by a call sent at `sent`, with one guard.
     pub(crate) fn new(id: u64, names: Names, terms: Terms, sent: Instant) -> Self {
-        let Names { place, field, owner, client, mutants } = names;
+        let Names { place, field, client, mutants } = names;
         let state = State {
             phase: Phase::Live,
             uncertain: false,
@@ -125,21 +142,31 @@ impl Hold {
             open_calls: 0,
             doubt: None,
             stays: false,
+            unclaimed: false,
             due: None,
         };
         let (token, ending) = (OnceLock::new(), Mutex::default());
         let (state, changed) = (Mutex::new(state), Notify::new());
-        Hold { place, field, owner, client, id, token, state, ending, changed, mutants }
+        Hold { place, field, client, id, token, state, ending, changed, mutants }
     }
 
     /// The same field for the next local owner, with what is left of its lease.
-    pub(crate) fn handed_over(&self, id: u64, owner: u64, terms: Terms) -> Self {
+    pub(crate) fn handed_over(&self, id: u64, terms: Terms) -> Self {
         let (place, field) = (self.place.clone(), self.field.clone());
         let (client, mutants) = (self.client, self.mutants);
-        let names = Names { place, field, owner, client, mutants };
+        let names = Names { place, field, client, mutants };
         let next = Hold::new(id, names, terms, Instant::now());
-        next.state.lock().deadline = self.state.lock().deadline;
+        {
+            let mut state = next.state.lock();
+            state.deadline = self.state.lock().deadline;
+            state.unclaimed = true;
+        }
         next
+    }
+
+    /// A hold that was handed over is picked up.
+    pub(crate) fn claim(&self) {
+        self.state.lock().unclaimed = false;
     }
 
     pub(crate) fn with_doubt(self, doubt: Option<Doubt>) -> Self {
@@ -170,6 +197,10 @@ impl Hold {
     /// A call of this hold that may still be executed.
     pub(crate) fn doubt(&self) -> Option<Doubt> {
         self.state.lock().doubt
+    }
+
+    pub(crate) fn is_under(&self, client: Uuid, key: &str) -> bool {
+        self.client == client && *self.place.key == *key
     }
 
     pub(crate) fn is_live(&self) -> bool {
@@ -210,8 +241,8 @@ impl Hold {
         self.state.lock().guards
     }
 
-    /// Resolves when the hold is lost. Never resolves for a hold that is released in time.
-    pub(crate) async fn lost(&self) -> LossReason {
+    /// Resolves when the hold has come to its end, whichever it was.
+    pub(crate) async fn ended(&self) -> Ended {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -219,12 +250,13 @@ impl Hold {
             changed.as_mut().enable();
             let end = {
                 let state = self.state.lock();
-                match state.loss(Instant::now()) {
-                    // It was left before its deadline, which does not matter any more.
-                    _ if state.phase == Phase::Leaving => None,
-                    Some(reason) => return reason,
-                    None => (!state.ignore_deadline).then(|| state.end()),
+                if let Some(ended) = state.phase.ended() {
+                    return ended;
                 }
+                if let Some(reason) = state.loss(Instant::now()) {
+                    return Ended::Lost(reason);
+                }
+                (!state.ignore_deadline).then(|| state.end())
             };
             match end {
                 Some(end) => {
@@ -260,17 +292,64 @@ impl Hold {
 
     /// Takes a guard away.
     pub(crate) fn leave(&self, terms: Terms) -> Left {
-        let mut state = self.state.lock();
-        state.guards -= 1;
-        state.renewed -= u32::from(terms.renewed);
-        if let Some(reason) = state.loss(Instant::now()) {
-            return Left::Lost(reason);
+        {
+            let mut state = self.state.lock();
+            state.guards -= 1;
+            state.renewed -= u32::from(terms.renewed);
+            if let Some(reason) = state.loss(Instant::now()) {
+                return Left::Lost(reason);
+            }
+            if state.guards > 0 {
+                return Left::Inner(state.guards);
+            }
+            state.phase = Phase::Leaving;
         }
-        if state.guards > 0 {
-            return Left::Inner(state.guards);
-        }
-        state.phase = Phase::Leaving;
+        self.changed.notify_waiters();
         Left::Last
+    }
+
+    /// Its only guard leaves it to its lease, or to whoever takes it over; false if it has others, or
+    /// is over.
+    pub(crate) fn hand_on(&self) -> bool {
+        {
+            let mut state = self.state.lock();
+            let alone = state.guards == 1 && state.phase == Phase::Live;
+            if !alone || state.loss(Instant::now()).is_some() {
+                return false;
+            }
+            state.phase = Phase::HandedOn;
+        }
+        self.changed.notify_waiters();
+        true
+    }
+
+    /// Its field is released, or another hold's.
+    pub(crate) fn is_released(&self) {
+        {
+            let mut state = self.state.lock();
+            if state.phase == Phase::Leaving {
+                state.phase = Phase::Released;
+            }
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Resolves when the field of a hold that is leaving is settled.
+    pub(crate) async fn settled(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.state.lock().phase != Phase::Leaving {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Its last guard went, and it was not lost before.
+    pub(crate) fn was_left(&self) -> bool {
+        matches!(self.state.lock().phase, Phase::Leaving | Phase::Released)
     }
 
     /// A re-entry or a partial release goes on the wire.
@@ -327,7 +406,7 @@ impl Hold {
         if let Some(reason) = state.loss(now) {
             return Duty::End(reason);
         }
-        if state.renewed == 0 {
+        if state.renewed == 0 || state.unclaimed {
             return Duty::Wait(state.end());
         }
         let renew_at = state.deadline.checked_sub(state.lease / 3 * 2).unwrap_or(now);
@@ -365,7 +444,7 @@ impl State {
             Phase::Live | Phase::Leaving if self.ignore_deadline => None,
             Phase::Live | Phase::Leaving if now >= self.deadline => Some(LossReason::Expired),
             Phase::Live if self.ends_at.is_some_and(|end| now >= end) => Some(LossReason::MaxHold),
-            Phase::Live | Phase::Leaving => None,
+            Phase::Live | Phase::Leaving | Phase::Released | Phase::HandedOn => None,
         }
     }
 }

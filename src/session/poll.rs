@@ -72,15 +72,15 @@ async fn check(session: &Session, places: &[Arc<Place>]) {
         for (place, known) in part.iter().zip(known) {
             let holder = session.rooms.nudge(&place.room);
             if exist == 0 && holder.is_some() && holder == known {
-                lose(session, holder);
+                lose(session, &place.key, holder);
             }
         }
     }
 }
 
 /// Our own hold's key is gone: nobody told us, so its waiters would wait for the next renewal.
-fn lose(session: &Session, id: Option<u64>) {
-    if let Some(hold) = id.and_then(|id| session.watchdog.find(id)) {
+fn lose(session: &Session, key: &str, id: Option<u64>) {
+    if let Some(hold) = id.and_then(|id| session.watchdog.find(key, id)) {
         session.lose(&hold, LossReason::Gone);
     }
 }

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::acquire::{ask_aside, attended};
+use super::attempt::Attempt;
 use super::hold::{Hold, Names};
-use super::request::{Outage, Request};
+use super::request::{Outage, Request, Standing};
 use super::tenancy::{OpenCall, Tenancy};
 use super::watchdog::Taken;
 use super::{Handle, Session};
 use crate::error::Error;
 use crate::lease::LossReason;
-use crate::protocol::kind::Kind;
-use crate::protocol::replies::{self, TakenOver};
+use crate::protocol::replies;
 use crate::stats::count;
 use crate::transport::CallError;
 
@@ -28,7 +29,7 @@ pub(super) async fn reenter(
     loop {
         let Some(guards) = hold.join(request.terms) else { return Ok(None) };
         // CANCEL: the tenancy leaves again and, last, `open` queues the count that is right then.
-        let open = OpenCall::new(session, hold);
+        let open = OpenCall::new(handle, hold);
         let tenancy = Tenancy::new(handle.clone(), hold.clone(), request.terms);
         let limit = request.limit(session);
         match confirm(session, hold, request.terms.lease, guards, limit).await {
@@ -75,52 +76,117 @@ async fn confirm(
 /// A granted hold becomes known to its owner and to the watchdog.
 pub(super) fn settle(handle: &Arc<Handle>, request: &Request, hold: &Arc<Hold>) -> Tenancy {
     let tenancy = Tenancy::new(handle.clone(), hold.clone(), request.terms);
-    request.owner.add(hold);
     handle.session.watchdog.arm(hold, None);
+    request.proofs.add(hold);
     tenancy
 }
 
-/// Takes over a hold that another guard let go.
-pub(crate) async fn adopt(
+/// A further share in a hold of which a guard is shown, or beside it where each is a hold of its own.
+pub(crate) async fn reenter_shown(
+    handle: &Arc<Handle>,
+    request: Request,
+    shown: Arc<Hold>,
+) -> Result<Tenancy, Error> {
+    attended(handle, request, move |handle, request| {
+        let shown = shown.clone();
+        async move {
+            let again = match request.standing() {
+                Standing::Within(hold) => reenter(&handle, &request, &hold).await?,
+                Standing::Beside => ask_aside(&handle, &request).await?,
+                Standing::Refused(how) => {
+                    return Err(Error::AlreadyHeld { name: request.place.name.clone(), how });
+                }
+                Standing::Apart => None,
+            };
+            // It never waits for the lock: what was shown is held, or lost.
+            let lost = || shown.loss().unwrap_or(LossReason::Gone);
+            let tenancy = again.ok_or_else(|| Error::lost(&request.place.name, lost()))?;
+            if handle.session.lose_if_closed(tenancy.hold()) {
+                return Err(Error::Closed);
+            }
+            Ok(tenancy)
+        }
+    })
+    .await
+}
+
+/// Takes over a hold that was handed on: from the field that its text names to a fresh one, so that of
+/// several that try one has it.
+pub(crate) async fn take_over(
+    handle: &Arc<Handle>,
+    request: Request,
+    from: Arc<str>,
+) -> Result<Tenancy, Error> {
+    attended(handle, request, move |handle, request| {
+        let from = from.clone();
+        async move {
+            let session = &*handle.session;
+            // CANCEL: its drop undoes what the call may have taken.
+            let mut attempt = Attempt::new(session, &request, None);
+            match attempt.take_over_from(&from).await {
+                Ok(Some(hold)) => {
+                    let tenancy = settle(&handle, &request, &hold);
+                    if session.lose_if_closed(&hold) {
+                        return Err(Error::Closed);
+                    }
+                    Ok(tenancy)
+                }
+                Ok(None) => Err(Error::NotOwner { name: request.place.name.clone() }),
+                Err(error) => Err(request.failed(error)),
+            }
+        }
+    })
+    .await
+}
+
+/// Gives a hold back to whoever knows its text, which it keeps: two programs that restore one text both
+/// have it.
+pub(crate) async fn restore(
+    handle: &Arc<Handle>,
+    request: Request,
+    field: Arc<str>,
+) -> Result<Tenancy, Error> {
+    attended(handle, request, move |handle, request| {
+        let field = field.clone();
+        async move { restore_once(&handle, &request, field).await }
+    })
+    .await
+}
+
+async fn restore_once(
     handle: &Arc<Handle>,
     request: &Request,
-    field: &str,
+    field: Arc<str>,
 ) -> Result<Tenancy, Error> {
     let session = &*handle.session;
+    let (place, terms) = (&request.place, request.terms);
+    // A shutdown waits for it, or it sees the shutdown.
+    let _owing = session.releases.owe();
     if session.is_closed() {
         return Err(Error::Closed);
     }
-    let (place, terms) = (&request.place, request.terms);
-    let field: Arc<str> = Arc::from(field);
-    let sent = Instant::now();
-    let owner = request.owner.id();
-    let (client, mutants) = (session.client_id, session.mutants);
-    let names = Names { place: place.clone(), field: field.clone(), owner, client, mutants };
-    let hold = Arc::new(Hold::new(session.next_id(), names, terms, sent));
+    let names =
+        Names { place: place.clone(), field, client: session.client_id, mutants: session.mutants };
+    let hold = Arc::new(Hold::new(session.next_id(), names, terms, Instant::now()));
     session.watchdog.arm_alone(&hold).map_err(|taken| match taken {
         Taken::Held => {
             let how = "by a guard of this client: it was not forgotten";
             Error::AlreadyHeld { name: place.name.clone(), how }
         }
         // What is on its way would free the lock behind our back.
-        Taken::Ending => Error::lost(&place.name, LossReason::Gone),
+        Taken::Ending => Error::NotOwner { name: place.name.clone() },
     })?;
     // CANCEL: the hold was given to us; our drop releases it.
     let tenancy = settle(handle, request, &hold);
     if session.lose_if_closed(&hold) {
         return Err(Error::Closed);
     }
-    let there = match confirm(session, &hold, terms.lease, 1, None).await {
-        Ok(true) if place.kind == Kind::Fenced => learn_token(session, &hold).await,
-        answer => answer,
-    };
+    let there = confirm(session, &hold, terms.lease, 1, None).await;
     match (there, hold.loss()) {
-        (Ok(true), None) => {
-            session.rooms.call_in(place, owner);
-            Ok(tenancy)
-        }
-        // The answer may have come when its lease had ended.
-        (Ok(_), loss) => Err(Error::lost(&place.name, loss.unwrap_or(LossReason::Gone))),
+        (Ok(true), None) => Ok(tenancy),
+        (Ok(_), None | Some(LossReason::Gone)) => Err(Error::NotOwner { name: place.name.clone() }),
+        // The answer came when its lease had ended.
+        (Ok(_), Some(reason)) => Err(Error::lost(&place.name, reason)),
         (Err(error), _) => {
             if !matches!(error, CallError::Unknown(_)) {
                 // Nothing was done: the hold stays with whoever knows its text.
@@ -129,21 +195,6 @@ pub(crate) async fn adopt(
             Err(request.failed(error))
         }
     }
-}
-
-/// A hold that is taken over from itself is told its token again; false, and it is lost, if it is
-/// not there. An acquisition would be told, too, but one that is dropped may be executed after the
-/// release, and would bring the hold back.
-async fn learn_token(session: &Session, hold: &Arc<Hold>) -> Result<bool, CallError> {
-    let call = hold.place.take_over(&hold.field, &hold.field, hold.longest_lease());
-    let reply = session.call_until(None, call).await;
-    let there = reply.and_then(|value| replies::taken_over(value).map_err(Into::into))?;
-    if let TakenOver::Held(Some(token)) = there {
-        hold.set_token(token);
-        return Ok(true);
-    }
-    session.lose(hold, LossReason::Gone);
-    Ok(false)
 }
 
 /// Makes a hold last at least `lease` from now.

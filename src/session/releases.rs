@@ -7,14 +7,15 @@
 //! - **Q2** An answer confirms an undo only if the lane kept its connection since the attempt was
 //!   sent, or if it is *released* and one call alone can have taken what was released; else an
 //!   attempt may be executed later, and the undo is repeated for one lease after the first answer.
-//! - **Q3** A session does not end while an attempt may yet post something: whoever sends an
-//!   acquisition owes before it asks whether the session is closed.
+//! - **Q3** A session does not end while an attempt or a guard that goes may yet post something: whoever
+//!   sends an acquisition owes before it asks whether the session is closed, and who ends a hold owes
+//!   before the hold says so.
 //!
 //! # Bounds
 //!
 //! There is at most one chore for each live guard and each future inside `acquire`, and for one lease
 //! longer the undos of those that were in doubt (Q2). At most [`AT_ONCE`] of their calls are on the
-//! wire. A chore that pauses has none: however many undos are repeated, they hold up no release.
+//! wire, of each lane. A chore that pauses has none: however many undos are repeated, they hold up no release.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -51,6 +52,8 @@ pub(crate) enum Chore {
     Release(Arc<Hold>),
     /// Take permits of a semaphore off the books.
     Keep(Arc<Hold>),
+    /// End what a hold may have left behind, when nothing about it is in doubt.
+    End { hold: Arc<Hold>, ending: Ending },
     /// End whatever an attempt may have taken.
     Undo { place: Arc<Place>, field: Arc<str>, doubt: Doubt, ending: Ending },
 }
@@ -60,18 +63,24 @@ pub(crate) struct Releases {
     sender: mpsc::UnboundedSender<Chore>,
     receiver: Mutex<Option<mpsc::UnboundedReceiver<Chore>>>,
     pending: AtomicU64,
-    /// A chore has one while its call is on the wire.
-    slots: Semaphore,
-    /// Attempts that may yet post something.
+    /// A chore has one while its call is on the wire. One lane that stalls does not stop the other.
+    caller_slots: Semaphore,
+    background_slots: Semaphore,
+    debts: Arc<Debts>,
+}
+
+/// What may yet be posted.
+#[derive(Debug, Default)]
+struct Debts {
     owing: AtomicU64,
     paid: Notify,
 }
 
 /// Something may have to be posted; dropped when it was, or when there is nothing to post.
 #[derive(Debug)]
-pub(crate) struct Owing<'a>(&'a Releases);
+pub(crate) struct Owing(Arc<Debts>);
 
-impl Drop for Owing<'_> {
+impl Drop for Owing {
     fn drop(&mut self) {
         self.0.owing.fetch_sub(1, SeqCst);
         self.0.paid.notify_one();
@@ -85,9 +94,9 @@ impl Releases {
             sender,
             receiver: Mutex::new(Some(receiver)),
             pending: AtomicU64::new(0),
-            slots: Semaphore::new(AT_ONCE),
-            owing: AtomicU64::new(0),
-            paid: Notify::new(),
+            caller_slots: Semaphore::new(AT_ONCE),
+            background_slots: Semaphore::new(AT_ONCE),
+            debts: Arc::default(),
         }
     }
 
@@ -100,14 +109,18 @@ impl Releases {
     }
 
     /// Keeps the session from ending (Q3).
-    pub(crate) fn owe(&self) -> Owing<'_> {
-        self.owing.fetch_add(1, SeqCst);
-        Owing(self)
+    pub(crate) fn owe(&self) -> Owing {
+        self.debts.owing.fetch_add(1, SeqCst);
+        Owing(self.debts.clone())
     }
 
     /// Leave to have a call on the wire.
-    async fn slot(&self) -> SemaphorePermit<'_> {
-        self.slots.acquire().await.expect("BUG: it is never closed")
+    async fn slot(&self, lane: Lane) -> SemaphorePermit<'_> {
+        let slots = match lane {
+            Lane::Caller => &self.caller_slots,
+            Lane::Background => &self.background_slots,
+        };
+        slots.acquire().await.expect("BUG: it is never closed")
     }
 
     pub(crate) fn pending(&self) -> u64 {
@@ -132,10 +145,10 @@ pub(crate) async fn run(session: &Session) {
                 session.releases.pending.fetch_sub(1, Relaxed);
             }
             () = session.stopping(), if !stopping => stopping = true,
-            () = session.releases.paid.notified(), if stopping => {}
+            () = session.releases.debts.paid.notified(), if stopping => {}
         }
         // In this order: what is owed is posted first and then not owed any more.
-        let owing = session.releases.owing.load(SeqCst);
+        let owing = session.releases.debts.owing.load(SeqCst);
         if stopping && owing == 0 && working.is_empty() && queue.is_empty() {
             return;
         }
@@ -158,6 +171,9 @@ async fn settle(session: &Session, chore: Chore) {
             session.released(&hold, told);
         }
         Chore::Keep(hold) => keep(session, &hold).await,
+        Chore::End { hold, ending: _ending } => {
+            end(session, &hold.place, &hold.field, hold.longest_lease(), None, || {}).await;
+        }
         Chore::Undo { place, field, doubt, ending: _ending } => {
             end(session, &place, &field, doubt.lease, Some(doubt), || {}).await;
         }
@@ -166,7 +182,7 @@ async fn settle(session: &Session, chore: Chore) {
 
 /// One call of a chore, as soon as there is a slot for it.
 async fn send(session: &Session, lane: Lane, call: Call) -> Result<Value, CallError> {
-    let _slot = session.releases.slot().await;
+    let _slot = session.releases.slot(lane).await;
     session.call(lane, call).await
 }
 
@@ -175,7 +191,7 @@ async fn send(session: &Session, lane: Lane, call: Call) -> Result<Value, CallEr
 async fn lower(session: &Session, hold: &Arc<Hold>) {
     let mut pause = PAUSE_FIRST;
     loop {
-        let slot = session.releases.slot().await;
+        let slot = session.releases.slot(Lane::Caller).await;
         // Only now: guards may have gone while it waited.
         let guards = hold.guards();
         if guards == 0 || !hold.is_live() {
@@ -255,6 +271,11 @@ async fn end(
             Err(CallError::Closed) => return 0,
             Err(error) => {
                 unreachable();
+                // Of another type it is not what an attempt took.
+                if matches!(&error, CallError::Refused(fault) if doubt.is_some() && fault.is_wrong_type())
+                {
+                    return 0;
+                }
                 if matches!(error, CallError::Refused(_)) || now >= give_up {
                     count(&session.counters.releases_failed);
                     return 0;

@@ -17,8 +17,6 @@ use crate::protocol::place::Place;
 use crate::stats::count;
 use crate::transport::CallError;
 
-/// What a reply may take beyond the wait before it counts as lost.
-pub(crate) const GRACE: Duration = Duration::from_millis(25);
 const OUTAGE_PAUSE: Duration = Duration::from_millis(50);
 const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -27,7 +25,7 @@ const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Request {
     client: Uuid,
     pub(crate) place: Arc<Place>,
-    pub(crate) owner: Owner,
+    pub(crate) proofs: Proofs,
     pub(crate) terms: Terms,
     /// How many permits of a semaphore; one of anything else.
     pub(crate) permits: u32,
@@ -36,6 +34,44 @@ pub(crate) struct Request {
     /// What was in the way had no expiry.
     pub(super) no_expiry: Arc<AtomicBool>,
     mutants: Mutants,
+}
+
+/// What lets an acquisition take again what is held already: an acquisition without any is an owner of
+/// its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Proofs {
+    /// Holds of the guard that was shown, and of the sections around the call: they outlive it.
+    pub(crate) holds: Vec<Arc<Hold>>,
+    pub(crate) owner: Option<Owner>,
+}
+
+impl Proofs {
+    /// A live hold of a kind under a key.
+    fn newest(&self, client: Uuid, key: &Arc<str>, kind: Kind) -> Option<Arc<Hold>> {
+        let live = |hold: &&Arc<Hold>| {
+            hold.place.kind == kind && hold.is_under(client, key) && hold.is_live()
+        };
+        let of_owner = |owner: &Owner| owner.newest(client, key, kind);
+        self.holds.iter().find(live).cloned().or_else(|| self.owner.as_ref().and_then(of_owner))
+    }
+
+    /// A live hold of whatever kind under a key.
+    fn any(&self, client: Uuid, key: &Arc<str>) -> Option<Arc<Hold>> {
+        let live = |hold: &&Arc<Hold>| hold.is_under(client, key) && hold.is_live();
+        let of_owner = |owner: &Owner| owner.any(client, key);
+        self.holds.iter().find(live).cloned().or_else(|| self.owner.as_ref().and_then(of_owner))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.holds.is_empty() && self.owner.is_none()
+    }
+
+    /// A hold was granted.
+    pub(super) fn add(&self, hold: &Arc<Hold>) {
+        if let Some(owner) = &self.owner {
+            owner.add(hold);
+        }
+    }
 }
 
 /// How long a caller is patient.
@@ -75,13 +111,13 @@ impl Request {
     pub(crate) fn new(
         session: &Session,
         place: Arc<Place>,
-        owner: Owner,
+        proofs: Proofs,
         terms: Terms,
         wait: Wait,
     ) -> Self {
         let (started, no_expiry) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         let (client, mutants) = (session.client_id, session.mutants);
-        Request { client, place, owner, terms, permits: 1, wait, started, no_expiry, mutants }
+        Request { client, place, proofs, terms, permits: 1, wait, started, no_expiry, mutants }
     }
 
     pub(crate) fn with_permits(self, permits: u32) -> Self {
@@ -98,22 +134,25 @@ impl Request {
     pub(super) fn standing(&self) -> Standing {
         let mutants = self.mutants;
         let kind = self.place.kind;
-        if matches!(kind, Kind::Semaphore | Kind::Permit | Kind::Latch) {
+        if !kind.is_lock() {
             return Standing::Apart;
         }
-        let held = self.owner.holds_of(self.client, &self.place.key);
-        let same = held.iter().find(|hold| hold.place.kind == kind);
-        let Some(first) = held.first() else { return Standing::Apart };
+        if self.proofs.is_empty() {
+            return Standing::Apart;
+        }
+        let same = self.proofs.newest(self.client, &self.place.key, kind);
+        let first = same.clone().or_else(|| self.proofs.any(self.client, &self.place.key));
+        let Some(first) = first else { return Standing::Apart };
         let reentrant = self.place.reentrant || mutants.has(Mutant::SecondJoins);
         match (kind, same) {
             (Kind::Read, Some(_)) if reentrant => Standing::Beside,
-            (Kind::Read, None) if first.place.kind == Kind::Write => Standing::Beside,
+            (Kind::Read, None) if self.writes_already().is_some() => Standing::Beside,
             (_, Some(_)) if reentrant && mutants.has(Mutant::ReentryForgotten) => Standing::Apart,
-            (_, Some(own)) if reentrant => Standing::Within(own.clone()),
+            (_, Some(own)) if reentrant => Standing::Within(own),
             (_, Some(_)) if mutants.has(Mutant::SecondWaits) => Standing::Apart,
             (_, Some(_)) => Standing::Refused("and it is not re-entrant"),
             (Kind::Write, None) if mutants.has(Mutant::UpgradeWaits) => Standing::Apart,
-            (Kind::Write, None) => {
+            (Kind::Write, None) if first.place.kind == Kind::Read => {
                 Standing::Refused("for reading: an upgrade would wait for the reader's own release")
             }
             (_, None) => Standing::Refused("as another kind of lock"),
@@ -125,8 +164,7 @@ impl Request {
         if self.place.kind != Kind::Read {
             return None;
         }
-        let held = self.owner.holds_of(self.client, &self.place.key);
-        held.into_iter().find(|hold| hold.place.kind == Kind::Write)
+        self.proofs.newest(self.client, &self.place.key, Kind::Write)
     }
 
     /// A reader may have been asked to let this client's writers go first.
@@ -149,7 +187,7 @@ impl Request {
         let now = Instant::now();
         match self.wait {
             Wait::Until(deadline) => {
-                let limit = deadline.max(now) + GRACE;
+                let limit = deadline.max(now) + session.reply_times.grace();
                 (limit < now + session.settings.command_timeout).then_some(limit)
             }
             Wait::Once | Wait::Forever => None,
@@ -160,7 +198,16 @@ impl Request {
         count(&session.counters.timed_out);
         let name = self.place.name.clone();
         let no_expiry = self.no_expiry.load(Relaxed);
-        Error::Timeout { name, waited: self.started.elapsed(), no_expiry }
+        // Not for permits: many may hold them.
+        let held_here = self
+            .place
+            .kind
+            .is_lock()
+            .then(|| session.watchdog.held_under(&self.place.key))
+            .flatten();
+        let holder = held_here.map(|hold| hold.field.clone());
+        let by_this_client = holder.is_some();
+        Error::Timeout { name, waited: self.started.elapsed(), no_expiry, by_this_client, holder }
     }
 
     pub(super) fn failed(&self, error: CallError) -> Error {

@@ -18,8 +18,8 @@
 //! # Locking
 //!
 //! One shard of the map at a time, then a hold's state, the watchdog's table or one waiter's `turn`.
-//! No turn is dropped while a shard is locked (a tenancy in it would come back here); waking a task
-//! under the lock only schedules it.
+//! No turn is dropped while a shard is locked (a tenancy in it would come back here), and nobody is
+//! woken: a waker is code of others, which may drop its future at once and come back here as well.
 //!
 //! # Bounds
 //!
@@ -29,7 +29,6 @@ mod rest;
 mod state;
 mod waiter;
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,13 +83,15 @@ impl Rooms {
         let mut room =
             self.map.entry(place.room.clone()).or_insert_with(|| Room::new(place.clone()));
         if place.kind.line() == Line::Open {
-            room.open.push(waiter.clone());
-            return waiter.tell(Turn::Front(None));
+            room.open.insert(waiter.id, waiter.clone());
+            waiter.leads(None);
+            return;
         }
-        room.queue.push_back(waiter.clone());
-        if let Tenant::Nobody { rest } = room.tenant {
-            room.promote(rest.filter(|rest| rest.until > Instant::now()));
-        }
+        room.queue.insert(waiter.id, waiter.clone());
+        let Tenant::Nobody { rest } = room.tenant else { return };
+        let next = room.promote(rest.filter(|rest| rest.until > Instant::now()));
+        drop(room);
+        self.follow(&place.room, next);
     }
 
     pub(crate) fn is_occupied(&self, place: &Place) -> bool {
@@ -110,8 +111,8 @@ impl Rooms {
             if room.is_front(waiter) {
                 return room.promote(None);
             }
-            room.queue.retain(|queued| !Arc::ptr_eq(queued, waiter));
-            room.open.retain(|open| !Arc::ptr_eq(open, waiter));
+            room.queue.remove(&waiter.id);
+            room.open.remove(&waiter.id);
             if room.open.is_empty() { Next::Empty } else { Next::Same }
         });
         self.nudge_readers(place);
@@ -128,22 +129,22 @@ impl Rooms {
     pub(crate) fn opened(&self, place: &Place, front: &Arc<Waiter>, asked: Instant) {
         let mut told: Vec<Arc<Waiter>> = Vec::new();
         self.settle(&place.room, |room| {
-            let (before, after) = room.queue.drain(..).partition(|waiter| waiter.since < asked);
+            let queue = std::mem::take(&mut room.queue);
+            let (before, after) = queue.into_iter().partition(|(_, one)| one.since < asked);
             room.queue = after;
-            told = VecDeque::into(before);
+            told = std::collections::BTreeMap::into_values(before).collect();
+            told.iter().for_each(|waiter| waiter.set_turn(Turn::Open));
             if room.is_front(front) { room.promote(None) } else { Next::Same }
         });
-        for waiter in &told {
-            waiter.tell(Turn::Open);
-        }
+        told.iter().for_each(|waiter| waiter.notify());
     }
 
     /// The front got the lock from Redis; at once, if nobody was there before it.
     pub(crate) fn granted(&self, place: &Place, front: &Arc<Waiter>, hold: &Hold, rested: Rested) {
         self.settle(&place.room, |room| {
-            room.open.retain(|open| !Arc::ptr_eq(open, front));
+            room.open.remove(&front.id);
             if !room.is_front(front) {
-                return room.call_in(hold.owner);
+                return if room.open.is_empty() { Next::Empty } else { Next::Same };
             }
             if place.kind.line() == Line::Chain {
                 return room.promote(None);
@@ -160,24 +161,9 @@ impl Rooms {
                 }
                 Rested::Not | Rested::TookOver => {}
             }
-            room.call_in(hold.owner)
+            Next::Same
         });
-        self.call_in_sides(place, hold.owner);
         self.nudge_readers(place);
-    }
-
-    /// An owner got the lock, and its list of holds says so: its other futures look again how they
-    /// stand to it.
-    pub(crate) fn call_in(&self, place: &Place, owner: u64) {
-        self.settle(&place.room, |room| room.call_in(owner));
-        self.call_in_sides(place, owner);
-    }
-
-    /// Those that wait for a side of the same read/write lock re-enter, or would wait for themselves.
-    fn call_in_sides(&self, place: &Place, owner: u64) {
-        for side in place.rooms_of_sides() {
-            self.settle(&side, |room| room.call_in(owner));
-        }
     }
 
     /// The last guard of a hold went: hand the hold over, or say that it must be released.
@@ -187,23 +173,24 @@ impl Rooms {
         &self,
         hold: &Arc<Hold>,
         terms: Terms,
-        pass: impl FnOnce(u64, Terms) -> Tenancy,
+        pass: impl FnOnce(Terms) -> Tenancy,
     ) -> Departure {
         let Some(mut room) = self.map.get_mut(&hold.place.room) else { return Departure::Release };
-        let room = &mut *room;
         if !matches!(room.tenant, Tenant::Holder { id, .. } if id == hold.id) {
             return Departure::Release;
         }
         let bounded = !self.mutants.has(Mutant::HandOverUnbounded)
             && (room.streak >= self.streak.count
                 || room.streak_since.elapsed() >= self.streak.time);
-        let next = match room.queue.front() {
+        let next = match room.queue.first_entry() {
             // Waiters elsewhere were told how long the lock is held: a shorter lease would end
             // behind their backs.
             Some(next)
-                if !bounded && hold.is_clear() && next.terms.lease >= hold.longest_lease() =>
+                if !bounded
+                    && hold.is_clear()
+                    && next.get().terms.lease >= hold.longest_lease() =>
             {
-                room.queue.pop_front()
+                Some(next.remove())
             }
             _ => None,
         };
@@ -214,13 +201,15 @@ impl Rooms {
         room.streak += 1;
         let free = hold.place.kind.hand_over() == HandOver::Free;
         if free && terms.renewed && next.terms.renewed {
-            let tenancy = pass(next.owner, next.terms);
+            let tenancy = pass(next.terms);
             room.tenant = Tenant::Holder { id: tenancy.hold().id, leaving: false };
-            next.tell(Turn::Granted(tenancy));
+            next.set_turn(Turn::Granted(tenancy));
         } else {
             room.tenant = Tenant::Front(next.clone());
-            next.tell(Turn::TakeOver(hold.clone()));
+            next.set_turn(Turn::TakeOver(hold.clone()));
         }
+        drop(room);
+        next.notify();
         Departure::HandedOver
     }
 
@@ -247,12 +236,14 @@ impl Rooms {
 
     /// Every waiter of every room, for a reconnect and for shutdown.
     pub(crate) fn wake_all(&self) {
+        let mut all = Vec::new();
         for room in &self.map {
             if let Tenant::Front(front) = &room.tenant {
-                front.wake();
+                all.push(front.clone());
             }
-            room.queue.iter().chain(&room.open).for_each(|waiter| waiter.wake());
+            all.extend(room.queue.values().chain(room.open.values()).cloned());
         }
+        all.iter().for_each(|waiter| waiter.wake());
     }
 
     /// Takes back the holds that fronts were to take over and have not looked at yet.
@@ -266,7 +257,8 @@ impl Rooms {
 
     /// The places of which waiters stand in queues in Redis.
     pub(crate) fn with_lines(&self) -> Vec<Arc<Place>> {
-        let in_line = |room: &Room| room.open.iter().any(|waiter| waiter.field_in_line().is_some());
+        let in_line =
+            |room: &Room| room.open.values().any(|waiter| waiter.field_in_line().is_some());
         let rooms = self.map.iter().filter(|room| in_line(room));
         let mut places: Vec<_> = rooms.map(|room| room.place.clone()).collect();
         places.sort_by(|one, other| one.room.cmp(&other.room));
@@ -277,7 +269,7 @@ impl Rooms {
     pub(crate) fn in_line(&self, room: &str) -> InLine {
         let in_line = |waiter: &Arc<Waiter>| Some((waiter.field_in_line()?, waiter.clone()));
         let Some(room) = self.map.get(room) else { return InLine::new() };
-        room.open.iter().filter_map(in_line).collect()
+        room.open.values().filter_map(in_line).collect()
     }
 
     /// Has the front of a room met a key without expiry?
@@ -297,10 +289,14 @@ impl Rooms {
 
     /// Lets the front of a room ask; false if there is none.
     fn wake_front(&self, room: &str) -> bool {
-        let Some(room) = self.map.get(room) else { return false };
-        let Tenant::Front(front) = &room.tenant else { return false };
-        front.wake();
-        true
+        let front = self.map.get(room).and_then(|room| match &room.tenant {
+            Tenant::Front(front) => Some(front.clone()),
+            Tenant::Holder { .. } | Tenant::Nobody { .. } => None,
+        });
+        front.is_some_and(|front| {
+            front.wake();
+            true
+        })
     }
 
     /// The hold of this client that is the tenant of a room and is not being released.
@@ -342,9 +338,13 @@ impl Rooms {
             Some(mut room) => change(&mut room),
             None => return,
         };
+        self.follow(room, next);
+    }
+
+    fn follow(&self, room: &str, next: Next) {
         match next {
             Next::Same => {}
-            Next::Tell(waiters) => waiters.iter().for_each(|waiter| waiter.call_in()),
+            Next::Notify(waiter) => waiter.notify(),
             Next::Empty => self.close(room),
         }
     }

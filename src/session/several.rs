@@ -46,16 +46,22 @@ pub(crate) async fn acquire_together(
         attempt.end(&reply);
     }
     let number = requests.len();
-    let told = reply.and_then(|value| replies::all_acquired(value, number).map_err(Into::into));
-    let Some(tokens) = told.map_err(|error| first.failed(error))? else { return Ok(None) };
+    let value = reply.map_err(|error| first.failed(error))?;
+    let tokens = match replies::all_acquired(value, number) {
+        Ok(Some(tokens)) => tokens,
+        Ok(None) => return Ok(None),
+        Err(unexpected) => {
+            // Some of them may be taken: the drop of each attempt undoes it.
+            attempts.iter_mut().for_each(Attempt::is_not_understood);
+            return Err(first.failed(unexpected.into()));
+        }
+    };
     let mut tenancies = Vec::with_capacity(number);
     let mut late = None;
     for ((attempt, request), token) in attempts.iter_mut().zip(requests).zip(tokens) {
         match attempt.grant(sent, token) {
             Ok(hold) => {
-                let tenancy = settle(handle, request, &hold);
-                session.rooms.call_in(&request.place, request.owner.id());
-                tenancies.push(tenancy);
+                tenancies.push(settle(handle, request, &hold));
             }
             // One that comes too late undoes itself; the others are released by their drop.
             Err(error) => late = Some(request.failed(error)),

@@ -8,15 +8,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::attendance::PassedOver;
 use super::hold::{Hold, Left, Terms};
-use super::releases::Chore;
+use super::rejoin::reenter_shown;
+use super::releases::{Chore, Owing};
+use super::request::{Proofs, Request, Wait};
 use super::room::Departure;
 use super::{Handle, Session};
 use crate::error::Error;
 use crate::lease::LossReason;
 use crate::mutant::Mutant;
 use crate::protocol::replies::{self, Released};
-use crate::transport::{CallError, Lane};
+use crate::transport::{CallError, Fault, Lane};
 
 pub(crate) struct Tenancy {
     handle: Arc<Handle>,
@@ -39,41 +42,104 @@ impl Tenancy {
         &self.handle
     }
 
-    /// Gives the share back and waits for Redis to confirm it.
+    /// Gives the share back at once; what it returns waits for Redis to confirm it.
     ///
-    /// CANCEL: once this is polled, the release is settled in the background if it is dropped.
-    pub(crate) async fn release(mut self) -> Result<(), Error> {
+    /// CANCEL: what is not polled to its end is settled in the background.
+    pub(crate) fn release(mut self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         self.spent = true;
-        let session = &*self.handle.session;
-        match self.hold.leave(self.terms) {
+        let (handle, hold) = (self.handle.clone(), self.hold.clone());
+        // Until it is posted, or in the hands of what is returned.
+        let _owing = handle.session.releases.owe();
+        let way = match self.hold.leave(self.terms) {
             Left::Lost(reason) => {
-                session.lose(&self.hold, reason);
-                Err(Error::lost(&self.hold.place.name, reason))
+                handle.session.lose(&hold, reason);
+                Way::Settled(Err(Error::lost(&hold.place.name, reason)))
             }
-            Left::Inner(_) if session.mutants.has(Mutant::InnerReleaseEnds) => {
-                release_hold(session, &self.hold).await
+            Left::Inner(_) if handle.session.mutants.has(Mutant::InnerReleaseEnds) => {
+                Way::Ending(release_hold(Leaving::new(&handle, &hold)).attended(&handle))
             }
-            Left::Inner(guards) => lower(session, &self.hold, guards).await,
-            Left::Last => match depart(&self.handle, &self.hold, self.terms) {
-                Departure::HandedOver => Ok(()),
-                Departure::Release => release_hold(session, &self.hold).await,
+            Left::Inner(guards) => {
+                Way::Lowering(lower(OpenCall::new(&handle, &hold), guards).attended(&handle))
+            }
+            Left::Last => match depart(&handle, &hold, self.terms) {
+                Departure::HandedOver => Way::Settled(Ok(())),
+                Departure::Release => {
+                    Way::Ending(release_hold(Leaving::new(&handle, &hold)).attended(&handle))
+                }
             },
+        };
+        async move {
+            match way {
+                Way::Settled(done) => done,
+                Way::Lowering(lowered) => match lowered.await {
+                    Ok(done) => done,
+                    // It is a nicety, and goes on in the background.
+                    Err(PassedOver) => Ok(()),
+                },
+                Way::Ending(ended) => match ended.await {
+                    Ok(done) => done,
+                    Err(PassedOver) => settled_elsewhere(&handle.session, &hold).await,
+                },
+            }
         }
     }
 
-    /// Leaves the field to its lease: nothing renews or releases it any more.
-    ///
-    /// False, and the share is released, if other guards of the hold live.
-    pub(crate) fn let_go(mut self) -> bool {
-        if self.hold.guards() > 1 {
-            return false;
+    /// A further share in the same hold, with the same terms.
+    pub(crate) async fn reenter(&self) -> Result<Tenancy, Error> {
+        let (session, place) = (&self.handle.session, self.hold.place.clone());
+        if !place.kind.is_lock() {
+            let how = "and permits are not re-entrant: acquire more of them";
+            return Err(Error::AlreadyHeld { name: place.name.clone(), how });
         }
-        self.spent = true;
-        if self.hold.lose(LossReason::HandedOn) {
+        let proofs = Proofs { holds: vec![self.hold.clone()], owner: None };
+        let wait = Wait::Until(Instant::now() + session.settings.command_timeout);
+        let request = Request::new(session, place, proofs, self.terms, wait);
+        reenter_shown(&self.handle, request, self.hold.clone()).await
+    }
+
+    /// Leaves the field to its lease, or to whoever takes it over: nothing renews or releases it any
+    /// more.
+    ///
+    /// False, and the share is released, if other guards of the hold live or it is lost.
+    pub(crate) fn let_go(mut self) -> bool {
+        let let_go = self.hold.hand_on();
+        if let_go {
+            self.spent = true;
             self.handle.session.watchdog.disarm(&self.hold);
             self.handle.session.rooms.vacate(&self.hold, 0);
         }
-        true
+        let_go
+    }
+}
+
+/// What becomes of a share that was given back.
+enum Way<L, E> {
+    Settled(Result<(), Error>),
+    Lowering(L),
+    Ending(E),
+}
+
+/// A caller that stops polling leaves the rest to the background.
+trait Attend: Future<Output = Result<(), Error>> + Send + Sized + 'static {
+    fn attended(
+        self,
+        handle: &Arc<Handle>,
+    ) -> impl Future<Output = Result<Result<(), Error>, PassedOver>> + Send + use<Self> {
+        handle.session.attendance.attend_now(self)
+    }
+}
+
+impl<F: Future<Output = Result<(), Error>> + Send + 'static> Attend for F {}
+
+/// The release of a hold went on in the background.
+async fn settled_elsewhere(session: &Session, hold: &Arc<Hold>) -> Result<(), Error> {
+    let limit = session.settings.command_timeout;
+    match tokio::time::timeout(limit, hold.settled()).await {
+        Ok(()) => Ok(()),
+        Err(_) => {
+            let fault = CallError::Unknown(Fault("it goes on in the background".into()));
+            Err(Error::from_call(&hold.place.name, hold.longest_lease(), fault))
+        }
     }
 }
 
@@ -84,6 +150,7 @@ impl Drop for Tenancy {
         if self.spent || session.mutants.has(Mutant::DropForgotten) {
             return;
         }
+        let _owing = session.releases.owe();
         match self.hold.leave(self.terms) {
             Left::Lost(reason) => session.lose(&self.hold, reason),
             Left::Inner(_) => {
@@ -111,25 +178,40 @@ fn depart(handle: &Arc<Handle>, hold: &Arc<Hold>, terms: Terms) -> Departure {
     if !session.mutants.has(Mutant::DisarmAfterRelease) {
         session.watchdog.disarm(hold);
     }
-    session.rooms.depart(hold, terms, |owner, next| {
-        let passed = Arc::new(hold.handed_over(session.next_id(), owner, next));
-        session.watchdog.arm(&passed, None);
+    if session.is_closed() {
+        return Departure::Release;
+    }
+    let mut passed = None;
+    let departure = session.rooms.depart(hold, terms, |next| {
+        let next_hold = Arc::new(hold.handed_over(session.next_id(), next));
+        session.watchdog.arm(&next_hold, None);
         hold.has_ended();
-        Tenancy::new(handle.clone(), passed, next)
-    })
+        passed = Some(next_hold.clone());
+        Tenancy::new(handle.clone(), next_hold, next)
+    });
+    if let Some(passed) = passed {
+        // A shutdown meanwhile may have looked for holds before this one was there.
+        session.lose_if_closed(&passed);
+    }
+    departure
 }
 
 /// A partial release. The lease stays as it is.
-async fn lower(session: &Session, hold: &Arc<Hold>, guards: u32) -> Result<(), Error> {
+async fn lower(open: OpenCall, guards: u32) -> Result<(), Error> {
+    let (session, hold) = (open.session().clone(), open.hold.clone());
     let place = &hold.place;
     let call = session.release_call(place, &hold.field, guards);
-    let open = OpenCall::new(session, hold);
     // CANCEL: `open` queues a repetition.
     let reply = session.call(Lane::Caller, call).await;
     match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
+        // The last guard's release overtook it.
+        Ok(Released::Absent) if hold.was_left() => {
+            open.settled();
+            Ok(())
+        }
         Ok(Released::Absent) => {
             open.settled();
-            session.lose(hold, LossReason::Gone);
+            session.lose(&hold, LossReason::Gone);
             Err(Error::lost(&place.name, LossReason::Gone))
         }
         Ok(Released::StillHeld | Released::Free { .. }) => {
@@ -141,16 +223,20 @@ async fn lower(session: &Session, hold: &Arc<Hold>, guards: u32) -> Result<(), E
 }
 
 /// A re-entry or a partial release on the wire.
-pub(crate) struct OpenCall<'a> {
-    session: &'a Session,
-    hold: &'a Arc<Hold>,
+pub(crate) struct OpenCall {
+    handle: Arc<Handle>,
+    hold: Arc<Hold>,
     settled: bool,
 }
 
-impl<'a> OpenCall<'a> {
-    pub(crate) fn new(session: &'a Session, hold: &'a Arc<Hold>) -> Self {
+impl OpenCall {
+    pub(crate) fn new(handle: &Arc<Handle>, hold: &Arc<Hold>) -> Self {
         hold.call_sent();
-        OpenCall { session, hold, settled: false }
+        OpenCall { handle: handle.clone(), hold: hold.clone(), settled: false }
+    }
+
+    fn session(&self) -> &Arc<Session> {
+        &self.handle.session
     }
 
     pub(crate) fn settled(mut self) {
@@ -158,13 +244,13 @@ impl<'a> OpenCall<'a> {
     }
 }
 
-impl Drop for OpenCall<'_> {
+impl Drop for OpenCall {
     fn drop(&mut self) {
         if self.settled {
             self.hold.call_settled();
         } else {
             self.hold.call_in_doubt();
-            self.session.releases.post(Chore::Lower(self.hold.clone()));
+            self.handle.session.releases.post(Chore::Lower(self.hold.clone()));
         }
     }
 }
@@ -172,39 +258,46 @@ impl Drop for OpenCall<'_> {
 /// The pause before a release whose outcome is not known is repeated.
 const REPEAT_PAUSE: Duration = Duration::from_millis(10);
 
-/// A release on the wire; dropped before it is settled, the background settles it.
-struct Leaving<'a> {
-    session: &'a Session,
-    hold: &'a Arc<Hold>,
+/// A release under way; dropped before it is settled, the background settles it.
+struct Leaving {
+    handle: Arc<Handle>,
+    hold: Arc<Hold>,
     settled: bool,
+    /// A session does not end before it is settled or posted.
+    _owing: Owing,
 }
 
-impl Leaving<'_> {
+impl Leaving {
+    fn new(handle: &Arc<Handle>, hold: &Arc<Hold>) -> Self {
+        let owing = handle.session.releases.owe();
+        Leaving { handle: handle.clone(), hold: hold.clone(), settled: false, _owing: owing }
+    }
+
     fn settled(&mut self, told: i64) {
         self.settled = true;
-        self.session.released(self.hold, told);
+        self.handle.session.released(&self.hold, told);
     }
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for Leaving {
     fn drop(&mut self) {
         if !self.settled {
-            self.session.releases.post(Chore::Release(self.hold.clone()));
+            self.handle.session.releases.post(Chore::Release(self.hold.clone()));
         }
     }
 }
 
 /// Ends the hold in Redis: one call, repeated within a command's time-out if its outcome is not
 /// known or if it was not applied.
-async fn release_hold(session: &Session, hold: &Arc<Hold>) -> Result<(), Error> {
-    let place = &hold.place;
-    let mut leaving = Leaving { session, hold, settled: false };
+async fn release_hold(mut leaving: Leaving) -> Result<(), Error> {
+    let (handle, hold) = (leaving.handle.clone(), leaving.hold.clone());
+    let (session, place) = (&*handle.session, &hold.place);
     let mut in_doubt = false;
     let mut repeat_until = None;
     loop {
         let sent = Instant::now();
         // CANCEL: `leaving` posts the release; repeating it changes nothing.
-        let reply = session.call(Lane::Caller, session.end_call(hold)).await;
+        let reply = session.call(Lane::Caller, session.end_call(&hold)).await;
         match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
             Ok(Released::Free { told }) => {
                 leaving.settled(told);

@@ -14,7 +14,8 @@
 //!
 //! `table`, then a hold's state or the fields that are being ended.
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use super::hold::{Duty, Hold};
 use crate::lease::LossReason;
 use crate::mutant::Mutant;
 use crate::protocol::calls;
+use crate::protocol::kind::Kind;
 use crate::protocol::place::Place;
 use crate::protocol::replies;
 use crate::transport::{CallError, Lane};
@@ -53,6 +55,7 @@ pub(crate) struct Watchdog {
 #[derive(Debug)]
 struct Table {
     due: BTreeMap<(Instant, u64), Arc<Hold>>,
+    by_key: HashMap<Arc<str>, Vec<Arc<Hold>>>,
     /// The loop sleeps until then; only an earlier duty must wake it.
     asleep_until: Option<Instant>,
 }
@@ -68,7 +71,8 @@ pub(crate) enum Taken {
 
 impl Watchdog {
     pub(crate) fn new() -> Self {
-        let table = Mutex::new(Table { due: BTreeMap::new(), asleep_until: None });
+        let table = Table { due: BTreeMap::new(), by_key: HashMap::new(), asleep_until: None };
+        let table = Mutex::new(table);
         let (endings, poke) = (Endings::default(), Notify::new());
         Watchdog { table, endings, poke, start: Instant::now() }
     }
@@ -81,8 +85,8 @@ impl Watchdog {
     /// Enters a hold whose field was given to it, unless that is held or being ended here.
     pub(crate) fn arm_alone(&self, hold: &Arc<Hold>) -> Result<(), Taken> {
         let table = self.table.lock();
-        let same = |held: &Arc<Hold>| held.field == hold.field && held.place.key == hold.place.key;
-        if table.due.values().any(same) {
+        let same = |held: &Arc<Hold>| held.field == hold.field;
+        if table.under(&hold.place.key).any(same) {
             return Err(Taken::Held);
         }
         // Looked at second: what leaves the table was noted there before (E1).
@@ -117,18 +121,28 @@ impl Watchdog {
 
     /// Takes a hold out.
     pub(crate) fn disarm(&self, hold: &Hold) {
-        let mut table = self.table.lock();
-        if let Some(due) = hold.set_due(None) {
-            table.due.remove(&(due, hold.id));
-        }
+        self.table.lock().remove(hold);
     }
 
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         self.table.lock().due.values().cloned().collect()
     }
 
-    pub(crate) fn find(&self, id: u64) -> Option<Arc<Hold>> {
-        self.table.lock().due.values().find(|hold| hold.id == id).cloned()
+    /// The hold of that number under a key.
+    pub(crate) fn find(&self, key: &str, id: u64) -> Option<Arc<Hold>> {
+        self.table.lock().under(key).find(|hold| hold.id == id).cloned()
+    }
+
+    /// A live hold of this client under a key.
+    pub(crate) fn held_under(&self, key: &str) -> Option<Arc<Hold>> {
+        self.table.lock().under(key).find(|hold| hold.is_live()).cloned()
+    }
+
+    /// All live holds of this client of a kind under a key.
+    pub(crate) fn holds_of(&self, key: &str, kind: Kind) -> Vec<Arc<Hold>> {
+        let table = self.table.lock();
+        let of_kind = |hold: &&Arc<Hold>| hold.place.kind == kind && hold.is_live();
+        table.under(key).filter(of_kind).cloned().collect()
     }
 
     /// Nobody is given this field until the answer is dropped.
@@ -149,9 +163,7 @@ impl Watchdog {
             if entry.key().0 > now {
                 break;
             }
-            let hold = entry.remove();
-            hold.set_due(None);
-            taken.push(hold);
+            taken.push(entry.remove());
         }
         for hold in &taken {
             let deadline = hold.deadline();
@@ -182,10 +194,27 @@ impl Watchdog {
 
 impl Table {
     fn put(&mut self, hold: &Arc<Hold>, due: Instant) {
-        if let Some(old) = hold.set_due(Some(due)) {
-            self.due.remove(&(old, hold.id));
+        match hold.set_due(Some(due)) {
+            Some(old) => drop(self.due.remove(&(old, hold.id))),
+            None => self.by_key.entry(hold.place.key.clone()).or_default().push(hold.clone()),
         }
         self.due.insert((due, hold.id), hold.clone());
+    }
+
+    fn remove(&mut self, hold: &Hold) {
+        let Some(due) = hold.set_due(None) else { return };
+        self.due.remove(&(due, hold.id));
+        if let Entry::Occupied(mut holds) = self.by_key.entry(hold.place.key.clone()) {
+            let at = holds.get().iter().position(|held| held.id == hold.id);
+            at.map(|at| holds.get_mut().swap_remove(at));
+            if holds.get().is_empty() {
+                holds.remove();
+            }
+        }
+    }
+
+    fn under(&self, key: &str) -> impl Iterator<Item = &Arc<Hold>> {
+        self.by_key.get(key).into_iter().flatten()
     }
 }
 

@@ -4,26 +4,29 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Seat, Seated};
+use super::{Seat, Seated, attended};
 use crate::error::Error;
 use crate::session::attempt::{Answer, Attempt};
 use crate::session::request::{Request, Wait};
 use crate::session::{Handle, Session};
 
 /// Waits until a latch is open.
-pub(crate) async fn wait_open(handle: &Arc<Handle>, request: &Request) -> Result<(), Error> {
-    loop {
-        let session = &*handle.session;
-        if session.is_closed() {
-            return Err(Error::Closed);
+pub(crate) async fn wait_open(handle: &Arc<Handle>, request: Request) -> Result<(), Error> {
+    let work = async |handle: Arc<Handle>, request: Arc<Request>| {
+        loop {
+            let session = &*handle.session;
+            if session.is_closed() {
+                return Err(Error::Closed);
+            }
+            if request.wait == Wait::Once {
+                return ask_once(session, &request).await;
+            }
+            if let Seated::Open = Seat::take(&handle, &request).acquire().await? {
+                return Ok(());
+            }
         }
-        if request.wait == Wait::Once {
-            return ask_once(session, request).await;
-        }
-        if let Seated::Open = Seat::take(handle, request).acquire().await? {
-            return Ok(());
-        }
-    }
+    };
+    attended(handle, request, work).await
 }
 
 /// A time-out, if it is not open.

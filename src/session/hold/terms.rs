@@ -14,8 +14,6 @@ pub(crate) struct Names {
     pub(crate) place: Arc<Place>,
     /// The owner's field on the wire.
     pub(crate) field: Arc<str>,
-    /// The [`Owner`](crate::Owner) in this process.
-    pub(crate) owner: u64,
     /// The client: a hold of one says nothing to another, which may be of another server.
     pub(crate) client: Uuid,
     pub(crate) mutants: Mutants,

@@ -11,7 +11,6 @@ fn write_hold() -> Hold {
     let names = Names {
         place: Arc::new(place),
         field: Arc::from("client:1:write"),
-        owner: 1,
         client: Uuid::nil(),
         mutants: Mutants::default(),
     };

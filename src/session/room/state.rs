@@ -1,20 +1,21 @@
 //! One room: who holds or asks, who waits, and what is remembered of other clients.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::rest::{ASKERS_REMEMBERED, ASKERS_REST_MAX, IDLE_MAX, Idle, Rest};
-use super::waiter::{Turn, Waiter};
+use super::waiter::Waiter;
 use crate::protocol::place::Place;
 
 pub(super) struct Room {
     pub(super) place: Arc<Place>,
     pub(super) tenant: Tenant,
-    pub(super) queue: VecDeque<Arc<Waiter>>,
+    /// Waiters by their ids: in the order in which they came.
+    pub(super) queue: BTreeMap<u64, Arc<Waiter>>,
     /// Those that ask Redis each for itself.
-    pub(super) open: Vec<Arc<Waiter>>,
+    pub(super) open: BTreeMap<u64, Arc<Waiter>>,
     pub(super) streak: u32,
     pub(super) streak_since: Instant,
     /// Subscribers elsewhere that were told of the last release.
@@ -34,9 +35,10 @@ pub(super) enum Tenant {
 }
 
 /// What a change leaves to do when the room is no longer locked.
+#[must_use = "a waiter that is not notified sleeps on"]
 pub(super) enum Next {
     Same,
-    Tell(Vec<Arc<Waiter>>),
+    Notify(Arc<Waiter>),
     Empty,
 }
 
@@ -45,8 +47,8 @@ impl Room {
         Room {
             place,
             tenant: Tenant::Nobody { rest: None },
-            queue: VecDeque::new(),
-            open: Vec::new(),
+            queue: BTreeMap::new(),
+            open: BTreeMap::new(),
             streak: 0,
             streak_since: Instant::now(),
             told: 0,
@@ -57,13 +59,13 @@ impl Room {
 
     /// Makes the next waiter the front.
     pub(super) fn promote(&mut self, rest: Option<Rest>) -> Next {
-        if let Some(next) = self.queue.pop_front() {
+        if let Some((_, next)) = self.queue.pop_first() {
             if let Tenant::Front(before) = &self.tenant {
                 next.knows_from(before);
             }
-            next.tell(Turn::Front(rest));
-            self.tenant = Tenant::Front(next);
-            Next::Same
+            next.leads(rest);
+            self.tenant = Tenant::Front(next.clone());
+            Next::Notify(next)
         } else {
             self.tenant = Tenant::Nobody { rest };
             Next::Empty
@@ -101,27 +103,6 @@ impl Room {
         match self.tenant {
             Tenant::Holder { id, leaving: false } => Some(id),
             Tenant::Holder { .. } | Tenant::Front(_) | Tenant::Nobody { .. } => None,
-        }
-    }
-
-    /// Waiters of an owner that holds the lock now leave the queue: they re-enter.
-    pub(super) fn call_in(&mut self, owner: u64) -> Next {
-        let mut told = Vec::new();
-        if let Tenant::Front(front) = &self.tenant
-            && front.owner == owner
-        {
-            told.push(front.clone());
-        }
-        told.extend(self.open.iter().filter(|waiter| waiter.owner == owner).cloned());
-        if self.queue.iter().any(|waiter| waiter.owner == owner) {
-            let (same, others) = self.queue.drain(..).partition(|waiter| waiter.owner == owner);
-            self.queue = others;
-            told.extend::<VecDeque<_>>(same);
-        }
-        match told.is_empty() {
-            true if self.waiting() == 0 => Next::Empty,
-            true => Next::Same,
-            false => Next::Tell(told),
         }
     }
 }

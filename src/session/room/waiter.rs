@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,6 +14,8 @@ use super::Rest;
 use crate::protocol::calls::Queueing;
 use crate::session::hold::{Hold, Terms};
 use crate::session::tenancy::Tenancy;
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// What a waiter is told.
 pub(crate) enum Turn {
@@ -32,7 +35,8 @@ pub(crate) enum Turn {
 
 /// One waiting future, as the room knows it.
 pub(crate) struct Waiter {
-    pub(super) owner: u64,
+    /// In the order in which they came.
+    pub(super) id: u64,
     pub(super) terms: Terms,
     turn: Mutex<Turn>,
     /// Since when it waits.
@@ -55,10 +59,10 @@ struct Ticket {
 }
 
 impl Waiter {
-    pub(crate) fn new(owner: u64, terms: Terms, no_expiry: Arc<AtomicBool>) -> Arc<Self> {
+    pub(crate) fn new(terms: Terms, no_expiry: Arc<AtomicBool>) -> Arc<Self> {
         let turn = Mutex::new(Turn::Wait);
         Arc::new(Waiter {
-            owner,
+            id: NEXT.fetch_add(1, Relaxed),
             terms,
             turn,
             since: Instant::now(),
@@ -137,7 +141,7 @@ impl Waiter {
 
     /// Its owner holds the lock. What it was told before and has not looked at may be an obligation,
     /// which goes first.
-    pub(super) fn call_in(&self) {
+    pub(crate) fn call_in(&self) {
         let mut turn = self.turn.lock();
         if !matches!(*turn, Turn::Granted(_) | Turn::TakeOver(_)) {
             *turn = Turn::Reenter;
@@ -146,14 +150,29 @@ impl Waiter {
         self.notify.notify_one();
     }
 
-    pub(super) fn tell(&self, turn: Turn) {
-        *self.turn.lock() = turn;
+    /// It asks from now on, unless its owner got the lock: then it is to look at that.
+    pub(super) fn leads(&self, rest: Option<Rest>) {
+        let mut turn = self.turn.lock();
+        if !matches!(*turn, Turn::Reenter) {
+            *turn = Turn::Front(rest);
+        }
+    }
+
+    /// What it is to look at when it is notified. It was told of nothing that it must pay for before:
+    /// it stood in a queue until now.
+    pub(super) fn set_turn(&self, turn: Turn) {
+        let before = std::mem::replace(&mut *self.turn.lock(), turn);
+        debug_assert!(!matches!(before, Turn::Granted(_) | Turn::TakeOver(_)), "told twice");
+    }
+
+    /// Lets it look at what it was told. Not under a lock: wakers are code of others.
+    pub(super) fn notify(&self) {
         self.notify.notify_one();
     }
 }
 
 impl fmt::Debug for Waiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiter").field("owner", &self.owner).finish_non_exhaustive()
+        f.debug_struct("Waiter").field("id", &self.id).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,114 @@
+//! The guard of a fenced lock, and the number that it carries.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+
+use super::guard::{Guard, LockGuard, sealed::Sealed};
+use crate::error::Error;
+
+/// A number that grows with every acquisition of a fenced lock.
+///
+/// Let the resource remember the highest one it has seen and refuse lower ones: then a holder that
+/// was paused beyond its lease can do no harm. `docs/fencing.md` has patterns for SQL and for object
+/// stores; [`Client::set_fenced`](crate::Client::set_fenced) is one for Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(i64);
+
+impl FencingToken {
+    /// The token of that number, for code that was given it by the holder. It is not checked.
+    pub fn from_value(value: i64) -> Self {
+        FencingToken(value)
+    }
+
+    /// The number: at least 1, if a lock gave it.
+    pub fn value(self) -> i64 {
+        self.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// Holds a fenced lock: a [`LockGuard`] that always has a [`FencingToken`].
+#[derive(Debug)]
+#[must_use = "dropping the guard releases the lock"]
+#[clippy::has_significant_drop]
+pub struct FencedGuard {
+    guard: LockGuard,
+    token: FencingToken,
+}
+
+impl FencedGuard {
+    /// The token of this hold. Local and free.
+    ///
+    /// Nested guards of one hold have the same token.
+    pub fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    /// As [`LockGuard::unlock`].
+    pub fn unlock(self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        self.guard.unlock()
+    }
+
+    /// As [`LockGuard::reenter`]: with the same token.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::reenter`].
+    pub async fn reenter(&self) -> Result<FencedGuard, Error> {
+        FencedGuard::of(self.guard.reenter().await?)
+    }
+
+    /// As [`LockGuard::hand_on`]: whoever takes the hold over gets a higher token.
+    ///
+    /// # Errors
+    ///
+    /// As [`LockGuard::hand_on`].
+    pub fn hand_on(self) -> Result<String, Error> {
+        self.guard.hand_on()
+    }
+
+    /// As [`LockGuard::forget`].
+    pub fn forget(self) {
+        self.guard.forget();
+    }
+}
+
+impl Sealed for FencedGuard {}
+
+impl Guard for FencedGuard {
+    fn of(guard: LockGuard) -> Result<Self, Error> {
+        match guard.token() {
+            Some(token) => Ok(FencedGuard { guard, token }),
+            None => Err(Error::Protocol {
+                name: guard.name().into(),
+                detail: "a fenced lock was granted without a token".into(),
+            }),
+        }
+    }
+}
+
+impl Deref for FencedGuard {
+    type Target = LockGuard;
+
+    fn deref(&self) -> &LockGuard {
+        &self.guard
+    }
+}
+
+impl AsRef<LockGuard> for FencedGuard {
+    fn as_ref(&self) -> &LockGuard {
+        &self.guard
+    }
+}
+
+impl From<FencedGuard> for LockGuard {
+    fn from(guard: FencedGuard) -> Self {
+        guard.guard
+    }
+}
