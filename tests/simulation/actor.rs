@@ -35,13 +35,13 @@ impl User {
         let manners = self.manners();
         let client = (self.who.client, &self.client);
         let make = |name: String| Target::new(self.plan.kind, client, &name, &self.owner, manners);
-        let mut locks: Vec<_> = self.plan.all_names().into_iter().map(make).collect();
+        let locks: Vec<_> = self.plan.all_names().into_iter().map(make).collect();
         while !self.over.load(SeqCst) {
             if !self.is_relentless() {
                 sleep(us(self.rng.u64(0..40_000))).await;
             }
             let name = self.rng.usize(0..locks.len());
-            self.visit(&mut locks[name], name, manners).await;
+            self.visit(&locks[name], name, manners).await;
         }
     }
 
@@ -72,7 +72,7 @@ impl User {
     }
 
     /// One acquisition, with whatever happens in it.
-    async fn visit(&mut self, lock: &mut Target, name: usize, manners: Manners) {
+    async fn visit(&mut self, lock: &Target, name: usize, manners: Manners) {
         let name = format!("lock:{name}");
         let busy = self.plan.weather == Weather::Busy;
         let wait = match self.rng.u8(0..10) {
@@ -156,11 +156,9 @@ impl User {
 
     fn refused(&self, name: &str, wait: Option<Duration>, error: &Error) {
         self.history.note(&format!("{:?} is refused {name}: {error}", self.who));
-        // A reply slower than the grace after a wait is as good as lost.
-        let slow = self.plan.faults.reply.max > ms(20) && error.may_be_held();
         let own = matches!(error, Error::AlreadyHeld { .. }) && self.shares_owner;
         let own = own && matches!(self.plan.kind, Kind::ReadWrite | Kind::NonReentrant);
-        if self.is_calm() && !error.is_timeout() && !slow && !own {
+        if self.is_calm() && !error.is_timeout() && !own {
             self.history.violation(format!("{:?}: {error}", self.who));
         }
         if matches!(error, Error::Protocol { .. } | Error::NotOwner { .. } | Error::Config(_)) {
@@ -174,7 +172,7 @@ impl User {
     /// The critical section.
     async fn inside(
         &mut self,
-        lock: &mut Target,
+        lock: &Target,
         name: &str,
         side: Side,
         guard: LockGuard,
@@ -212,14 +210,14 @@ impl User {
     }
 
     /// Takes the lock again; in calm weather that always works while it is held.
-    async fn nested(&mut self, lock: &mut Target, name: &str, side: Side, depth: u32) {
+    async fn nested(&mut self, lock: &Target, name: &str, side: Side, depth: u32) {
         if let Some(inner) = self.again(lock, name, side).await {
             Box::pin(self.inside(lock, name, side, inner, depth)).await;
         }
     }
 
     /// Reads under the own write hold, and goes on reading when that is released.
-    async fn downgrade(&mut self, lock: &mut Target, name: &str, held: (u64, Arc<LockGuard>)) {
+    async fn downgrade(&mut self, lock: &Target, name: &str, held: (u64, Arc<LockGuard>)) {
         let reading = self.again(lock, name, Side::Read).await;
         let (id, guard) = held;
         match reading {
@@ -240,7 +238,7 @@ impl User {
         }
     }
 
-    async fn again(&mut self, lock: &mut Target, name: &str, side: Side) -> Option<LockGuard> {
+    async fn again(&mut self, lock: &Target, name: &str, side: Side) -> Option<LockGuard> {
         let lease = if self.rng.bool() { Lease::Renewed } else { Lease::Fixed(ms(60)) };
         let lease = self.lease(side, lease);
         let wait = ms(self.rng.u64(200..600));
@@ -255,7 +253,7 @@ impl User {
             // A fixed lease may have ended meanwhile, and then somebody else may hold it.
             Err(error) => {
                 let lease_ended = error.is_timeout() && !self.history.holds(self.who, name);
-                if self.is_calm() && !lease_ended && !error.may_be_held() {
+                if self.is_calm() && !lease_ended {
                     self.history.violation(format!("{:?} cannot re-enter: {error}", self.who));
                 }
                 if wait.is_none() {
@@ -271,7 +269,7 @@ impl User {
     }
 
     /// What would wait for its own release is told so, without a moment's wait.
-    async fn refused_at_once(&mut self, lock: &mut Target, side: Side) {
+    async fn refused_at_once(&mut self, lock: &Target, side: Side) {
         let wait = self.rng.bool().then(|| ms(self.rng.u64(0..400)));
         self.history.asks(self.who);
         let started = Instant::now();
@@ -310,7 +308,7 @@ impl User {
     }
 }
 
-async fn take(lock: &mut Lock, wait: Option<Duration>, lease: Lease) -> Result<LockGuard, Error> {
+async fn take(lock: &Lock, wait: Option<Duration>, lease: Lease) -> Result<LockGuard, Error> {
     match wait {
         Some(wait) => lock.try_lock(wait, lease).await,
         None => lock.acquire().lease(lease).await,

@@ -13,8 +13,8 @@ async fn a_reader_in_doubt_asks_again_before_it_lets_writers_go_first() {
     let engine = EmbeddedRedis::new();
     let client = engine.builder().command_timeout(ms(300)).connect().await.expect("a client");
     let link = engine.links().pop().expect("its link");
-    let mut reader = client.read_write_lock("lock").prefer_writers();
-    let mut writer = client.read_write_lock("lock");
+    let reader = client.read_write_lock("lock").prefer_writers();
+    let writer = client.read_write_lock("lock");
 
     link.set_replies(Flow::Vanishes);
     let reading_first = async {
@@ -38,8 +38,8 @@ async fn a_writer_that_reads_rides_out_a_lost_reply_ahead_of_waiting_readers() {
     let engine = EmbeddedRedis::new();
     let client = engine.builder().command_timeout(ms(300)).connect().await.expect("a client");
     let link = engine.links().pop().expect("its link");
-    let mut writer = client.read_write_lock("lock");
-    let mut reader = client.read_write_lock("lock");
+    let writer = client.read_write_lock("lock");
+    let reader = client.read_write_lock("lock");
 
     let writing = writer.write().lock().await.expect("free");
     let downgrade = async {
@@ -75,7 +75,7 @@ async fn places_in_many_queues_are_kept_over_a_slow_line() {
     let mut waits = JoinSet::new();
     for name in &names {
         guards.push(holder.fair_lock(name).lock().await.expect("free"));
-        let mut lock = far.fair_lock(name);
+        let lock = far.fair_lock(name);
         waits.spawn(async move { lock.lock().await.map(|guard| guard.owner().to_owned()) });
     }
     sleep(ms(2000)).await;

@@ -40,7 +40,7 @@ impl Target {
         let one = match kind {
             Kind::Plain => client.lock(name),
             Kind::Fair => client.fair_lock(name),
-            Kind::Fenced => client.fenced_lock(name),
+            Kind::Fenced => client.fenced_lock(name).into(),
             Kind::NonReentrant => client.non_reentrant_lock(name),
             Kind::Spin if number.is_multiple_of(2) => client.lock(name),
             Kind::Spin => client.spin_lock(name),
@@ -56,7 +56,7 @@ impl Target {
         Target::One(one.owned_by(owner))
     }
 
-    pub(crate) fn side(&mut self, side: Side) -> &mut Lock {
+    pub(crate) fn side(&self, side: Side) -> &Lock {
         match (self, side) {
             (Target::One(lock), _) => lock,
             (Target::Sides(both), Side::Read) => both.read(),

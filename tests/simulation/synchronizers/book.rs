@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{HoldState, LockGuard, Permit, SemaphorePermit};
+use leasehold::{ExpirablePermit, HoldState, LockGuard, SemaphorePermit};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -29,7 +29,7 @@ impl fmt::Debug for Who {
 pub(crate) enum Held {
     Lock(LockGuard),
     Semaphore(SemaphorePermit),
-    Permit(Permit),
+    Permit(ExpirablePermit),
 }
 
 impl Deref for Held {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use leasehold::test_util::Dumped;
-use leasehold::{Client, Lock};
+use leasehold::{Client, Lease, Lock};
 use tokio::time::{Instant, sleep};
 
 use super::book::{Entry, Held, Wish};
@@ -54,7 +54,7 @@ fn member(clients: &[Client], kind: Kind, number: usize) -> Lock {
     match kind {
         Kind::Plain => client.lock(name),
         Kind::Fair => client.fair_lock(name),
-        Kind::Fenced => client.fenced_lock(name),
+        Kind::Fenced => client.fenced_lock(name).into(),
         Kind::Spin => client.spin_lock(name),
         Kind::String => client.string_lock(name),
         Kind::Write => client.read_write_lock(name).split().1,
@@ -142,7 +142,7 @@ impl super::world::Game for Game {
             for (number, kind) in self.kinds.iter().enumerate() {
                 if *kind == Kind::Fair {
                     let mut lock = member(&clients, *kind, number);
-                    if let Ok(guard) = lock.try_lock(ms(0), ms(1000)).await {
+                    if let Ok(guard) = lock.try_lock_now(Lease::fixed(ms(1000))).await {
                         drop(guard.unlock().await);
                     }
                 }
