@@ -2,7 +2,8 @@
 //!
 //! When a wait ends while a call is on its way, its reply still decides: the lock is had, or it is
 //! not. How long to wait for it is the retransmission time-out of TCP (RFC 6298): the smoothed round
-//! trip and four times its variation, doubled each time that was too short.
+//! trip and four times its variation. Where that was too short, the undo that follows has the time of a
+//! whole command, and its reply tells how long replies take now.
 
 use std::time::Duration;
 
@@ -26,8 +27,6 @@ pub(crate) struct ReplyTimes {
 struct Estimate {
     smoothed: Option<Duration>,
     variation: Duration,
-    /// How often the time-out was too short since a reply came.
-    doubled: u32,
 }
 
 impl ReplyTimes {
@@ -45,22 +44,14 @@ impl ReplyTimes {
                 (before * 7 / 8 + time / 8, estimate.variation * 3 / 4 + before.abs_diff(time) / 4)
             }
         };
-        *estimate = Estimate { smoothed: Some(smoothed), variation, doubled: 0 };
-    }
-
-    /// A reply did not come within [`grace`](ReplyTimes::grace).
-    pub(crate) fn came_not(&self) {
-        let mut estimate = self.estimate.lock();
-        estimate.doubled = estimate.doubled.saturating_add(1);
+        *estimate = Estimate { smoothed: Some(smoothed), variation };
     }
 
     /// How long a reply may take beyond the wait before it counts as lost.
     pub(crate) fn grace(&self) -> Duration {
         let estimate = *self.estimate.lock();
         let usual = |smoothed| smoothed + LEAST.max(4 * estimate.variation);
-        let time = estimate.smoothed.map_or(FIRST, usual);
-        let doubled = 2_u32.saturating_pow(estimate.doubled);
-        time.saturating_mul(doubled).min(self.most.max(LEAST))
+        estimate.smoothed.map_or(FIRST, usual).min(self.most.max(LEAST))
     }
 }
 
@@ -89,17 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_too_short_is_doubled_up_to_the_time_out_of_a_command() {
+    fn one_slow_reply_is_enough_to_wait_for_the_next() {
         let times = ReplyTimes::new(ms(1000));
-        times.came_after(ms(5));
-        let spans = [30, 60, 120, 240, 480, 960, 1000, 1000];
-        for span in spans {
-            assert_eq!(times.grace(), ms(span));
-            times.came_not();
-        }
-        (0..100).for_each(|_| times.came_not());
-        assert_eq!(times.grace(), ms(1000));
-        times.came_after(ms(5));
-        assert_eq!(times.grace(), ms(30));
+        (0..100).for_each(|_| times.came_after(ms(1)));
+        assert!(times.grace() < ms(30), "{:?}", times.grace());
+        times.came_after(ms(100));
+        assert!(times.grace() > ms(100), "{:?}", times.grace());
+        (0..10).for_each(|_| times.came_after(ms(5000)));
+        assert_eq!(times.grace(), ms(1000), "the time-out of a command ends it");
     }
 }

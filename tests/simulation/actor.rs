@@ -142,7 +142,11 @@ impl User {
             None => self.plan.served_within(),
         };
         let waited = started.elapsed();
-        if waited > limit + SLACK
+        // A reply that was lost is waited for as long as replies usually take, a command's time at most.
+        let lost = self.plan.weather == Weather::Lossy;
+        let trip = self.plan.faults.request.max + self.plan.faults.reply.max;
+        let slack = SLACK + if lost { self.plan.command_timeout } else { 2 * trip };
+        if waited > limit + slack
             && !self.stalled.load(SeqCst)
             && self.plan.weather != Weather::Storm
         {

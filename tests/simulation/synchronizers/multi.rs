@@ -141,7 +141,7 @@ impl super::world::Game for Game {
         async move {
             for (number, kind) in self.kinds.iter().enumerate() {
                 if *kind == Kind::Fair {
-                    let mut lock = member(&clients, *kind, number);
+                    let lock = member(&clients, *kind, number);
                     if let Ok(guard) = lock.try_lock_now(Lease::fixed(ms(1000))).await {
                         drop(guard.unlock().await);
                     }

@@ -167,8 +167,8 @@ impl Plan {
         let trip = self.faults.request.max + self.faults.reply.max;
         match (self.sky, self.sort) {
             (Sky::Storm, _) => None,
-            // The last answer, and the release of what was taken.
-            (Sky::Lossy | Sky::Minority, _) => Some(ms(80) + 2 * trip),
+            // The last answer, which may be lost, and the release of what was taken.
+            (Sky::Lossy | Sky::Minority, _) => Some(ms(80) + 2 * trip + self.command_timeout),
             _ => Some(ms(50) + 2 * trip),
         }
     }

@@ -149,9 +149,9 @@ impl Player {
 
     pub(crate) fn refused(&self, error: &Error) {
         self.note(&format!("is refused: {error}"));
-        // A reply slower than the grace after a wait is as good as lost.
+        // Servers that are asked for a part of a short lease only may be too slow for it.
         let late = matches!(error, Error::Unavailable { .. } | Error::Quorum { .. });
-        let slow = self.plan.faults.reply.max > ms(20) && (error.may_be_held() || late);
+        let slow = self.plan.faults.reply.max > ms(20) && late;
         let unhurt = self.plan.is_calm() && !error.is_timeout() && !slow;
         let wrong = matches!(
             error,
