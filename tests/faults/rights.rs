@@ -14,7 +14,7 @@ const PAGE: &str = include_str!("../../docs/operations.md");
 const OPTIONAL: &[&str] = &["client", "client|id", "info"];
 
 /// An ACL rule of the page, for locks named `orders:…`, word by word.
-fn rule(user: &str) -> Vec<&'static str> {
+pub(crate) fn rule(user: &str) -> Vec<&'static str> {
     let begin = format!("ACL SETUSER {user} ");
     let rule = PAGE.lines().find(|line| line.starts_with(&begin));
     rule.expect("the page has the rule").split_whitespace().collect()
