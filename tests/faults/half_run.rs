@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use leasehold::{Client, Error, Lease};
 
 use crate::bed::{Outside, beside, builder, connect, ms, until};
 use crate::rights::rule;
+use crate::sorts::SORTS;
 use crate::support::resp::Reply;
 use crate::support::server::Server;
 
@@ -22,6 +24,79 @@ async fn without(server: &Server, command: &str) -> Client {
     assert!(matches!(outside.command(&rule), Reply::Status(_)));
     let url = server.url().replace("redis://", "redis://kinds:secret@");
     builder(&url).connect().await.expect("connects")
+}
+
+/// What may stand for ever: the tokens.
+fn is_counter(key: &str) -> bool {
+    key.starts_with("redisson_lock_token:")
+}
+
+fn left(outside: &mut Outside) -> Vec<String> {
+    let keys = outside.command(&["KEYS", "*"]);
+    keys.array().iter().map(Reply::text).filter(|key| !is_counter(key)).collect()
+}
+
+#[test]
+fn no_lock_is_left_behind_by_a_script_that_was_refused() {
+    beside(LIMIT * 3, async {
+        let server = Server::start();
+        let mut outside = Outside::of(&server);
+        // Each sort, and the commands without which its script stops after a first write.
+        let stopping = |sort: &str| match sort {
+            "string" => &[][..],
+            "read" => &["pexpire", "set"],
+            "fenced" => &["pexpire", "hset"],
+            _ => &["pexpire"],
+        };
+        for sort in &SORTS {
+            for command in stopping(sort.name) {
+                let what = format!("{} without {command}", sort.name);
+                let client = without(&server, command).await;
+                let taken = sort.lock(&client, "orders:1").try_lock(ms(0), LEASE).await;
+                assert!(taken.is_err(), "{what}");
+                until(&what, SOON, || left(&mut outside).is_empty()).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn calls_that_share_a_command_leave_nothing_behind_either() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let mut outside = Outside::of(&server);
+        let client = without(&server, "pexpire").await;
+        let taken = join_all((0..100).map(|n| {
+            let mut lock = client.lock(format!("orders:{n}"));
+            async move { lock.try_lock(ms(0), LEASE).await.map(drop) }
+        }));
+        assert!(taken.await.iter().all(Result::is_err));
+        until("all are undone", SOON, || left(&mut outside).is_empty()).await;
+    });
+}
+
+#[test]
+fn a_reader_that_is_refused_shortens_no_lease_and_ends_no_hold() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let (mut outside, other) = (Outside::of(&server), connect(&server.url()).await);
+        let mut theirs = other.read_write_lock("orders:1");
+        let lease = Lease::Fixed(Duration::from_mins(1));
+        let reading = theirs.read().try_lock(ms(0), lease).await.expect("nobody writes");
+        let before = outside.pttl("orders:1");
+        let client = without(&server, "pexpire").await;
+        let mut ours = client.read_write_lock("orders:1");
+        // Longer than the other: it has to lengthen the lease of the lock.
+        assert!(ours.read().try_lock(ms(0), LEASE).await.is_err());
+        let fields = |outside: &mut Outside| outside.command(&["HLEN", "orders:1"]).int();
+        until("the other is alone", SOON, || fields(&mut outside) == 2).await;
+        assert!((before - 20_000..=before).contains(&outside.pttl("orders:1")));
+        // A shorter one needs no such right.
+        let inside = ours.read().try_lock(ms(0), Lease::Fixed(ms(30_000))).await.expect("it may");
+        inside.unlock().await.expect("it may do so as well");
+        reading.unlock().await.expect("held");
+        until("it is free", SOON, || left(&mut outside).is_empty()).await;
+    });
 }
 
 /// One permit of two is taken in vain, of both kinds: soon both are there again.
@@ -50,6 +125,11 @@ async fn both_permits_come_back(command: &str) {
 #[test]
 fn permits_that_nobody_could_be_told_to_hold_are_not_taken() {
     beside(LIMIT, both_permits_come_back("zadd"));
+}
+
+#[test]
+fn permits_that_were_taken_by_a_script_that_was_refused_come_back() {
+    beside(LIMIT, both_permits_come_back("pexpire"));
 }
 
 fn refused<T>(taken: &Result<T, Error>) -> bool {
