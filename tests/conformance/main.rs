@@ -30,6 +30,7 @@ mod late;
 mod line;
 mod listing;
 mod loss;
+mod many_readers;
 mod multi;
 mod multi_ends;
 mod outage;
@@ -228,6 +229,12 @@ behaviours! {
         preferred_writers_go_first,
         readers_go_on_when_the_writer_gives_up,
         readers_are_not_starved_by_writers_of_their_client,
+    }
+    many_readers {
+        a_release_never_ends_the_lease_of_another_reader,
+        a_long_lease_goes_with_its_reader,
+        the_last_one_alive_frees_the_lock_among_dead_ones,
+        dead_ones_leave_while_others_go_on_reading,
     }
     both_sides {
         a_read_inside_a_write_comes_and_goes,

@@ -301,3 +301,24 @@ fn the_length_of_a_fair_queue_costs_nothing() {
         assert!(!many.iter().flat_map(|(_, work)| work).any(|(command, _)| looks(command)));
     });
 }
+
+#[test]
+fn a_release_among_many_readers_looks_at_few_of_them() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let client = quiet(&server).connect().await.expect("connects");
+        let mut outside = Outside::of(&server);
+        let mut guards = Vec::new();
+        for _ in 0..300 {
+            guards.push(client.read_write_lock("n").read().lock().await.expect("nobody writes"));
+        }
+        outside.reset_stats();
+        for guard in guards.drain(100..200) {
+            guard.unlock().await.expect("held");
+        }
+        // Its own lease, that of the lock and of eight readers.
+        assert!(outside.calls("pttl") <= 100 * 10, "{}", outside.calls("pttl"));
+        assert_eq!(outside.calls("hgetall"), 0);
+        assert_eq!(outside.calls("evalsha") + outside.calls("eval"), 100 + 1);
+    });
+}

@@ -31,6 +31,7 @@ mod drops;
 mod errors;
 mod exclusion;
 mod fair;
+mod half_run;
 mod lines;
 mod lost_grants;
 mod lost_releases;

@@ -14,7 +14,7 @@ const PAGE: &str = include_str!("../../docs/operations.md");
 const OPTIONAL: &[&str] = &["client", "client|id", "info"];
 
 /// An ACL rule of the page, for locks named `orders:…`, word by word.
-fn rule(user: &str) -> Vec<&'static str> {
+pub(crate) fn rule(user: &str) -> Vec<&'static str> {
     let begin = format!("ACL SETUSER {user} ");
     let rule = PAGE.lines().find(|line| line.starts_with(&begin));
     rule.expect("the page has the rule").split_whitespace().collect()
@@ -180,6 +180,14 @@ async fn every_kind(a: &Client, b: &Client, outside: &mut Outside) -> Result<(),
     assert!(a.set_fenced("orders:data", token, "x").await?);
     let (mut ours, mut theirs) = (a.read_write_lock("orders:rw"), b.read_write_lock("orders:rw"));
     contend((b, theirs.write()), (a, ours.write())).await?;
+    // So many that a release does not look at all of them.
+    let mut crowd = Vec::new();
+    for _ in 0..20 {
+        crowd.push(ours.read().lock().await?);
+    }
+    for reading in crowd {
+        reading.unlock().await?;
+    }
     let (one, other) = (ours.read().lock().await?, theirs.read().lock().await?);
     one.unlock().await?;
     in_vain(ours.write().try_lock(ms(500), Lease::Renewed).await);

@@ -29,7 +29,13 @@ if tonumber(redis.call('get', name) or 0) < #ids then
 end
 redis.call('decrby', name, #ids)
 for _, id in ipairs(ids) do
-  if redis.call('zadd', held, 'nx', until_ms, id) == 0 then
+  local kept = redis.pcall('zadd', held, 'nx', until_ms, id)
+  if type(kept) == 'table' then
+    -- Refused, and so was the first one: permits that nobody is known to hold would never come back.
+    redis.call('incrby', name, #ids)
+    return kept
+  end
+  if kept == 0 then
     -- Taken by an earlier call, of which the first id was given back since.
     redis.call('incrby', name, 1)
   end

@@ -9,6 +9,7 @@
 --          integer   released; how many subscribers were told (0 also if others still hold it)
 -- Idempotent: a field is never used again.
 -- After Redisson RedissonReadLock.unlockInnerAsync; in write mode the lease is left alone.
+local ended_ms = redis.call('pttl', KEYS[2])
 redis.call('del', KEYS[2])
 if redis.call('hdel', KEYS[1], ARGV[3]) == 0 then
   return nil
@@ -16,9 +17,7 @@ end
 if redis.call('hget', KEYS[1], 'mode') == 'write' then
   return 0
 end
-local longest_ms = longest_read(KEYS[1], KEYS[3])
-if longest_ms > 0 then
-  redis.call('pexpire', KEYS[1], longest_ms)
+if readers_left(KEYS[1], KEYS[3], ended_ms) then
   return 0
 end
 redis.call('del', KEYS[1])

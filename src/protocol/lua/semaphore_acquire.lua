@@ -33,7 +33,12 @@ purge(name, holds, ARGV[1], ARGV[2], now)
 local permits = permits_of(owner)
 if tonumber(redis.call('get', name) or 0) >= permits then
   redis.call('decrby', name, permits)
-  redis.call('zadd', holds, until_ms, owner)
+  local kept = redis.pcall('zadd', holds, until_ms, owner)
+  if type(kept) == 'table' then
+    -- Refused: permits that nobody is known to hold would never come back.
+    redis.call('incrby', name, permits)
+    return kept
+  end
   live_as_long()
   return nil
 end

@@ -13,10 +13,9 @@ local key, channel, publish, owner = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 if redis.call('hdel', key, owner) == 0 then
   return nil
 end
-local longest_ms = longest_read(key, KEYS[2])
-if longest_ms > 0 then
+local lease_ms = redis.call('pttl', key)
+if readers_left(key, KEYS[2], lease_ms) then
   redis.call('hset', key, 'mode', 'read')
-  redis.call('pexpire', key, longest_ms)
 else
   redis.call('del', key)
 end

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use super::clock::Clock;
 use super::data::{Data, Kind};
+use super::random::Lrand48;
 use super::reply::{Bytes, ErrorReply};
 
 pub(crate) const WRONG_TYPE: &str =
@@ -45,6 +46,7 @@ pub(crate) struct Store {
     pub(crate) outbox: Vec<Message>,
     /// How often each command ran, in lower case, also within scripts.
     pub(crate) commands_run: BTreeMap<String, u64>,
+    random: Lrand48,
 }
 
 impl Store {
@@ -58,7 +60,19 @@ impl Store {
             listeners: BTreeMap::new(),
             outbox: Vec::new(),
             commands_run: BTreeMap::new(),
+            random: Lrand48::default(),
         }
+    }
+
+    /// A number below `below`: other ones each time, the same in every engine.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of a count"
+    )]
+    pub(crate) fn draw(&mut self, below: usize) -> usize {
+        (self.random.next_part() * below as f64) as usize
     }
 
     /// Begins a command or a script: until the next one the time stands still.

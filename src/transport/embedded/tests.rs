@@ -1,5 +1,6 @@
 //! The engine as a server, a link as a client's connections: order, delivery, faults.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -336,4 +337,23 @@ fn link_ends_with_its_runtime() {
     drop(theirs);
     let ours = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(ours.block_on(link.call(Lane::Caller, acquire("a"))), Err(CallError::Closed));
+}
+
+/// Which ones no real server can be compared with.
+#[tokio::test(start_paused = true)]
+async fn fields_are_drawn_without_repetition_and_each_has_its_turn() {
+    let redis = EmbeddedRedis::new();
+    for number in 0..20 {
+        redis.command(&["HSET", "h", &format!("f{number}"), "v"]).unwrap();
+    }
+    let mut seen = BTreeSet::new();
+    for _ in 0..100 {
+        let Ok(Reply::Array(fields)) = redis.command(&["HRANDFIELD", "h", "8"]) else {
+            panic!("no list");
+        };
+        let drawn: BTreeSet<_> = fields.iter().map(|field| format!("{field:?}")).collect();
+        assert_eq!(drawn.len(), 8);
+        seen.extend(drawn);
+    }
+    assert_eq!(seen.len(), 20);
 }

@@ -121,8 +121,12 @@ impl Bed {
 
     /// For work that may take longer than the time-out of the other tests.
     async fn patient(server: &Server) -> Self {
+        Bed::patient_at(&server.url()).await
+    }
+
+    async fn patient_at(url: &str) -> Self {
         let (own, sink) = (Own::new(), Arc::<Recorder>::default());
-        let endpoint = Endpoint::parse(&server.url()).unwrap();
+        let endpoint = Endpoint::parse(url).unwrap();
         let timing = Timing { command: SECOND * 10, connect: SECOND };
         let redis =
             Redis::connect(&endpoint, timing, NAME, sink.clone(), own.handle(), Absent::Refused);

@@ -2,10 +2,10 @@
 
 use super::super::data::Hash;
 use super::super::number::{int, parse_int};
-use super::super::reply::{Bytes, Outcome, Reply};
+use super::super::reply::{Bytes, ErrorReply, Outcome, Reply};
 use super::super::store::Store;
 use super::strings::OVERFLOW;
-use super::{Command, Words, command, wrong_arity};
+use super::{Command, SYNTAX, Words, command, wrong_arity};
 
 pub(super) const COMMANDS: &[Command] = &[
     command("hdel", -3, hdel),
@@ -37,6 +37,7 @@ pub(super) const COMMANDS: &[Command] = &[
             values.into_iter().map(|value| Ok(value.map_or(Reply::Nil, Reply::Bulk))).collect(),
         ))
     }),
+    command("hrandfield", -2, hrandfield),
     command("hset", -4, hset),
     command("hsetnx", 4, |store, words| {
         let hash = store.make::<Hash>(&words[1])?;
@@ -51,11 +52,38 @@ pub(super) const COMMANDS: &[Command] = &[
     }),
 ];
 
-fn fields(
-    store: &mut Store,
-    key: &[u8],
-) -> Result<Vec<(Bytes, Bytes)>, super::super::reply::ErrorReply> {
+fn fields(store: &mut Store, key: &[u8]) -> Result<Vec<(Bytes, Bytes)>, ErrorReply> {
     Ok(store.find::<Hash>(key)?.map_or_else(Vec::new, |hash| hash.in_order()))
+}
+
+/// Some fields, no two of them the same, or one.
+fn hrandfield(store: &mut Store, words: Words<'_>) -> Outcome {
+    let (key, options) = (&words[1], &words[2..]);
+    let Some((count, options)) = options.split_first() else {
+        let one = drawn(store, key, 1)?.pop();
+        return Ok(one.map_or(Reply::Nil, |(field, _)| Reply::Bulk(field)));
+    };
+    let count = usize::try_from(int(count)?).map_err(|_| "ERR negative counts are not known")?;
+    let with_values = match options {
+        [] => false,
+        [word] if word.eq_ignore_ascii_case(b"withvalues") => true,
+        _ => return Err(SYNTAX.into()),
+    };
+    let fields = drawn(store, key, count)?;
+    let shown = |(field, value)| if with_values { vec![field, value] } else { vec![field] };
+    Ok(Reply::bulks(fields.into_iter().flat_map(shown)))
+}
+
+fn drawn(store: &mut Store, key: &[u8], count: usize) -> Result<Vec<(Bytes, Bytes)>, ErrorReply> {
+    let mut fields = fields(store, key)?;
+    if count < fields.len() {
+        for place in 0..count {
+            let drawn = place + store.draw(fields.len() - place);
+            fields.swap(place, drawn);
+        }
+        fields.truncate(count);
+    }
+    Ok(fields)
 }
 
 fn hset(store: &mut Store, words: Words<'_>) -> Outcome {

@@ -4,11 +4,15 @@ use futures::future::join_all;
 use futures::poll;
 
 use super::*;
-use crate::protocol::plain;
+use crate::protocol::{batch, plain};
 
 const LEASE: Duration = Duration::from_secs(30);
 /// More than are sent at once.
 const FEW: usize = 16;
+/// As many as go out together.
+const BATCH: usize = 8;
+/// Enough for two threads to meet in a place where they are for a moment only.
+const ROUNDS: usize = 300;
 
 fn acquire(key: &str, owner: &str) -> Call {
     plain::acquire(key, &Arc::from(owner), LEASE)
@@ -46,6 +50,13 @@ async fn warm(server: &Server, bed: &Bed) {
     drop(join_all(calls).await);
     bed.redis.call(Lane::Caller, release("warm", "o")).await.unwrap();
     server.command(&["FLUSHALL"]);
+}
+
+/// The server is told of these scripts from outside.
+fn knows(server: &Server, scripts: &[&Script]) {
+    for script in scripts {
+        server.command(&["SCRIPT", "LOAD", script.text]);
+    }
 }
 
 fn evaluations(server: &Server) -> u64 {
@@ -110,6 +121,78 @@ async fn order_is_kept_among_calls_at_once_in_batches_and_of_other_scripts() {
     }
     assert_eq!(server.command(&["GET", "text"]).text(), expected);
     assert_eq!(server.command(&["EXISTS", "k"]).int(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn order_is_kept_while_another_thread_sends_what_queues() {
+    // Never part of a batch: it need not queue for want of room.
+    static LOOK: Script = Script::new("look", "return redis.call('exists', KEYS[1])");
+    let server = Server::start();
+    let bed = Bed::patient(&server).await;
+    let look = Call { script: &LOOK, keys: vec![Arc::from("k")], args: vec![] };
+    let (taking, ending) = (acquire("k", "o"), release("k", "o"));
+    let together = batch::batch([&taking, &ending].into_iter()).unwrap();
+    // A call that the server has to be told the script of is late by design.
+    knows(&server, &[&LOOK, taking.script, ending.script, together.script]);
+    let mut sequence = vec![(ending.clone(), Value::Nil); FEW + 1];
+    for _ in 0..3 {
+        // With the release before them as many as go out together.
+        for _ in 0..BATCH / 2 - 1 {
+            sequence.push((taking.clone(), Value::Nil));
+            sequence.push((ending.clone(), Value::Int(0)));
+        }
+        sequence.push((taking.clone(), Value::Nil));
+        sequence.push((look.clone(), Value::Int(1)));
+        sequence.push((ending.clone(), Value::Int(0)));
+    }
+    for round in 0..ROUNDS {
+        // All are on their way until the last one is.
+        server.pause();
+        let mut under_way = Vec::new();
+        for (call, _) in &sequence {
+            if call.script.is(&LOOK) {
+                // At some time while the other thread sends, or shortly before or after.
+                let at = Instant::now() + Duration::from_micros(fastrand::u64(..100));
+                while Instant::now() < at {
+                    std::hint::spin_loop();
+                }
+            }
+            let mut call = Box::pin(bed.redis.call(Lane::Caller, call.clone()));
+            assert!(poll!(&mut call).is_pending());
+            under_way.push(call);
+        }
+        server.resume();
+        let outcomes = join_all(under_way).await;
+        for (turn, (outcome, (_, expected))) in outcomes.into_iter().zip(&sequence).enumerate() {
+            assert_eq!(outcome.as_ref(), Ok(expected), "round {round}, call {turn}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_comes_while_a_batch_is_being_sent_queues() {
+    let server = Server::start();
+    let bed = Bed::new(&server).await;
+    let client = bed.redis.shared.line(Lane::Caller).wire().unwrap().client.clone();
+    // Nobody but this test takes what queues.
+    let wire = Wire::new(client, TIMING.command);
+    let mut calls = Vec::new();
+    for n in 0..FEW + BATCH {
+        calls.push(Box::pin(wire.call(acquire(&format!("k{n}"), "o"))));
+    }
+    let mut calls = join_all(calls);
+    assert!(poll!(&mut calls).is_pending());
+    let parcel = wire.take().unwrap();
+    assert!(parcel.jobs.len() == BATCH && !wire.has_queue());
+    // Neither for want of room nor because others queue.
+    let mut later = Box::pin(wire.call(add("n")));
+    assert!(poll!(&mut later).is_pending());
+    assert!(wire.has_queue(), "it was sent before the batch");
+    drop(parcel.block);
+    let mut last = Box::pin(wire.call(add("n")));
+    assert!(poll!(&mut last).is_pending());
+    assert_eq!(wire.take().unwrap().jobs.len(), 1, "it is alone");
+    assert!(wire.has_queue(), "the one before it still queued");
 }
 
 #[tokio::test]
@@ -200,6 +283,58 @@ async fn an_undo_comes_behind_what_it_undoes_even_if_the_script_is_not_loaded() 
         assert_eq!(bed.redis.epoch(Lane::Caller), epoch);
         assert_eq!(server.command(&["EXISTS", "k"]).int(), 0, "round {round}");
     }
+}
+
+#[tokio::test]
+async fn what_was_dropped_is_not_sent_once_more_behind_its_undo() {
+    let server = Server::start();
+    server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~k", "~other", "&*", "+@all"]);
+    let bed = Bed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    let wire = bed.redis.shared.line(Lane::Caller).wire().unwrap();
+    let all_is_sent = async || {
+        while wire.has_queue() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let (attempt, undo) = (acquire("k", "o"), release("k", "o"));
+    let (taking, ending) = (attempt.script, undo.script);
+    let together = batch::batch([&attempt, &undo].into_iter()).unwrap().script;
+    // What is sent beside the attempt, and what the server knows of the scripts: the attempt is
+    // refused for want of its script, at once, as a queued one, in a batch, and with a batch of which
+    // one key is forbidden.
+    let cases: [(usize, &[&str], &[&Script]); 4] = [
+        (0, &[], &[ending]),
+        (FEW, &[], &[ending]),
+        (FEW, &["other"], &[ending]),
+        (FEW, &["secret"], &[ending, taking, together]),
+    ];
+    for (before, beside, known) in cases {
+        server.command(&["FLUSHALL"]);
+        server.command(&["SCRIPT", "FLUSH"]);
+        knows(&server, known);
+        // Nothing is answered until the undo is sent.
+        server.pause();
+        let mut others = Vec::new();
+        for _ in 0..before {
+            others.push(started(&bed, release("k", "x")).await);
+        }
+        for key in beside {
+            others.push(started(&bed, acquire(key, "o")).await);
+        }
+        let dropped = started(&bed, attempt.clone()).await;
+        all_is_sent().await;
+        drop(dropped);
+        let undoing = started(&bed, undo.clone()).await;
+        all_is_sent().await;
+        server.resume();
+        join_all(others).await;
+        let what = format!("{before} before, {beside:?} beside");
+        undoing.await.unwrap();
+        // Comes behind all that was sent by now.
+        bed.redis.call(Lane::Caller, release("k", "x")).await.unwrap();
+        assert_eq!(server.command(&["EXISTS", "k"]).int(), 0, "{what}");
+    }
+    assert_eq!(bed.redis.reconnects(), 0);
 }
 
 #[tokio::test]

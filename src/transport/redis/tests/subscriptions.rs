@@ -122,6 +122,40 @@ async fn a_restarted_server_gets_all_subscriptions_again() {
     assert_eq!(server.command(&["PUBSUB", "CHANNELS"]).array().len(), 1_100);
 }
 
+/// More channels than one SUBSCRIBE has.
+#[tokio::test]
+async fn a_loss_is_reported_when_every_channel_is_restored_and_not_before() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let bed = Bed::at(&proxy.url()).await;
+    let channels: Vec<Arc<str>> = (0..1_100).map(|i| Arc::from(format!("c{i}"))).collect();
+    for some in channels.chunks(100) {
+        let all = some.iter().map(|channel| bed.redis.subscribe(channel));
+        assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
+    }
+    // Nothing that is restored from here on is confirmed.
+    proxy.swallow_messages();
+    let before = bed.redis.reconnects();
+    server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    until("it was tried, and given up", || bed.redis.reconnects() > before + 1).await;
+    assert_eq!(bed.sink.missed(), 0, "reported before the channels were restored");
+    assert_eq!(bed.sink.messages(), 0);
+    proxy.flow();
+    until("it is reported", || bed.sink.missed() > 0).await;
+    let mut publisher = server.connection();
+    for channel in &channels {
+        let heard = publisher.command(&["PUBLISH", channel, "x"]).unwrap();
+        assert!(heard.int() > 0, "nobody listens to {channel}");
+    }
+    // Connections that were given up may not be closed yet, but deliver nothing.
+    until("each has its message", || bed.sink.messages() >= channels.len()).await;
+    let mut told: Vec<String> =
+        bed.sink.messages.lock().iter().map(|(channel, _)| channel.clone()).collect();
+    told.sort_unstable();
+    told.dedup();
+    assert_eq!(told.len(), channels.len());
+}
+
 #[tokio::test]
 async fn a_refused_channel_fails_alone() {
     let server = Server::start();

@@ -1,0 +1,137 @@
+//! A script that the server refuses in its middle has written before: nothing of that stays.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use leasehold::{Client, Error, Lease};
+
+use crate::bed::{Outside, beside, builder, connect, ms, until};
+use crate::rights::rule;
+use crate::sorts::SORTS;
+use crate::support::resp::Reply;
+use crate::support::server::Server;
+
+const LIMIT: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(5);
+/// Long enough that nothing here ends by it.
+const LEASE: Lease = Lease::Fixed(Duration::from_mins(10));
+
+/// A client that may do all that it needs, but for one command.
+async fn without(server: &Server, command: &str) -> Client {
+    let (mut outside, refused) = (Outside::of(server), format!("-{command}"));
+    let mut rule = rule("kinds");
+    rule.push(&refused);
+    assert!(matches!(outside.command(&rule), Reply::Status(_)));
+    let url = server.url().replace("redis://", "redis://kinds:secret@");
+    builder(&url).connect().await.expect("connects")
+}
+
+/// What may stand for ever: the tokens.
+fn is_counter(key: &str) -> bool {
+    key.starts_with("redisson_lock_token:")
+}
+
+fn left(outside: &mut Outside) -> Vec<String> {
+    let keys = outside.command(&["KEYS", "*"]);
+    keys.array().iter().map(Reply::text).filter(|key| !is_counter(key)).collect()
+}
+
+#[test]
+fn no_lock_is_left_behind_by_a_script_that_was_refused() {
+    beside(LIMIT * 3, async {
+        let server = Server::start();
+        let mut outside = Outside::of(&server);
+        // Each sort, and the commands without which its script stops after a first write.
+        let stopping = |sort: &str| match sort {
+            "string" => &[][..],
+            "read" => &["pexpire", "set"],
+            "fenced" => &["pexpire", "hset"],
+            _ => &["pexpire"],
+        };
+        for sort in &SORTS {
+            for command in stopping(sort.name) {
+                let what = format!("{} without {command}", sort.name);
+                let client = without(&server, command).await;
+                let taken = sort.lock(&client, "orders:1").try_lock(ms(0), LEASE).await;
+                assert!(taken.is_err(), "{what}");
+                until(&what, SOON, || left(&mut outside).is_empty()).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn calls_that_share_a_command_leave_nothing_behind_either() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let mut outside = Outside::of(&server);
+        let client = without(&server, "pexpire").await;
+        let taken = join_all((0..100).map(|n| {
+            let mut lock = client.lock(format!("orders:{n}"));
+            async move { lock.try_lock(ms(0), LEASE).await.map(drop) }
+        }));
+        assert!(taken.await.iter().all(Result::is_err));
+        until("all are undone", SOON, || left(&mut outside).is_empty()).await;
+    });
+}
+
+#[test]
+fn a_reader_that_is_refused_shortens_no_lease_and_ends_no_hold() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let (mut outside, other) = (Outside::of(&server), connect(&server.url()).await);
+        let mut theirs = other.read_write_lock("orders:1");
+        let lease = Lease::Fixed(Duration::from_mins(1));
+        let reading = theirs.read().try_lock(ms(0), lease).await.expect("nobody writes");
+        let before = outside.pttl("orders:1");
+        let client = without(&server, "pexpire").await;
+        let mut ours = client.read_write_lock("orders:1");
+        // Longer than the other: it has to lengthen the lease of the lock.
+        assert!(ours.read().try_lock(ms(0), LEASE).await.is_err());
+        let fields = |outside: &mut Outside| outside.command(&["HLEN", "orders:1"]).int();
+        until("the other is alone", SOON, || fields(&mut outside) == 2).await;
+        assert!((before - 20_000..=before).contains(&outside.pttl("orders:1")));
+        // A shorter one needs no such right.
+        let inside = ours.read().try_lock(ms(0), Lease::Fixed(ms(30_000))).await.expect("it may");
+        inside.unlock().await.expect("it may do so as well");
+        reading.unlock().await.expect("held");
+        until("it is free", SOON, || left(&mut outside).is_empty()).await;
+    });
+}
+
+/// One permit of two is taken in vain, of both kinds: soon both are there again.
+async fn both_permits_come_back(command: &str) {
+    let server = Server::start();
+    let (mut outside, other) = (Outside::of(&server), connect(&server.url()).await);
+    let client = without(&server, command).await;
+    let life = Duration::from_mins(5);
+    let semaphore = other.semaphore("orders:s");
+    assert!(semaphore.try_set_permits_for(2, life).await.expect("it may"));
+    let taken = client.semaphore("orders:s").try_acquire(1, ms(0)).await;
+    assert!(refused(&taken), "{taken:?}");
+    until("it is there again", SOON, || outside.command(&["GET", "orders:s"]).text() == "2").await;
+    until("nobody has it", SOON, || !outside.exists("leasehold_semaphore:{orders:s}")).await;
+
+    let permits = other.permit_expirable_semaphore("orders:p");
+    assert!(permits.try_set_permits(2).await.expect("it may"));
+    assert!(permits.expire_after(life).await.expect("it may"));
+    let ours = client.permit_expirable_semaphore("orders:p");
+    let taken = ours.try_acquire(ms(0), LEASE).await;
+    assert!(refused(&taken), "{taken:?}");
+    until("it is there again", SOON, || outside.command(&["GET", "orders:p"]).text() == "2").await;
+    until("nobody has it", SOON, || !outside.exists("{orders:p}:timeout")).await;
+}
+
+#[test]
+fn permits_that_nobody_could_be_told_to_hold_are_not_taken() {
+    beside(LIMIT, both_permits_come_back("zadd"));
+}
+
+#[test]
+fn permits_that_were_taken_by_a_script_that_was_refused_come_back() {
+    beside(LIMIT, both_permits_come_back("pexpire"));
+}
+
+fn refused<T>(taken: &Result<T, Error>) -> bool {
+    matches!(taken, Err(Error::Protocol { .. }))
+}
