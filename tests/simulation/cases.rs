@@ -49,7 +49,8 @@ async fn a_writer_that_reads_rides_out_a_lost_reply_ahead_of_waiting_readers() {
             sleep(ms(100)).await;
             link.set_replies(Flow::Passes);
         };
-        let (reading, ()) = tokio::join!(timeout(ms(2000), writer.read().acquire().within(&writing)), heal);
+        let (reading, ()) =
+            tokio::join!(timeout(ms(2000), writer.read().acquire().within(&writing)), heal);
         let reading = reading.expect("in time").expect("a read hold");
         writing.unlock().await.expect("it was held");
         reading.unlock().await.expect("it was held");
