@@ -12,6 +12,7 @@ mod support;
 mod sorts;
 
 mod asking;
+mod background;
 mod both_sides;
 mod contention;
 mod crash;
