@@ -1,5 +1,6 @@
 //! What the background task does for many names at once. Only the embedded engine has the switches.
 
+mod polls;
 mod renewals;
 
 use std::ops::Range;
@@ -11,6 +12,8 @@ use leasehold::{Client, EmbeddedRedis, Lease, LockGuard};
 
 /// Holds in one renewal, and names in one safety poll.
 const BATCH: usize = 500;
+/// Longer than any of these tests.
+const LONG: Lease = Lease::Fixed(Duration::from_mins(10));
 
 /// From now on a call takes so long, there and back.
 fn set_round_trip(link: &LinkControl, time: Duration) {
