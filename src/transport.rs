@@ -198,4 +198,4 @@ impl Transport {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

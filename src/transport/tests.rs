@@ -1,5 +1,7 @@
 //! Which error answers pass by themselves.
 
+pub(crate) mod inline_waker;
+
 use super::*;
 
 #[test]
