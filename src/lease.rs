@@ -73,6 +73,29 @@ pub enum LossReason {
     HandedOn,
 }
 
+impl LossReason {
+    /// Every reason, for the labels of an exporter.
+    pub const ALL: &'static [LossReason] = &[
+        LossReason::Expired,
+        LossReason::Gone,
+        LossReason::MaxHold,
+        LossReason::Closed,
+        LossReason::HandedOn,
+    ];
+
+    /// A short name that never changes, for labels and logs: `expired`, `gone`, `max_hold`, `closed`
+    /// or `handed_on`. [`Display`](fmt::Display) is for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LossReason::Expired => "expired",
+            LossReason::Gone => "gone",
+            LossReason::MaxHold => "max_hold",
+            LossReason::Closed => "closed",
+            LossReason::HandedOn => "handed_on",
+        }
+    }
+}
+
 impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -82,5 +105,27 @@ impl fmt::Display for LossReason {
             LossReason::Closed => "the client was shut down",
             LossReason::HandedOn => "its guard gave it away",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_reason_is_listed_under_a_name_of_its_own() {
+        // A reason that is new must be put here, and into the list.
+        let number = |reason: &LossReason| match reason {
+            LossReason::Expired => 0,
+            LossReason::Gone => 1,
+            LossReason::MaxHold => 2,
+            LossReason::Closed => 3,
+            LossReason::HandedOn => 4,
+        };
+        assert!(LossReason::ALL.iter().map(number).eq(0..5));
+        let names: BTreeSet<_> = LossReason::ALL.iter().map(|reason| reason.as_str()).collect();
+        assert_eq!(names.len(), LossReason::ALL.len());
     }
 }
