@@ -39,6 +39,11 @@ pub enum ConfigError {
         /// What is wrong with them.
         reason: &'static str,
     },
+    /// Connecting outside a tokio runtime, which drives the connections.
+    #[error(
+        "no tokio runtime: connect within one, for example in `#[tokio::main]` or `Runtime::block_on`"
+    )]
+    NoRuntime,
     /// A handle text that was cut or changed.
     #[error("not a lock handle: {reason}")]
     Handle {
