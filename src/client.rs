@@ -13,7 +13,7 @@ use crate::locks::LockList;
 use crate::permits::PermitExpirableSemaphore;
 use crate::protocol::kind::Kind;
 use crate::protocol::place::Place;
-use crate::protocol::{counts, keys};
+use crate::protocol::{calls, counts, keys, replies};
 use crate::read_write::ReadWriteLock;
 use crate::semaphore::Semaphore;
 use crate::session::{Handle, Session};
@@ -54,7 +54,7 @@ impl Client {
     /// Connects with the default settings.
     ///
     /// `url` is `redis://[user:password@]host[:port][/database]`, `rediss://…` for TLS, or
-    /// `redis+unix:///path`.
+    /// `redis+unix:///path`; `valkey://`, `valkeys://` and `valkey+unix://` mean the same.
     ///
     /// # Redis cost
     ///
@@ -66,7 +66,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the URL cannot be used, [`Error::Unavailable`] if nobody answers within
+    /// [`Error::Config`] if the URL cannot be used or there is no tokio runtime, [`Error::Unavailable`] if nobody answers within
     /// the connect time-out, [`Error::Protocol`] if the server refuses the user, the password or the
     /// database.
     pub async fn connect(url: &str) -> Result<Client, Error> {
@@ -300,6 +300,39 @@ impl Client {
     /// [`Error::Closed`] after shutdown.
     pub async fn locks(&self, pattern: &str) -> Result<LockList, Error> {
         crate::locks::search(&self.handle, pattern).await
+    }
+
+    /// The id of this client, a UUID in lower case: the same for its clones, and no other client's.
+    ///
+    /// It stands in Redis: the owner text of every lock begins with it and a colon
+    /// ([`LockGuard::owner`](crate::LockGuard::owner)), and the connections are called `leasehold:<id>` unless the client has a
+    /// [`name`](crate::ClientBuilder::name) of its own.
+    pub fn id(&self) -> String {
+        self.handle.session.client_id().to_string()
+    }
+
+    /// Asks the server to run a script that does nothing: whether this client could ask for a lock now,
+    /// for a readiness probe.
+    ///
+    /// It goes the way of an acquisition, once. It reads and writes no key, so it does not show whether
+    /// the server takes writes, or which rights its user has to keys.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if there is no connection or the server is not ready,
+    /// [`Error::Unknown`] if no reply came within the command time-out, [`Error::Protocol`] if the user
+    /// may not run scripts, [`Error::Closed`] after shutdown.
+    pub async fn ping(&self) -> Result<(), Error> {
+        let (name, call) = (Arc::from("ping"), calls::keys_exist(vec![]));
+        ask(&self.handle, &name, call, |reply| replies::missing(reply, 0)).await.map(drop)
     }
 
     /// What this client has done and what it keeps, as plain counters.

@@ -39,6 +39,11 @@ pub enum ConfigError {
         /// What is wrong with them.
         reason: &'static str,
     },
+    /// Connecting outside a tokio runtime, which drives the connections.
+    #[error(
+        "no tokio runtime: connect within one, for example in `#[tokio::main]` or `Runtime::block_on`"
+    )]
+    NoRuntime,
     /// A text that no [`LockGuard::hand_on`](crate::LockGuard::hand_on) of this lock gave.
     #[error("not a hold that was handed on: {reason}; pass the text of `hand_on` on as it is")]
     HandOnText {

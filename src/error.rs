@@ -112,10 +112,11 @@ pub enum Error {
         /// Nodes that were asked.
         nodes: usize,
     },
-    /// Redis answered, and repeating will not help: another type under the key, no permission.
+    /// Redis answered, and repeating will not help: another type under the key, no permission, a node
+    /// of a cluster.
     ///
     /// Nothing is held: what a script did before it was refused is being undone. An operator must look at
-    /// the key or at the user's rights.
+    /// the key, at the user's rights or at the URL.
     #[error("redis refused it: name=`{name}`, detail=`{detail}`")]
     Protocol {
         /// The lock, or what was being done.

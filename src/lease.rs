@@ -117,6 +117,27 @@ pub enum Ended {
     HandedOn,
 }
 
+impl LossReason {
+    /// Every reason, for the labels of an exporter.
+    pub const ALL: &'static [LossReason] = &[
+        LossReason::Expired,
+        LossReason::Gone,
+        LossReason::MaxHold,
+        LossReason::Closed,
+    ];
+
+    /// A short name that never changes, for labels and logs: `expired`, `gone`, `max_hold`, `closed`
+XX(fmt::Display) is for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LossReason::Expired => "expired",
+            LossReason::Gone => "gone",
+            LossReason::MaxHold => "max_hold",
+            LossReason::Closed => "closed",
+        }
+    }
+}
+
 impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -125,5 +146,26 @@ impl fmt::Display for LossReason {
             LossReason::MaxHold => "its longest holding time ended",
             LossReason::Closed => "the client was shut down",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_reason_is_listed_under_a_name_of_its_own() {
+        // A reason that is new must be put here, and into the list.
+        let number = |reason: &LossReason| match reason {
+            LossReason::Expired => 0,
+            LossReason::Gone => 1,
+            LossReason::MaxHold => 2,
+            LossReason::Closed => 3,
+        };
+        assert!(LossReason::ALL.iter().map(number).eq(0..5));
+        let names: BTreeSet<_> = LossReason::ALL.iter().map(|reason| reason.as_str()).collect();
+        assert_eq!(names.len(), LossReason::ALL.len());
     }
 }

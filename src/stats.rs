@@ -1,9 +1,13 @@
 //! What a client has done and what it keeps: plain counters, always on.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-macro_rules! counters {
-    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
+macro_rules! stats {
+    (
+        counted { $($(#[doc = $doc:literal])* $name:ident,)* }
+        looked_up { $($(#[doc = $other_doc:literal])* $other:ident,)* }
+    ) => {
         /// The counters behind [`Stats`].
         #[derive(Debug, Default)]
         pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* }
@@ -15,20 +19,20 @@ macro_rules! counters {
         #[non_exhaustive]
         pub struct Stats {
             $($(#[doc = $doc])* pub $name: u64,)*
-            /// Connections that were made again.
-            pub reconnects: u64,
-            /// Channels subscribed now, those kept warm included.
-            pub subscriptions: u64,
-            /// Registrations of waiters with channels now.
-            pub listeners: u64,
-            /// Names held or waited for now.
-            pub rooms: u64,
-            /// Futures that wait for a lock now.
-            pub waiting: u64,
-            /// Holds that the watchdog knows now.
-            pub holds: u64,
-            /// Releases and undos that are not settled now.
-            pub releases_pending: u64,
+            $($(#[doc = $other_doc])* pub $other: u64,)*
+        }
+
+        impl Stats {
+            /// Every field by its name, in the order of their declaration: for an exporter.
+            ///
+            /// The fields that say *now* are gauges; the others only rise.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [
+                    $((stringify!($name), self.$name),)*
+                    $((stringify!($other), self.$other),)*
+                ]
+                .into_iter()
+            }
         }
 
         impl Counters {
@@ -39,39 +43,92 @@ macro_rules! counters {
     };
 }
 
-counters! {
-    /// Acquisitions granted by the first call, with nobody of this client ahead.
-    acquired_at_once,
-    /// Acquisitions granted after waiting, hand-overs included.
-    acquired_after_waiting,
-    /// Acquisitions handed over within this client.
-    handed_over,
-    /// Acquisitions and releases that were woken and not polled, and given up in the caller's place.
-    passed_over,
-    /// Re-entries.
-    reentered,
-    /// Acquisitions that ended with a time-out.
-    timed_out,
-    /// Waiters woken by a message.
-    wakes,
-    /// Wakes after which the lock was still held by somebody else.
-    wakes_in_vain,
-    /// Holds that were renewed.
-    renewed,
-    /// Renewals that got no answer.
-    renewals_failed,
-    /// Holds lost before they were released.
-    lost,
-    /// Releases that were left to the background.
-    releases_queued,
-    /// Releases and undos given up: refused, or without an answer for two leases and 10 s.
-    releases_failed,
-    /// Script calls.
-    calls,
-    /// Safety polls sent.
-    polls,
+stats! {
+    counted {
+        /// Acquisitions granted by the first call, with nobody of this client ahead.
+        acquired_at_once,
+        /// Acquisitions granted after waiting, hand-overs included.
+        acquired_after_waiting,
+        /// Acquisitions handed over within this client.
+        handed_over,
+        /// Acquisitions and releases that were woken and not polled, and given up in the caller's place.
+        passed_over,
+        /// Re-entries.
+        reentered,
+        /// Acquisitions that ended with a time-out.
+        timed_out,
+        /// Waiters woken by a message.
+        wakes,
+        /// Wakes after which the lock was still held by somebody else.
+        wakes_in_vain,
+        /// Holds that were renewed.
+        renewed,
+        /// Renewals that got no answer.
+        renewals_failed,
+        /// Holds lost before they were released.
+        lost,
+        /// Releases that were left to the background.
+        releases_queued,
+        /// Releases and undos given up: refused, or without an answer for two leases and 10 s.
+        releases_failed,
+        /// Script calls.
+        calls,
+        /// Safety polls sent.
+        polls,
+    }
+    looked_up {
+        /// Connections that were made again.
+        reconnects,
+        /// Channels subscribed now, those kept warm included.
+        subscriptions,
+        /// Registrations of waiters with channels now.
+        listeners,
+        /// Names held or waited for now.
+        rooms,
+        /// Futures that wait for a lock now.
+        waiting,
+        /// Holds that the watchdog knows now.
+        holds,
+        /// Releases and undos that are not settled now.
+        releases_pending,
+    }
+}
+
+/// `name=value` for each field, with blanks between them.
+impl fmt::Display for Stats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, (name, value)) in self.iter().enumerate() {
+            let blank = if position == 0 { "" } else { " " };
+            write!(f, "{blank}{name}={value}")?;
+        }
+        Ok(())
+    }
 }
 
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_has_its_name_and_value() {
+        let stats = Stats { calls: 7, releases_pending: 3, ..Stats::default() };
+        let fields: Vec<_> = stats.iter().collect();
+        assert!(fields.contains(&("calls", 7)) && fields.contains(&("releases_pending", 3)));
+        assert_eq!(fields.iter().map(|(_, value)| value).sum::<u64>(), 10);
+        // `Debug` shows what the struct has, whoever wrote the list.
+        let debug = format!("{stats:?}");
+        assert_eq!(debug.matches(": ").count(), fields.len());
+        assert!(fields.iter().all(|(name, value)| debug.contains(&format!("{name}: {value}"))));
+    }
+
+    #[test]
+    fn it_is_shown_on_one_line() {
+        let shown = Stats { acquired_at_once: 2, ..Stats::default() }.to_string();
+        assert!(shown.starts_with("acquired_at_once=2 acquired_after_waiting=0 "), "{shown}");
+        assert!(shown.ends_with(" releases_pending=0"), "{shown}");
+    }
 }

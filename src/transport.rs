@@ -95,7 +95,12 @@ pub(crate) fn sort_error_reply(text: &str) -> CallError {
     let code = met.unwrap_or(text).split([' ', ':']).next().unwrap_or_default();
     match code {
         "LOADING" | "MASTERDOWN" | "BUSY" | "READONLY" | "OOM" | "CLUSTERDOWN" | "TRYAGAIN"
-        | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" | "MOVED" | "ASK" => CallError::NotApplied(fault),
+        | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" => CallError::NotApplied(fault),
+        // It would answer the same for ever: only a client that knows all nodes can go to the right one.
+        "MOVED" | "ASK" | "CROSSSLOT" => CallError::Refused(Fault(format!(
+            "{text}: the server is a node of a cluster, and this version speaks to one server by \
+             itself; connect to a server without `cluster-enabled`"
+        ))),
         _ if text.starts_with("ERR max number of clients") => CallError::NotApplied(fault),
         _ => CallError::Refused(fault),
     }
@@ -193,4 +198,4 @@ impl Transport {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

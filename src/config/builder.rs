@@ -25,6 +25,8 @@ const POLL_DEFAULT: Duration = Duration::from_secs(1);
 /// Several beats of a living waiter, and little to wait for after a dead one.
 const FAIR_CLAIM_DEFAULT: Duration = Duration::from_secs(2);
 const PREFIX_MAX: usize = 256;
+/// Bytes of a name in CLIENT LIST, which has a line for each connection.
+const NAME_MAX: usize = 64;
 
 /// May a released hold pass to the next waiter of the same client without going through Redis?
 ///
@@ -62,6 +64,7 @@ pub struct ClientBuilder {
     safety_poll: Duration,
     fair_claim: Duration,
     key_prefix: String,
+    name: Option<String>,
     handover: LocalHandover,
     mutants: Mutants,
     #[cfg(feature = "test-util")]
@@ -90,6 +93,7 @@ impl ClientBuilder {
             safety_poll: POLL_DEFAULT,
             fair_claim: FAIR_CLAIM_DEFAULT,
             key_prefix: String::new(),
+            name: None,
             handover: LocalHandover::default(),
             mutants: Mutants::default(),
             #[cfg(feature = "test-util")]
@@ -149,6 +153,16 @@ impl ClientBuilder {
         self
     }
 
+    /// How `CLIENT LIST` shows this client's three connections, for example `billing@pod-7`. Default:
+    /// `leasehold:<id>` with [`Client::id`]. 1 to 64 printable ASCII characters without blanks.
+    ///
+    /// It is shown as given, and need not be unique; owner texts have the id, whatever the name. A server
+    /// that does not allow `CLIENT SETNAME` shows none. The embedded engine has no such list.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
     /// Whether holds pass between this client's waiters directly. Default: a bounded streak.
     pub fn local_handover(mut self, handover: LocalHandover) -> Self {
         self.handover = handover;
@@ -183,8 +197,8 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] names the setting, its value and its limits; nothing was sent.
-    /// [`Error::Unavailable`] if nobody answers within the connect time-out, [`Error::Protocol`] if
+    /// [`Error::Config`] names the setting, its value and its limits, or says that there is no tokio
+    /// runtime; nothing was sent. [`Error::Unavailable`] if nobody answers within the connect time-out, [`Error::Protocol`] if
     /// the server refuses the user, the password or the database.
     pub async fn connect(self) -> Result<Client, Error> {
         self.connect_to(Absent::Refused).await
@@ -206,8 +220,8 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] names the setting, its value and its limits; nothing was sent.
-    /// [`Error::Protocol`] if the server refuses the user, the password or the database.
+    /// [`Error::Config`] names the setting, its value and its limits, or says that there is no tokio
+    /// runtime; nothing was sent. [`Error::Protocol`] if the server refuses the user, the password or the database.
     pub async fn connect_in_background(self) -> Result<Client, Error> {
         self.connect_to(Absent::Allowed).await
     }
@@ -219,13 +233,17 @@ impl ClientBuilder {
             #[cfg(feature = "embedded")]
             Target::Engine(ref engine) => return Ok(self.embed(engine, settings)),
         };
+        // Later, tokio panics.
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(Error::Config(ConfigError::NoRuntime));
+        }
         let mutants = self.mutants;
         let counters = Arc::<Counters>::default();
         let wakes = Wakes::new(counters.clone(), mutants);
         let client_id = uuid::Uuid::new_v4();
         let timing = Timing { command: self.command_timeout, connect: self.connect_timeout };
         let thread = Thread::spawn().map_err(|error| failed(error.to_string()))?;
-        let name = format!("leasehold:{client_id}");
+        let name = self.name.unwrap_or_else(|| format!("leasehold:{client_id}"));
         let background = &thread.runtime;
         let redis = Redis::connect(&endpoint, timing, &name, wakes.clone(), background, absent);
         let redis = redis.await.map_err(|error| {
@@ -252,6 +270,16 @@ impl ClientBuilder {
                 given: self.key_prefix.len().to_string(),
                 allowed: format!("0 to {PREFIX_MAX}"),
             });
+        }
+        if let Some(name) = &self.name {
+            let fits = (1..=NAME_MAX).contains(&name.len());
+            if !fits || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+                return Err(ConfigError::OutOfRange {
+                    what: "name",
+                    given: name.chars().take(NAME_MAX).collect(),
+                    allowed: format!("1 to {NAME_MAX} printable ASCII characters without blanks"),
+                });
+            }
         }
         let streak = match self.handover {
             LocalHandover::Off => Streak { count: 0, time: Duration::ZERO },
@@ -381,5 +409,28 @@ mod tests {
         assert!(builder().key_prefix("p".repeat(256)).settings().is_ok());
         let refused = builder().key_prefix("p".repeat(257)).settings().expect_err("too long");
         assert!(refused.to_string().contains("257"), "{refused}");
+    }
+
+    #[test]
+    fn a_name_is_one_word_that_can_be_shown() {
+        for fits in ["billing@pod-7", "!", &"~".repeat(64)] {
+            assert!(builder().name(fits).settings().is_ok(), "{fits}");
+        }
+        for given in ["", "two words", "line\n", "\t", "\u{7f}", "bill\u{ef}ng", &"n".repeat(65)] {
+            let refused = builder().name(given).settings().expect_err(given).to_string();
+            let allowed = "1 to 64 printable ASCII characters without blanks";
+            assert!(refused.contains("name") && refused.contains(allowed), "{refused}");
+        }
+    }
+
+    #[test]
+    fn without_a_runtime_connecting_says_so() {
+        let refused = futures::executor::block_on(Client::connect("redis://127.0.0.1:1"));
+        assert_eq!(
+            refused.err().map(|error| error.to_string()),
+            Some(ConfigError::NoRuntime.to_string())
+        );
+        let refused = futures::executor::block_on(builder().connect_in_background());
+        assert!(matches!(refused, Err(Error::Config(ConfigError::NoRuntime))));
     }
 }

@@ -6,6 +6,8 @@
 //! | `rediss://…` | TCP with TLS (feature `tls`) |
 //! | `redis+unix:///path[?db=N&user=…&pass=…]` | Unix socket |
 //!
+//! `valkey`, `valkeys` and `valkey+unix` say the same.
+//!
 //! No message of this file repeats any part of the URL: a password with an unescaped `@`, `#` or `/`
 //! ends up where nobody expects it.
 
@@ -54,22 +56,25 @@ impl Endpoint {
             return Err(refused("no `#` is allowed; in a password write it as %23"));
         }
         match url.scheme() {
-            "redis" => {
+            "redis" | "valkey" => {
                 let (host, port) = host_and_port(&url)?;
                 Self::networked(&url, Address::Tcp { host, port })
             }
-            "rediss" if cfg!(feature = "tls") => {
+            "rediss" | "valkeys" if cfg!(feature = "tls") => {
                 let (host, port) = host_and_port(&url)?;
                 Self::networked(&url, Address::Tls { host, port })
             }
-            "rediss" => Err(refused("rediss:// needs the feature `tls` of this crate")),
-            "redis+unix" if cfg!(unix) => Self::unix(&url),
-            "redis+unix" => Err(refused("this platform has no Unix sockets")),
+            "rediss" | "valkeys" => Err(refused("rediss:// needs the feature `tls` of this crate")),
+            "redis+unix" | "valkey+unix" if cfg!(unix) => Self::unix(&url),
+            "redis+unix" | "valkey+unix" => Err(refused("this platform has no Unix sockets")),
             scheme if scheme.contains("sentinel") || scheme.contains("cluster") => Err(refused(
                 "Sentinel and Cluster are not supported by this version; \
                  give one node as redis:// or rediss://",
             )),
-            _ => Err(refused("unknown scheme; use redis://, rediss:// or redis+unix://")),
+            _ => Err(refused(
+                "unknown scheme; use redis://, rediss:// or redis+unix://, \
+                 or valkey://, valkeys:// or valkey+unix://",
+            )),
         }
     }
 

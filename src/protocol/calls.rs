@@ -268,6 +268,7 @@ pub(crate) fn acquire_all(questions: &[Call]) -> Option<Call> {
     Some(call(&MULTI_ACQUIRE, keys, args))
 }
 
+/// Asks which of these keys are missing.
 pub(crate) fn keys_exist(keys: Vec<Arc<str>>) -> Call {
     Call { script: &KEYS_EXIST, keys, args: vec![] }
 }

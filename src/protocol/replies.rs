@@ -206,11 +206,17 @@ pub(crate) fn all_acquired(
     tokens.map(Some).ok_or(Unexpected(Value::Array(told)))
 }
 
-pub(crate) fn count(reply: Value) -> Result<usize, Unexpected> {
-    match reply {
-        Value::Int(count) => usize::try_from(count).map_err(|_| Unexpected(reply)),
-        other => Err(Unexpected(other)),
-    }
+/// The reply of [`keys_exist`](super::calls::keys_exist): which of the keys are missing, by index.
+pub(crate) fn missing(reply: Value, keys: usize) -> Result<Vec<usize>, Unexpected> {
+    let index = |number: &Value| match number {
+        Value::Int(number) => usize::try_from(*number).ok()?.checked_sub(1).filter(|at| *at < keys),
+        _ => None,
+    };
+    let indices = match &reply {
+        Value::Array(numbers) => numbers.iter().map(index).collect(),
+        _ => None,
+    };
+    indices.ok_or(Unexpected(reply))
 }
 
 /// PTTL as a span; `None` for a key without expiry.
@@ -243,6 +249,10 @@ mod tests {
         let inspected = Inspected { left: second, holds: vec![("a:1".into(), 2)] };
         assert_eq!(seen(holder), Ok(Some(inspected)));
         assert_eq!(seen(Value::Array(vec![Value::Int(-2)])), Ok(None));
+        let numbers =
+            |numbers: &[i64]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
+        assert_eq!(missing(numbers(&[1, 3]), 3), Ok(vec![0, 2]));
+        assert_eq!(missing(numbers(&[]), 0), Ok(vec![]));
     }
 
     #[test]
@@ -256,5 +266,9 @@ mod tests {
         assert!(renewed(Value::Array(vec![Value::Int(7)]), 1).is_err());
         assert!(still_held(Value::Int(0)).is_err());
         assert!(seen(Value::Array(vec![Value::Int(5), Value::Nil, Value::Nil])).is_err());
+        for number in [0, -1, 4] {
+            assert!(missing(Value::Array(vec![Value::Int(number)]), 3).is_err(), "{number}");
+        }
+        assert!(missing(Value::Int(3), 3).is_err());
     }
 }

@@ -3,14 +3,17 @@
 //! A place is kept for a claim; each beat is one call for all waiters of one lock in this client,
 //! several in a claim. It also finds what no message told: that it is a waiter's turn, or that its
 //! place is gone. Whoever beats takes dead waiters off, and tells the next one.
+//!
+//! The names do not wait for each other: a beat that is slow, or that gets no answer, is late for its
+//! own name only. A name has one beat under way at most.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+mod timetable;
+
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::stream;
-use tokio::time::{Instant, sleep};
+use futures::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Session;
 use super::room::InLine;
@@ -18,6 +21,8 @@ use crate::mutant::Mutant;
 use crate::protocol::place::Place;
 use crate::protocol::replies::{self, Spot};
 use crate::transport::Lane;
+
+use timetable::Timetable;
 
 /// Waiters kept by one call: well under a millisecond of Redis.
 const BATCH: usize = 200;
@@ -33,85 +38,49 @@ pub(crate) async fn run(session: &Session) {
     if session.mutants.has(Mutant::PlaceNotKept) {
         std::future::pending::<()>().await;
     }
-    let period = (session.settings.fair_claim / 3).min(PERIOD_MAX);
-    let mut due: BTreeMap<Arc<str>, Instant> = BTreeMap::new();
+    let mut timetable = Timetable::new((session.settings.fair_claim / 3).min(PERIOD_MAX));
+    let mut calls = FuturesUnordered::new();
+    // Kept over the rounds: a wake that is dropped half-way would be lost.
+    let newcomers = newcomer(session);
+    tokio::pin!(newcomers);
     loop {
-        let places = session.rooms.with_lines();
-        let late = schedule(&mut due, places, period);
-        beat(session, late, |room, ends| {
-            let wait = ends.map_or(period, |ends| {
-                period.min((ends + Duration::from_millis(2)).max(PERIOD_MIN))
+        while calls.len() < AT_ONCE {
+            let in_line = |room: &str| session.rooms.in_line(room);
+            let Some((place, batch)) = timetable.next_batch(in_line) else { break };
+            calls.push(async move {
+                let ends = keep(session, &place, &batch).await;
+                (place, ends)
             });
-            let at = Instant::now() + wait;
-            // Several calls for one room: the first to end counts.
-            due.entry(room.clone()).and_modify(|due| *due = at.min(*due)).or_insert(at);
-        })
-        .await;
+        }
+        let next = if calls.len() < AT_ONCE { timetable.next() } else { None };
         tokio::select! {
             biased;
-            () = super::sleep_until_some(due.values().min().copied()) => {}
-            // Perhaps in a room that is not known yet.
-            () = newcomer(session) => {}
+            () = &mut newcomers => {
+                timetable.learn(session.rooms.with_lines());
+                newcomers.set(newcomer(session));
+            }
+            () = super::sleep_until_some(next) => {}
+            Some((place, ends)) = calls.next() => timetable.ended(&place.room, ends),
         }
     }
 }
 
-/// Somebody got a place since, and a moment passed in which others may.
+/// Somebody got a place since, perhaps in a room that is not known yet, and a moment passed in which
+/// others may.
 async fn newcomer(session: &Session) {
     session.in_line.notified().await;
     sleep(PERIOD_MIN).await;
 }
 
-/// The rooms whose beat is due; they are to be given another time, and new ones get their first.
-fn schedule(
-    due: &mut BTreeMap<Arc<str>, Instant>,
-    places: Vec<Arc<Place>>,
-    period: Duration,
-) -> Vec<Arc<Place>> {
-    let now = Instant::now();
-    let mut before = std::mem::take(due);
-    let mut late = Vec::new();
-    for place in places {
-        let (room, at) =
-            before.remove_entry(&place.room).unwrap_or_else(|| (place.room.clone(), now + period));
-        if at <= now {
-            late.push(place);
-        } else {
-            due.insert(room, at);
-        }
-    }
-    late
-}
-
-/// One beat for each of these rooms; tells when something in it ends by itself, if that is known.
-async fn beat(
-    session: &Session,
-    places: Vec<Arc<Place>>,
-    mut told: impl FnMut(&Arc<str>, Option<Duration>),
-) {
-    let batches = places.into_iter().flat_map(|place| {
-        let waiters = session.rooms.in_line(&place.room);
-        let batches: Vec<_> = waiters.chunks(BATCH).map(<[_]>::to_vec).collect();
-        batches.into_iter().map(move |batch| (place.clone(), batch))
-    });
-    let calls = batches.map(async |(place, batch): (Arc<Place>, InLine)| {
-        let ends = keep(session, &place, &batch).await;
-        (place, ends)
-    });
-    let mut calls = stream::iter(calls).buffer_unordered(AT_ONCE);
-    while let Some((place, ends)) = calls.next().await {
-        told(&place.room, ends);
-    }
-}
-
-/// When something ends by itself, if that is known.
+/// One call of a beat; when something ends by itself, if that is known.
 async fn keep(session: &Session, place: &Place, waiters: &InLine) -> Option<Duration> {
-    let publish = session.transport.publish_command();
+    let (publish, claim) = (session.transport.publish_command(), session.settings.fair_claim);
     let fields = waiters.iter().map(|(field, _)| field.clone());
     let sent = Instant::now();
-    let call = place.beat(publish, session.settings.fair_claim, fields);
-    // A beat that fails is followed by another one, and every waiter asks for itself in the end.
-    let reply = session.call(Lane::Background, call).await.ok()?;
+    let call = session.call(Lane::Background, place.beat(publish, claim, fields));
+    // A beat that fails is followed by another one, and every waiter asks for itself in the end. One
+    // without an answer is not waited for longer than leaves time for the next.
+    let reply = timeout(claim / 2, call).await.ok()?.ok()?;
     let (ends, told) = replies::beaten(reply, waiters.len()).ok()?;
     for ((field, waiter), spot) in waiters.iter().zip(told) {
         match spot {

@@ -1,8 +1,8 @@
 //! The safety poll: what a lost message can cost at most.
 //!
-//! About once a second one call asks how many of the keys that this client waits for exist. All do
-//! while they are held; only where one is missing is it searched for and its waiter woken. Ten
-//! thousand waited-for names cost twenty calls a second.
+//! About once a second one call asks which of the keys that this client waits for are missing. None
+//! is while all are held; where one is, its waiter is woken. Ten thousand waited-for names cost twenty
+//! calls a second, whatever became of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,6 @@ use crate::transport::Lane;
 
 /// Keys in one call.
 const BATCH: usize = 500;
-/// So few keys are not searched further: their waiters ask for themselves.
-const FEW: usize = 4;
 
 /// How often subscriptions and rooms that nobody uses any more are ended.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -49,31 +47,19 @@ pub(crate) async fn run(session: &Session) {
     }
 }
 
-/// Finds the keys that are gone, by halves.
+/// Finds the keys that are gone: one call, however many those are.
 async fn check(session: &Session, places: &[Arc<Place>]) {
-    let mut parts = vec![places];
-    while let Some(part) = parts.pop() {
-        // A hold that is older than the question must be there; a younger one may not have been.
-        let known: Vec<_> = part.iter().map(|place| session.rooms.holder(&place.room)).collect();
-        let keys = part.iter().map(|place| place.key.clone()).collect();
-        count(&session.counters.polls);
-        let reply = session.call(Lane::Background, calls::keys_exist(keys)).await;
-        let Some(exist) = reply.ok().and_then(|value| replies::count(value).ok()) else { return };
-        if exist == part.len() {
-            continue;
-        }
-        // But nobody asks behind a hold of ours: whether it is gone must be known of it alone.
-        let ours = part.len() > 1 && exist > 0 && known.iter().any(Option::is_some);
-        if part.len() > FEW || ours {
-            let (left, right) = part.split_at(part.len() / 2);
-            parts.extend([left, right]);
-            continue;
-        }
-        for (place, known) in part.iter().zip(known) {
-            let holder = session.rooms.nudge(&place.room);
-            if exist == 0 && holder.is_some() && holder == known {
-                lose(session, &place.key, holder);
-            }
+    // A hold that is older than the question must be there; a younger one may not have been.
+    let holders: Vec<_> = places.iter().map(|place| session.rooms.holder(&place.room)).collect();
+    let keys = places.iter().map(|place| place.key.clone()).collect();
+    count(&session.counters.polls);
+    let reply = session.call(Lane::Background, calls::keys_exist(keys)).await;
+    let missing = reply.ok().and_then(|value| replies::missing(value, places.len()).ok());
+    // A poll that fails is followed by another one.
+    for at in missing.unwrap_or_default() {
+        let holder = session.rooms.nudge(&places[at].room);
+        if holder == holders[at] {
+            lose(session, &places[at].key, holder);
         }
     }
 }

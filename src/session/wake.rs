@@ -13,7 +13,8 @@
 //!
 //! # Locking
 //!
-//! One shard at a time. Subscribing and unsubscribing are queued in the transport; unsubscribing is
+//! One shard at a time, and nobody is woken under it: a waiter that ends at once comes back here by its
+//! listener. Subscribing and unsubscribing are queued in the transport; unsubscribing is
 //! queued under the shard lock, so that it cannot overtake a later subscription.
 //!
 //! # Bounds
@@ -184,9 +185,11 @@ impl Drop for Listener<'_> {
 
 impl Sink for Wakes {
     fn message(&self, channel: &str, _payload: &[u8]) {
-        if let Some(entry) = self.channels.get(channel) {
-            entry.listeners.iter().for_each(|(_, waiter)| waiter.wake());
-            self.counters.wakes.fetch_add(entry.listeners.len() as u64, Relaxed);
+        let listeners = self.channels.get(channel).map(|entry| entry.listeners.clone());
+        let listeners = listeners.unwrap_or_default();
+        self.counters.wakes.fetch_add(listeners.len() as u64, Relaxed);
+        for (_, waiter) in listeners {
+            waiter.wake();
         }
     }
 
@@ -207,3 +210,6 @@ impl Sink for Wakes {
         self.end_outage();
     }
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

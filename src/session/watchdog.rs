@@ -1,7 +1,8 @@
 //! Renews holds before their lease ends, and ends those that can no longer be held.
 //!
 //! One deadline-ordered table for all holds of a client. Renewals go out in batches, a third of the
-//! lease after the last one was sent; a batch that fails touches nobody else.
+//! lease after the last one was sent; a batch that fails touches nobody else. A batch that is refused
+//! is halved until the hold is found that is to blame: with 500 holds after nine more round trips.
 //!
 //! # Invariants
 //!
@@ -21,6 +22,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -298,11 +300,13 @@ async fn renew(session: &Session, batch: Vec<(Arc<Hold>, Duration)>) {
                 }
             }
         }
-        // One key of another type fails the whole script: find it by asking for each alone.
+        // One key of another type fails the whole script. Found by halves, side by side: asked for one
+        // by one, the others would lose their leases meanwhile.
         Err(CallError::Refused(_)) if batch.len() > 1 => {
-            for one in batch {
-                Box::pin(renew(session, vec![one])).await;
-            }
+            let mut half = batch;
+            let other_half = half.split_off(half.len() / 2);
+            let halves = [half, other_half].map(|half| Box::pin(renew(session, half)));
+            join_all(halves).await;
         }
         Err(CallError::Refused(fault)) if fault.is_wrong_type() => {
             for (hold, _) in &batch {

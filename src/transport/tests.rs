@@ -1,5 +1,7 @@
 //! Which error answers pass by themselves.
 
+pub(crate) mod inline_waker;
+
 use super::*;
 
 #[test]
@@ -16,8 +18,6 @@ fn conditions_that_pass_are_not_applied() {
         "MISCONF Redis is configured to save RDB snapshots",
         "NOREPLICAS Not enough good replicas to write.",
         "NOSCRIPT No matching script. Please use EVAL.",
-        "MOVED 3999 127.0.0.1:6381",
-        "ASK 3999 127.0.0.1:6381",
         "ERR max number of clients reached",
         "ERR max number of clients + cluster connections reached",
         "ERR Error running script (call to f_24d6): @user_script:1: @user_script: 1: \
@@ -48,5 +48,20 @@ fn what_somebody_has_to_change_is_refused() {
     ];
     for text in texts {
         assert_eq!(sort_error_reply(text), CallError::Refused(Fault(text.to_owned())));
+    }
+}
+
+#[test]
+fn a_node_of_a_cluster_is_refused_with_what_to_do() {
+    let texts = [
+        "MOVED 3999 127.0.0.1:6381",
+        "ASK 3999 127.0.0.1:6381",
+        "CROSSSLOT Keys in request don't hash to the same slot",
+    ];
+    for text in texts {
+        let CallError::Refused(fault) = sort_error_reply(text) else { panic!("{text}") };
+        assert!(fault.0.starts_with(text), "{fault}");
+        assert!(fault.0.contains("node of a cluster"), "{fault}");
+        assert!(fault.0.contains("connect to a server without `cluster-enabled`"), "{fault}");
     }
 }

@@ -12,6 +12,7 @@ mod support;
 mod sorts;
 
 mod asking;
+mod background;
 mod both_sides;
 mod contention;
 mod crash;
@@ -23,6 +24,7 @@ mod fair;
 mod fenced;
 mod guard;
 mod holders;
+mod identity;
 mod inspection;
 mod kinds;
 mod latches;
@@ -300,6 +302,11 @@ behaviours! {
         free_locks_of_several_kinds_are_one_call,
         a_kind_that_needs_more_is_taken_by_itself,
         one_that_cannot_be_taken_leaves_none,
+    }
+    identity {
+        every_owner_text_begins_with_the_id_of_its_client,
+        connections_are_called_as_they_shall_be,
+        a_ping_is_one_call_that_tells_whether_the_server_answers,
     }
     inspection {
         a_free_lock_looks_free,

@@ -54,6 +54,7 @@ async fn every_future_may_be_sent() {
     assert!(ran.expect_err("it was forgotten").is_timeout());
     drop(may_be_sent(lock.restore("a:1")));
     drop(may_be_sent(client.locks("*")));
+    drop(may_be_sent(client.ping()));
     let semaphore = client.semaphore("s");
     drop(may_be_sent(semaphore.acquire(1)));
     drop(may_be_sent(semaphore.drain()));

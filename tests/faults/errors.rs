@@ -375,3 +375,31 @@ fn tls_with_a_plain_server_is_unavailable() {
         assert_unavailable("no TLS", refused_connect(&url).await, "cannot connect");
     });
 }
+
+/// Which slots are whose, as a server reads it when it starts. The other one need not be there.
+const ALL_SLOTS_ELSEWHERE: &str = "\
+aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 127.0.0.1:1@1 myself,master - 0 0 1 connected
+bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb 127.0.0.1:2@2 master - 0 0 2 connected 0-16383
+vars currentEpoch 2 lastVoteEpoch 0
+";
+
+#[test]
+fn a_node_of_a_cluster_is_told_as_such() {
+    beside(LIMIT, async {
+        let file = std::env::temp_dir().join(format!("leasehold-nodes-{}", std::process::id()));
+        std::fs::write(&file, ALL_SLOTS_ELSEWHERE).expect("a temporary file");
+        let file = file.to_str().expect("utf-8");
+        let patience =
+            ["--cluster-node-timeout", "600000", "--cluster-require-full-coverage", "no"];
+        let node = ["--cluster-enabled", "yes", "--cluster-config-file", file];
+        let server = Server::start_with(&[node, patience].concat());
+        let client = connect(&server.url()).await;
+        let mut lock = client.lock("n");
+        let refused = within("it is refused", CALL * 5, lock.lock()).await;
+        assert_protocol("lock", refused, "node of a cluster");
+        let refused = lock.try_lock(ms(60_000), Lease::Renewed).await;
+        assert_protocol("try_lock", refused, "MOVED");
+        at_rest(&client, LIMIT).await;
+        std::fs::remove_file(file).expect("it is there");
+    });
+}

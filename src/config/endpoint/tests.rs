@@ -23,6 +23,7 @@ fn addresses_are_understood() {
         ("redis://[::1]:7000/0", "redis://[::1]:7000/0", Some(0)),
         ("redis://user:secret@h:1/255", "redis://h:1/255", Some(255)),
         ("REDIS://h", "redis://h:6379", None),
+        ("valkey://:secret@h/2", "redis://h:6379/2", Some(2)),
     ];
     for (text, shown, database) in table {
         let endpoint = parse(text);
@@ -39,6 +40,7 @@ fn unix_sockets_are_understood() {
     assert_eq!(endpoint.database(), Some(7));
     assert_eq!(endpoint.to_string(), "redis+unix:///run/redis one.sock?db=7");
     assert_eq!(parse("redis+unix:///s").database(), None);
+    assert_eq!(parse("valkey+unix:///s?db=1"), parse("redis+unix:///s?db=1"));
     let endpoint = parse("redis+unix:///run/redis.sock?user=ann&pass=a+b%26c&db=0");
     assert_eq!(endpoint.address(), &Address::Unix { path: "/run/redis.sock".into() });
     let login = endpoint.login().unwrap();
@@ -52,6 +54,7 @@ fn tls_is_understood() {
     let endpoint = parse("rediss://:secret@h/2");
     assert_eq!(endpoint.address(), &Address::Tls { host: "h".into(), port: 6379 });
     assert_eq!(endpoint.to_string(), "rediss://h:6379/2");
+    assert_eq!(parse("valkeys://:secret@h/2"), endpoint);
 }
 
 #[test]
@@ -102,6 +105,7 @@ fn the_refused_forms_say_why_and_never_show_the_secret() {
         ("redis://:hunter2%ff@h", "UTF-8"),
         ("redis-sentinel://:hunter2@h/0?sentinelServiceName=x", "Sentinel and Cluster"),
         ("rediss-cluster://:hunter2@h", "Sentinel and Cluster"),
+        ("valkey-sentinel://:hunter2@h", "Sentinel and Cluster"),
         #[cfg(unix)]
         ("redis+unix://", "path"),
         #[cfg(unix)]

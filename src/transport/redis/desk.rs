@@ -15,8 +15,8 @@
 //!
 //! # Locking
 //!
-//! One mutex, never held across an await; answers are given after it is released or are sends on a
-//! one-shot channel, which do not block.
+//! One mutex, never held across an await. Nobody is woken under it: a waiter may end at once, and then
+//! gives an order of its own. Answers are kept until [`Desk::with`] has released it.
 //!
 //! # Bounds
 //!
@@ -43,6 +43,11 @@ pub(super) struct Seat {
     number: u64,
     bell: Arc<Notify>,
 }
+
+type Outcome = Result<(), CallError>;
+
+/// What somebody who subscribes is to be told.
+struct Answer(oneshot::Sender<Outcome>, Outcome);
 
 /// What to send next; one of the lists may be empty.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -72,6 +77,10 @@ struct State {
     queue: VecDeque<Order>,
     /// The SUBSCRIBE orders of the batch on the wire.
     taken: Vec<Subscribe>,
+    /// To be given when the lock is released.
+    answers: Vec<Answer>,
+    /// The bell is to be rung then.
+    rings: bool,
 }
 
 enum Mode {
@@ -88,7 +97,7 @@ enum Order {
 struct Subscribe {
     channel: Arc<str>,
     /// `None`: a channel that was subscribed before and is being restored.
-    answer: Option<oneshot::Sender<Result<(), CallError>>>,
+    answer: Option<oneshot::Sender<Outcome>>,
     /// Was in a batch that the server refused: is sent alone, so that the others do not suffer.
     alone: bool,
 }
@@ -101,55 +110,75 @@ impl Desk {
                 subscribed: HashSet::new(),
                 queue: VecDeque::new(),
                 taken: Vec::new(),
+                answers: Vec::new(),
+                rings: false,
                 seat: 0,
                 bell: Arc::new(Notify::new()),
             }),
         }
     }
 
+    /// Changes the state under its lock; whoever is told something is told after it.
+    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock();
+        let done = change(&mut state);
+        let answers = std::mem::take(&mut state.answers);
+        let bell = std::mem::take(&mut state.rings).then(|| state.bell.clone());
+        drop(state);
+        for Answer(sender, outcome) in answers {
+            // The caller may be gone; the channel then stays as it is.
+            drop(sender.send(outcome));
+        }
+        if let Some(bell) = bell {
+            bell.notify_one();
+        }
+        done
+    }
+
     /// For the worker of a new connection; the one before gets no more orders.
     pub(super) fn seat(&self) -> Seat {
-        let mut state = self.state.lock();
-        if !matches!(state.mode, Mode::Closed) {
-            state.mode = Mode::Open;
-        }
-        state.settle(&Fate::Lost);
-        state.seat += 1;
-        state.bell = Arc::new(Notify::new());
-        Seat { number: state.seat, bell: state.bell.clone() }
+        self.with(|state| {
+            if !matches!(state.mode, Mode::Closed) {
+                state.mode = Mode::Open;
+            }
+            state.settle(&Fate::Lost);
+            state.seat += 1;
+            state.bell = Arc::new(Notify::new());
+            Seat { number: state.seat, bell: state.bell.clone() }
+        })
     }
 
     /// Orders a subscription; the receiver gets the outcome.
     pub(super) fn subscribe(
         &self,
         channel: &Arc<str>,
-    ) -> Result<oneshot::Receiver<Result<(), CallError>>, CallError> {
-        let mut state = self.state.lock();
-        match &state.mode {
-            Mode::Open => {}
-            Mode::Down(fault) => return Err(CallError::NotApplied(fault.clone())),
-            Mode::Closed => return Err(CallError::Closed),
-        }
-        let (sender, receiver) = oneshot::channel();
-        let answer = Some(sender);
-        let order = Subscribe { channel: channel.clone(), answer, alone: false };
-        state.queue.push_back(Order::Subscribe(order));
-        state.bell.notify_one();
-        Ok(receiver)
+    ) -> Result<oneshot::Receiver<Outcome>, CallError> {
+        self.with(|state| {
+            match &state.mode {
+                Mode::Open => {}
+                Mode::Down(fault) => return Err(CallError::NotApplied(fault.clone())),
+                Mode::Closed => return Err(CallError::Closed),
+            }
+            let (sender, receiver) = oneshot::channel();
+            let answer = Some(sender);
+            let order = Subscribe { channel: channel.clone(), answer, alone: false };
+            state.queue.push_back(Order::Subscribe(order));
+            state.rings = true;
+            Ok(receiver)
+        })
     }
 
     pub(super) fn unsubscribe(&self, channel: &Arc<str>) {
-        let mut state = self.state.lock();
-        match state.mode {
+        self.with(|state| match state.mode {
             Mode::Open => {
                 state.queue.push_back(Order::Unsubscribe(channel.clone()));
-                state.bell.notify_one();
+                state.rings = true;
             }
             // No connection, hence no subscription on the server.
             Mode::Down(_) | Mode::Closed => {
                 state.subscribed.remove(channel);
             }
-        }
+        });
     }
 
     /// What a new connection has to restore.
@@ -185,36 +214,38 @@ impl Desk {
     }
 
     pub(super) fn take(&self, seat: &Seat) -> Option<Batch> {
-        let mut state = self.state.lock();
-        if state.seat == seat.number { state.take() } else { None }
+        self.with(|state| if state.seat == seat.number { state.take() } else { None })
     }
 
     pub(super) fn settle(&self, seat: &Seat, fate: &Fate) {
-        let mut state = self.state.lock();
-        if state.seat == seat.number {
-            state.settle(fate);
-        }
+        self.with(|state| {
+            if state.seat == seat.number {
+                state.settle(fate);
+            }
+        });
     }
 
     /// The connection was lost; another is being made.
     pub(super) fn lost(&self) {
-        self.state.lock().settle(&Fate::Lost);
+        self.with(|state| state.settle(&Fate::Lost));
     }
 
     /// There is no connection for now: nobody is kept waiting.
     pub(super) fn down(&self, fault: &Fault) {
-        let mut state = self.state.lock();
-        if !matches!(state.mode, Mode::Closed) {
-            state.mode = Mode::Down(fault.clone());
-            state.give_up(&CallError::NotApplied(fault.clone()));
-        }
+        self.with(|state| {
+            if !matches!(state.mode, Mode::Closed) {
+                state.mode = Mode::Down(fault.clone());
+                state.give_up(&CallError::NotApplied(fault.clone()));
+            }
+        });
     }
 
     pub(super) fn close(&self) {
-        let mut state = self.state.lock();
-        state.mode = Mode::Closed;
-        state.give_up(&CallError::Closed);
-        state.subscribed.clear();
+        self.with(|state| {
+            state.mode = Mode::Closed;
+            state.give_up(&CallError::Closed);
+            state.subscribed.clear();
+        });
     }
 }
 
@@ -228,7 +259,7 @@ impl State {
             match order {
                 Order::Subscribe(order) if order.is_abandoned() => {}
                 Order::Subscribe(order) if self.subscribed.contains(&order.channel) => {
-                    order.answer(Ok(()));
+                    self.answers.extend(order.answered(Ok(())));
                 }
                 Order::Subscribe(order) => {
                     let first = batch.subscribe.is_empty() && batch.unsubscribe.is_empty();
@@ -267,17 +298,21 @@ impl State {
             match fate {
                 Fate::Confirmed => {
                     self.subscribed.insert(order.channel.clone());
-                    order.answer(Ok(()));
+                    self.answers.extend(order.answered(Ok(())));
                 }
                 Fate::Refused(fault) if !several => {
-                    order.answer(Err(CallError::Refused(fault.clone())));
+                    let refused = CallError::Refused(fault.clone());
+                    self.answers.extend(order.answered(Err(refused)));
                 }
                 Fate::Refused(_) => {
                     order.alone = true;
                     self.queue.push_front(Order::Subscribe(order));
                 }
                 // The connection is given up, and with it what it may have subscribed.
-                Fate::NotYet(fault) => order.answer(Err(CallError::NotApplied(fault.clone()))),
+                Fate::NotYet(fault) => {
+                    let not_yet = CallError::NotApplied(fault.clone());
+                    self.answers.extend(order.answered(Err(not_yet)));
+                }
                 Fate::Lost => self.queue.push_front(Order::Subscribe(order)),
             }
         }
@@ -288,7 +323,9 @@ impl State {
         self.settle(&Fate::Lost);
         for order in std::mem::take(&mut self.queue) {
             match order {
-                Order::Subscribe(order) => order.answer(Err(error.clone())),
+                Order::Subscribe(order) => {
+                    self.answers.extend(order.answered(Err(error.clone())));
+                }
                 Order::Unsubscribe(channel) => {
                     self.subscribed.remove(&channel);
                 }
@@ -303,11 +340,8 @@ impl Subscribe {
         self.answer.as_ref().is_some_and(oneshot::Sender::is_closed)
     }
 
-    fn answer(self, outcome: Result<(), CallError>) {
-        if let Some(sender) = self.answer {
-            // The caller may be gone; the channel then stays as it is.
-            drop(sender.send(outcome));
-        }
+    fn answered(self, outcome: Outcome) -> Option<Answer> {
+        self.answer.map(|sender| Answer(sender, outcome))
     }
 }
 

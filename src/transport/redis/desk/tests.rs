@@ -3,6 +3,7 @@
 use std::task::Poll;
 
 use super::*;
+use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
 
 fn name(text: &str) -> Arc<str> {
     Arc::from(text)
@@ -191,4 +192,50 @@ async fn the_worker_of_an_earlier_connection_neither_takes_nor_settles() {
     assert!(answer.try_recv().is_err());
     desk.settle(&later, &Fate::Confirmed);
     assert_eq!(answer.try_recv(), Ok(Ok(())));
+}
+
+/// Leaves a channel when it is dropped, as a waiter does.
+struct Leaves(Arc<Desk>);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        self.0.unsubscribe(&name("a"));
+    }
+}
+
+/// Somebody waits for its subscription, and leaves when it is answered.
+fn order_and_leave(desk: &Arc<Desk>) {
+    let (leaves, order) = (Leaves(desk.clone()), order(desk, "a"));
+    poll_and_drop_when_woken(async move {
+        let _leaves = leaves;
+        drop(order.await);
+    });
+}
+
+#[test]
+fn a_waiter_that_leaves_while_it_is_answered_does_not_wait_for_itself() {
+    let settled = |desk: &Desk, fate: &Fate| {
+        take(desk).unwrap();
+        settle(desk, fate);
+    };
+    does_not_hang("its channel was subscribed before", || {
+        let desk = Arc::new(Desk::new());
+        confirmed(&desk, &["a"]);
+        order_and_leave(&desk);
+        take(&desk);
+    });
+    for fate in [Fate::Confirmed, Fate::Refused(fault()), Fate::NotYet(fault())] {
+        does_not_hang(&format!("{fate:?}"), move || {
+            let desk = Arc::new(Desk::new());
+            order_and_leave(&desk);
+            settled(&desk, &fate);
+        });
+    }
+    for end in [Desk::close, |desk: &Desk| desk.down(&fault())] {
+        does_not_hang("there is no connection", move || {
+            let desk = Arc::new(Desk::new());
+            order_and_leave(&desk);
+            end(&desk);
+        });
+    }
 }

@@ -1,0 +1,39 @@
+//! What the background task does for many names at once. Only the embedded engine has the switches.
+
+mod beats;
+mod polls;
+mod renewals;
+
+use std::ops::Range;
+use std::time::Duration;
+
+use futures::future::join_all;
+use leasehold::test_util::{Delay, Faults, LinkControl};
+use leasehold::{Client, EmbeddedRedis, Lease, LockGuard};
+
+/// Holds in one renewal, and names in one safety poll.
+const BATCH: usize = 500;
+/// Longer than any of these tests.
+const LONG: Lease = Lease::Fixed(Duration::from_mins(10));
+
+/// From now on a call takes so long, there and back.
+fn set_round_trip(link: &LinkControl, time: Duration) {
+    let half = Delay::fixed(time / 2);
+    link.set_faults(Faults { request: half, reply: half, ..Faults::default() }, 1);
+}
+
+fn runs(redis: &EmbeddedRedis, script: &str) -> u64 {
+    redis.scripts_run().get(script).copied().unwrap_or(0)
+}
+
+fn name(number: usize) -> String {
+    format!("n{number:04}")
+}
+
+async fn take_all(client: &Client, numbers: Range<usize>, lease: Lease) -> Vec<LockGuard> {
+    join_all(numbers.map(async |number| {
+        let mut lock = client.lock(name(number));
+        lock.try_lock(Duration::ZERO, lease).await.unwrap()
+    }))
+    .await
+}

@@ -1,0 +1,122 @@
+//! Waiters of fair locks keep their places, however many they are and whatever becomes of one call.
+
+use std::time::Duration;
+
+use leasehold::test_util::{Flow, LinkControl};
+use leasehold::{Client, EmbeddedRedis, LockGuard};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::{LONG, name, runs, set_round_trip};
+use crate::world::{World, eventually, ms, waiting};
+
+const CLAIM: Duration = ms(2000);
+
+/// For how long Redis keeps the place of each waiter of a fair lock.
+fn places_kept(world: &World, name: &str) -> Vec<i64> {
+    let deadlines = format!("redisson_lock_timeout:{{{name}}}");
+    let flat = world.list(&["ZRANGE", &deadlines, "0", "-1", "WITHSCORES"]);
+    let now = world.clock();
+    flat.chunks(2).map(|pair| pair[1].parse::<i64>().expect("a number") - now).collect()
+}
+
+fn queue_for(client: &Client, name: &str) -> JoinHandle<LockGuard> {
+    let mut lock = client.fair_lock(name);
+    tokio::spawn(async move { lock.lock().await.unwrap() })
+}
+
+async fn take_fair(client: &Client, name: &str) -> LockGuard {
+    client.fair_lock(name).try_lock(Duration::ZERO, LONG).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_waiter_of_a_long_line_keeps_its_place() {
+    let redis = EmbeddedRedis::new();
+    let world = World::Embedded(redis.clone());
+    let client = redis.builder().fair_claim(CLAIM).connect().await.unwrap();
+    let _held = take_fair(&client, "x").await;
+    let waiters = 450;
+    let _waiting: Vec<_> = (0..waiters).map(|_| queue_for(&client, "x")).collect();
+    let queue = || world.list(&["LRANGE", "redisson_lock_queue:{x}", "0", "-1"]);
+    eventually("all are in the queue", async || queue().len() == waiters).await;
+    let before = queue();
+    let end = Instant::now() + CLAIM * 4;
+    while Instant::now() < end {
+        sleep(ms(50)).await;
+        let dead = places_kept(&world, "x").into_iter().filter(|left| *left <= 0).count();
+        assert_eq!(dead, 0, "all give signs of life");
+    }
+    assert_eq!(queue(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_beat_without_an_answer_costs_nobody_a_place() {
+    let redis = EmbeddedRedis::new();
+    let world = World::Embedded(redis.clone());
+    let patient = redis.builder().command_timeout(Duration::from_mins(1));
+    let client = patient.fair_claim(CLAIM).connect().await.unwrap();
+    let link = redis.links().remove(0);
+    let _held = [take_fair(&client, "a").await, take_fair(&client, "b").await];
+    let mut waiters = Vec::new();
+    for name in ["a", "b"] {
+        waiters.push(queue_for(&client, name));
+        // Their beats come at different times.
+        sleep(ms(200)).await;
+    }
+    let beats = || runs(&redis, "fair_beat");
+    let before = beats();
+    eventually("a beat", async || beats() > before).await;
+    link.set_replies(Flow::Vanishes);
+    eventually("a beat that nobody hears of", async || beats() > before + 1).await;
+    link.set_replies(Flow::Passes);
+    let end = Instant::now() + CLAIM * 4;
+    while Instant::now() < end {
+        sleep(ms(50)).await;
+        for name in ["a", "b"] {
+            let [left] = places_kept(&world, name)[..] else { panic!("one place at {name}") };
+            assert!(left > 0, "{name}: {left} ms");
+        }
+    }
+}
+
+/// The most calls that are under way at one time.
+async fn most_calls_under_way(link: &LinkControl, time: Duration) -> usize {
+    let end = Instant::now() + time;
+    let mut most = 0;
+    while Instant::now() < end {
+        sleep(ms(1)).await;
+        most = most.max(link.calls_under_way());
+    }
+    most
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_has_one_beat_under_way() {
+    let redis = EmbeddedRedis::new();
+    let patient = redis.builder().command_timeout(ms(10_000)).fair_claim(ms(10_000));
+    let client = patient.connect().await.unwrap();
+    let _held = take_fair(&client, "x").await;
+    let _waiter = queue_for(&client, "x");
+    eventually("a beat", async || runs(&redis, "fair_beat") > 0).await;
+    let link = redis.links().remove(0);
+    set_round_trip(&link, ms(1500));
+    assert_eq!(most_calls_under_way(&link, ms(20_000)).await, 1);
+    assert!(runs(&redis, "fair_beat") >= 10, "{}", runs(&redis, "fair_beat"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_has_not_more_than_256_beats_under_way() {
+    let redis = EmbeddedRedis::new();
+    let client = redis.builder().fair_claim(CLAIM).connect().await.unwrap();
+    let names = 300;
+    let mut held = Vec::new();
+    for number in 0..names {
+        held.push(take_fair(&client, &name(number)).await);
+    }
+    let _waiters: Vec<_> = (0..names).map(|number| queue_for(&client, &name(number))).collect();
+    waiting(&client, names as u64).await;
+    eventually("all listen", async || client.stats().listeners == names as u64).await;
+    let link = redis.links().remove(0);
+    set_round_trip(&link, ms(200));
+    assert_eq!(most_calls_under_way(&link, CLAIM).await, 256);
+}
