@@ -16,7 +16,7 @@ pub(crate) async fn a_waiter_never_subscribes(world: World) {
         let guard = sort(&one).lock().await.unwrap();
         let takings: Vec<_> = (0..3)
             .map(|_| {
-                let mut lock = sort(&other);
+                let lock = sort(&other);
                 tokio::spawn(async move { lock.lock().await?.unlock().await })
             })
             .collect();
@@ -41,7 +41,7 @@ pub(crate) async fn pauses_grow_to_their_longest(world: World) {
         let before = other.stats().calls;
         let takings: Vec<_> = (0..5)
             .map(|_| {
-                let mut lock = sort(&other);
+                let lock = sort(&other);
                 tokio::spawn(async move { lock.lock().await })
             })
             .collect();
@@ -64,7 +64,7 @@ pub(crate) async fn pauses_double_from_the_first(world: World) {
     for (sort, pauses_ms) in SORTS.into_iter().zip(doubled) {
         let (one, other) = (world.client().await, world.client().await);
         let guard = sort(&one).lock().await.unwrap();
-        let mut lock = sort(&other);
+        let lock = sort(&other);
         let start = Instant::now();
         let taking = tokio::spawn(async move { lock.lock().await });
         let mut asked = Vec::new();
@@ -93,9 +93,9 @@ pub(crate) async fn a_spin_lock_tells_others_of_its_release(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     // A waiter of the plain lock of that name, as a Java client's.
     for end in ["unlock", "drop", "force"] {
-        let mut held = one.spin_lock("x");
+        let held = one.spin_lock("x");
         let guard = held.lock().await.unwrap();
-        let (mut lock, before) = (other.lock("x"), other.stats());
+        let (lock, before) = (other.lock("x"), other.stats());
         let taking = tokio::spawn(async move { lock.lock().await });
         eventually("it listens and asked again", async || {
             let stats = other.stats();
@@ -123,8 +123,9 @@ pub(crate) async fn a_spin_lock_takes_a_wait_as_long_as_it_is(world: World) {
     let took = start.elapsed();
     assert!(took >= ms(3000) && took < ms(3500), "{took:?}");
     // A release in time is found within a pause.
-    let mut lock = other.spin_lock("x");
-    let taking = tokio::spawn(async move { lock.try_lock(ms(5000), ms(30_000)).await });
+    let lock = other.spin_lock("x");
+    let taking =
+        tokio::spawn(async move { lock.try_lock(ms(5000), Lease::fixed(ms(30_000))).await });
     waiting(&other, 1).await;
     guard.unlock().await.unwrap();
     let (guard, took) = soon("within a pause", taking).await;
@@ -136,7 +137,8 @@ pub(crate) async fn a_string_key_without_expiry_is_told_and_left(world: World) {
     let client = world.client().await;
     world.command(&["SET", "x", "somebody"]);
     for wait in [Duration::ZERO, ms(100)] {
-        let error = client.string_lock("x").try_lock(wait, ms(5000)).await.unwrap_err();
+        let error =
+            client.string_lock("x").try_lock(wait, Lease::fixed(ms(5000))).await.unwrap_err();
         assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
         assert!(error.to_string().contains("no expiry"), "{error}");
     }
@@ -144,7 +146,7 @@ pub(crate) async fn a_string_key_without_expiry_is_told_and_left(world: World) {
     assert_eq!(client.string_lock("x").remaining_lease().await.unwrap(), Some(Duration::MAX));
     // The same key with an expiry is a holder like others.
     world.command(&["PEXPIRE", "x", "60000"]);
-    let error = client.string_lock("x").try_lock(ms(50), ms(5000)).await.unwrap_err();
+    let error = client.string_lock("x").try_lock(ms(50), Lease::fixed(ms(5000))).await.unwrap_err();
     assert!(matches!(error, Error::Timeout { no_expiry: false, .. }), "{error}");
     // Whoever knows the token may go on with it; a key without expiry gets one then.
     world.command(&["PERSIST", "x"]);
@@ -157,8 +159,8 @@ pub(crate) async fn a_string_key_without_expiry_is_told_and_left(world: World) {
 pub(crate) async fn a_hash_key_without_expiry_is_told_and_left(world: World) {
     let client = world.client().await;
     world.command(&["HSET", "x", "somebody:1", "1"]);
-    for mut lock in [client.lock("x"), client.spin_lock("x"), client.fenced_lock("x")] {
-        let error = lock.try_lock(ms(50), ms(5000)).await.unwrap_err();
+    for lock in [client.lock("x"), client.spin_lock("x"), client.fenced_lock("x").into()] {
+        let error = lock.try_lock(ms(50), Lease::fixed(ms(5000))).await.unwrap_err();
         assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
     }
     assert_eq!(world.left("x"), -1);
@@ -166,8 +168,8 @@ pub(crate) async fn a_hash_key_without_expiry_is_told_and_left(world: World) {
 
 pub(crate) async fn a_string_lock_is_a_token_with_an_expiry(world: World) {
     let client = world.client().await;
-    let mut lock = client.string_lock("laravel_cache_x{");
-    let guard = lock.try_lock(Duration::ZERO, ms(30_000)).await.unwrap();
+    let lock = client.string_lock("laravel_cache_x{");
+    let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(30_000))).await.unwrap();
     assert_eq!(world.command(&["TYPE", "laravel_cache_x{"]), "string");
     assert_eq!(world.command(&["GET", "laravel_cache_x{"]), guard.owner());
     assert!((25_000..=30_000).contains(&world.left("laravel_cache_x{")));
@@ -187,8 +189,8 @@ pub(crate) async fn every_waiter_is_told_of_a_missing_expiry(world: World) {
     let wait = world.span(500);
     let takings: Vec<_> = (0..3)
         .map(|_| {
-            let mut lock = client.string_lock("x");
-            tokio::spawn(async move { lock.try_lock(wait, ms(5000)).await })
+            let lock = client.string_lock("x");
+            tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5000))).await })
         })
         .collect();
     for taking in takings {
@@ -197,11 +199,11 @@ pub(crate) async fn every_waiter_is_told_of_a_missing_expiry(world: World) {
     }
     let two = || Lock::multi([client.string_lock("w"), client.string_lock("x")]);
     for wait in [Duration::ZERO, wait] {
-        let error = two().try_lock(wait, ms(5000)).await.unwrap_err();
+        let error = two().try_lock(wait, Lease::fixed(ms(5000))).await.unwrap_err();
         assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
     }
     world.command(&["PEXPIRE", "x", "60000"]);
-    let error = two().try_lock(wait, ms(5000)).await.unwrap_err();
+    let error = two().try_lock(wait, Lease::fixed(ms(5000))).await.unwrap_err();
     assert!(matches!(error, Error::Timeout { no_expiry: false, .. }), "{error}");
     assert!(!world.exists("w"));
 }

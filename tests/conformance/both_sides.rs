@@ -10,14 +10,14 @@ use crate::world::{World, eventually, ms, soon, waiting};
 
 pub(crate) async fn a_read_inside_a_write_comes_and_goes(world: World) {
     let (one, other) = (world.client().await, world.client().await);
-    let mut lock = one.read_write_lock("x");
+    let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     assert!(lock.write().is_locked().await.unwrap() && lock.write().is_held().await.unwrap());
     assert!(!lock.read().is_locked().await.unwrap(), "nobody reads");
     assert!(!other.read_write_lock("x").write().is_held().await.unwrap());
     // One with a lease of its own, so short that it would end the write if it counted for it.
-    let reading = lock.read().try_lock(Duration::ZERO, ms(1000)).await.unwrap();
-    let second = lock.read().try_lock(Duration::ZERO, ms(1000)).await.unwrap();
+    let reading = lock.read().try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
+    let second = lock.read().try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
     assert!(lock.read().is_locked().await.unwrap());
     assert_eq!(lock.read().hold_count().await.unwrap(), 2);
     assert_eq!(lock.write().hold_count().await.unwrap(), 1);
@@ -25,7 +25,7 @@ pub(crate) async fn a_read_inside_a_write_comes_and_goes(world: World) {
     assert!(world.left("x") > 15_000, "{}", world.left("x"));
     second.unlock().await.unwrap();
     assert!(world.left("x") > 15_000, "{}", world.left("x"));
-    assert!(read(&other, ms(1000)).await.unwrap_err().is_timeout());
+    assert!(read(&other, Lease::fixed(ms(1000))).await.unwrap_err().is_timeout());
     writing.unlock().await.unwrap();
     assert!(!lock.write().is_locked().await.unwrap());
     nothing_is_left(&world).await;
@@ -33,7 +33,7 @@ pub(crate) async fn a_read_inside_a_write_comes_and_goes(world: World) {
 
 pub(crate) async fn a_downgrade_lets_readers_in_at_once(world: World) {
     let (one, other) = (world.client_without_polls().await, world.client_without_polls().await);
-    let mut lock = one.read_write_lock("x");
+    let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     let kept = lock.read().lock().await.unwrap();
     let (near, far, late) = (reader(&one), reader(&other), writer(&other));
@@ -57,7 +57,7 @@ pub(crate) async fn a_downgrade_lets_readers_in_at_once(world: World) {
 
 pub(crate) async fn a_downgrade_is_not_handed_over(world: World) {
     let client = world.client_with_long_streaks().await;
-    let mut lock = client.read_write_lock("x");
+    let lock = client.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     let kept = lock.read().lock().await.unwrap();
     let late = writer(&client);
@@ -75,7 +75,7 @@ pub(crate) async fn a_downgrade_is_not_handed_over(world: World) {
 pub(crate) async fn a_downgrade_is_renewed(world: World) {
     let lease = world.span(300);
     let (one, other) = (world.client_with_lease(lease).await, world.client().await);
-    let mut lock = one.read_write_lock("x");
+    let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     let reading = lock.read().lock().await.unwrap();
     sleep(lease * 3).await;
@@ -87,7 +87,7 @@ pub(crate) async fn a_downgrade_is_renewed(world: World) {
         sleep(lease / 10).await;
     }
     assert_eq!(reading.state(), HoldState::Held);
-    assert!(write(&other, ms(1000)).await.unwrap_err().is_timeout());
+    assert!(write(&other, Lease::fixed(ms(1000))).await.unwrap_err().is_timeout());
     reading.unlock().await.unwrap();
     nothing_is_left(&world).await;
 }
@@ -111,36 +111,39 @@ pub(crate) async fn an_upgrade_is_refused_at_once(world: World) {
 
 pub(crate) async fn a_writer_re_enters_and_readers_follow(world: World) {
     let (one, other) = (world.client().await, world.client().await);
-    let mut lock = one.read_write_lock("x");
+    let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let outer = lock.write().lock().await.unwrap();
     let inner = lock.write().lock().await.unwrap();
     assert_eq!(lock.write().hold_count().await.unwrap(), 2);
-    let mut seen = other.read_write_lock("x");
+    let seen = other.read_write_lock("x");
     assert!(seen.write().is_locked().await.unwrap() && !seen.write().is_held().await.unwrap());
     inner.unlock().await.unwrap();
-    assert!(read(&other, ms(1000)).await.unwrap_err().is_timeout());
+    assert!(read(&other, Lease::fixed(ms(1000))).await.unwrap_err().is_timeout());
     outer.unlock().await.unwrap();
-    let readings = [read(&one, ms(9000)).await.unwrap(), read(&other, ms(9000)).await.unwrap()];
-    assert!(write(&one, ms(1000)).await.unwrap_err().is_timeout());
+    let readings = [
+        read(&one, Lease::fixed(ms(9000))).await.unwrap(),
+        read(&other, Lease::fixed(ms(9000))).await.unwrap(),
+    ];
+    assert!(write(&one, Lease::fixed(ms(1000))).await.unwrap_err().is_timeout());
     let [first, second] = readings;
     first.unlock().await.unwrap();
-    assert!(write(&one, ms(1000)).await.unwrap_err().is_timeout());
+    assert!(write(&one, Lease::fixed(ms(1000))).await.unwrap_err().is_timeout());
     second.unlock().await.unwrap();
     assert!(!one.read_write_lock("x").read().force_unlock().await.unwrap());
-    write(&one, ms(1000)).await.unwrap().unlock().await.unwrap();
+    write(&one, Lease::fixed(ms(1000))).await.unwrap().unlock().await.unwrap();
 }
 
 pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(world: World) {
     let client = world.client_with_long_streaks().await;
     let owner = Owner::new();
     let before = write(&client, Lease::Renewed).await.unwrap();
-    let mut lock = client.read_write_lock("x").owned_by(&owner);
+    let lock = client.read_write_lock("x").owned_by(&owner);
     let writing = tokio::spawn(async move { lock.write().lock().await });
     waiting(&client, 1).await;
     // A reader of somebody else is ahead of it, and waits for its own owner.
     let other = reader(&client);
     waiting(&client, 2).await;
-    let mut lock = client.read_write_lock("x").owned_by(&owner);
+    let lock = client.read_write_lock("x").owned_by(&owner);
     let reading = tokio::spawn(async move { lock.read().lock().await });
     waiting(&client, 3).await;
     before.unlock().await.unwrap();
@@ -159,7 +162,7 @@ pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(wo
     let before = read(&elsewhere, Lease::Renewed).await.unwrap();
     for polite in [false, true] {
         let owner = Owner::new();
-        let mut lock = client.read_write_lock("x").owned_by(&owner);
+        let lock = client.read_write_lock("x").owned_by(&owner);
         let writing = tokio::spawn(async move { lock.write().lock().await });
         waiting(&client, 1).await;
         listens(&client).await;
@@ -190,7 +193,7 @@ pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(
     let owner = Owner::new();
     let mut polite: Vec<_> = Vec::new();
     for owner in [&Owner::new(), &owner] {
-        let mut lock = client.read_write_lock("x").owned_by(owner).prefer_writers();
+        let lock = client.read_write_lock("x").owned_by(owner).prefer_writers();
         polite.push(tokio::spawn(async move { lock.read().lock().await }));
         waiting(&client, 1 + polite.len() as u64).await;
     }

@@ -13,7 +13,7 @@ use crate::world::{World, eventually, ms, soon, waiting};
 
 pub(crate) async fn two_values_exclude_each_other(world: World) {
     let client = world.client().await;
-    let (mut one, mut two) = (client.lock("x"), client.lock("x"));
+    let (one, two) = (client.lock("x"), client.lock("x"));
     let guard = one.lock().await.unwrap();
     let error = two.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap_err();
     assert!(matches!(&error, Error::Timeout { name, .. } if &**name == "x"), "{error}");
@@ -75,7 +75,7 @@ pub(crate) async fn a_wait_ends_when_it_should(world: World) {
 pub(crate) async fn a_waiter_of_the_same_client_is_woken(world: World) {
     let client = world.client_without_polls().await;
     let guard = client.lock("x").lock().await.unwrap();
-    let mut other = client.lock("x");
+    let other = client.lock("x");
     let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
     waiting(&client, 1).await;
     drop(guard);
@@ -89,7 +89,7 @@ pub(crate) async fn a_waiter_of_another_client_is_woken(world: World) {
     let (a, b) = (world.client().await, world.client_without_polls().await);
     let guard = a.lock("x").lock().await.unwrap();
     let before = world.calls();
-    let mut other = b.lock("x");
+    let other = b.lock("x");
     let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
     // It has asked again since it listens: what it is told now is news.
     let asked = async || b.stats().listeners == 1 && world.calls() >= before + 2;
@@ -109,7 +109,7 @@ pub(crate) async fn local_waiters_are_served_in_order(world: World) {
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = Vec::new();
     for number in 0..20 {
-        let (mut lock, served) = (client.lock("x"), served.clone());
+        let (lock, served) = (client.lock("x"), served.clone());
         tasks.push(tokio::spawn(async move {
             let guard = lock.lock().await.unwrap();
             served.lock().push(number);
@@ -130,7 +130,7 @@ pub(crate) async fn a_hand_over_keeps_the_lock_held(world: World) {
     let (client, rival) = (world.client_with_long_streaks().await, world.client().await);
     let guard = client.lock("x").lock().await.unwrap();
     let owner = guard.owner().to_owned();
-    let mut next = client.lock("x");
+    let next = client.lock("x");
     let waiter = tokio::spawn(async move { next.lock().await });
     waiting(&client, 1).await;
     let calls = client.stats().calls;
@@ -147,9 +147,9 @@ pub(crate) async fn a_hand_over_keeps_the_lock_held(world: World) {
 
 pub(crate) async fn a_fixed_lease_is_taken_over_in_one_call(world: World) {
     let client = world.client_with_long_streaks().await;
-    let guard = client.lock("x").try_lock(Duration::ZERO, ms(7000)).await.unwrap();
-    let mut next = client.lock("x");
-    let waiter = tokio::spawn(async move { next.try_lock(ms(5000), ms(7000)).await });
+    let guard = client.lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(7000))).await.unwrap();
+    let next = client.lock("x");
+    let waiter = tokio::spawn(async move { next.try_lock(ms(5000), Lease::fixed(ms(7000))).await });
     waiting(&client, 1).await;
     let before = (client.stats().calls, guard.owner().to_owned());
     guard.unlock().await.unwrap();
@@ -168,8 +168,8 @@ pub(crate) async fn a_fixed_lease_is_taken_over_in_one_call(world: World) {
 pub(crate) async fn a_shorter_lease_is_not_handed_over(world: World) {
     let client = world.client_with_long_streaks().await;
     let guard = client.lock("x").lock().await.unwrap();
-    let mut next = client.lock("x");
-    let waiter = tokio::spawn(async move { next.try_lock(ms(5000), ms(7000)).await });
+    let next = client.lock("x");
+    let waiter = tokio::spawn(async move { next.try_lock(ms(5000), Lease::fixed(ms(7000))).await });
     waiting(&client, 1).await;
     guard.unlock().await.unwrap();
     let next = soon("the next gets it", waiter).await.0.unwrap().unwrap();
@@ -182,7 +182,7 @@ pub(crate) async fn a_shorter_lease_is_not_handed_over(world: World) {
 pub(crate) async fn without_hand_over_every_release_goes_to_redis(world: World) {
     let client = world.builder().local_handover(LocalHandover::Off).connect().await.unwrap();
     let guard = client.lock("x").lock().await.unwrap();
-    let mut next = client.lock("x");
+    let next = client.lock("x");
     let waiter = tokio::spawn(async move { next.lock().await });
     waiting(&client, 1).await;
     let owner = guard.owner().to_owned();
@@ -201,7 +201,7 @@ pub(crate) async fn other_clients_get_their_turn_between_take_overs(world: World
 }
 
 pub(crate) async fn other_clients_get_their_turn_at_a_fenced_lock(world: World) {
-    get_their_turn(&world, |client| client.fenced_lock("x"), Lease::Renewed).await;
+    get_their_turn(&world, |client| client.fenced_lock("x").into(), Lease::Renewed).await;
 }
 
 pub(crate) async fn other_clients_get_their_turn_where_waiters_ask(world: World) {
@@ -217,7 +217,7 @@ async fn get_their_turn(world: &World, make: fn(&Client) -> Lock, lease: Lease) 
     let stop = Arc::new(AtomicU64::new(0));
     let tasks: Vec<_> = (0..4)
         .map(|_| {
-            let (mut lock, stop) = (make(&busy), stop.clone());
+            let (lock, stop) = (make(&busy), stop.clone());
             tokio::spawn(async move {
                 while stop.load(SeqCst) == 0 {
                     let guard = lock.try_lock(Duration::MAX, lease).await.unwrap();
@@ -250,7 +250,7 @@ pub(crate) async fn many_clients_all_get_it(world: World) {
             let (client, inside) = (client.clone(), inside.clone());
             tasks.push(tokio::spawn(async move {
                 for _ in 0..10 {
-                    let mut lock = client.lock("x");
+                    let lock = client.lock("x");
                     let guard = lock.lock().await.unwrap();
                     assert_eq!(inside.fetch_add(1, SeqCst), 0, "two inside");
                     sleep(ms(1)).await;
@@ -277,7 +277,7 @@ async fn rests(client: &Client) {
 pub(crate) async fn a_dropped_wait_leaves_nothing(world: World) {
     let (a, b) = (world.client().await, world.client().await);
     let guard = a.lock("x").lock().await.unwrap();
-    let mut lock = b.lock("x");
+    let lock = b.lock("x");
     for polls in 0..40 {
         let mut attempt = Box::pin(lock.lock());
         for _ in 0..polls {
@@ -295,7 +295,7 @@ pub(crate) async fn a_dropped_wait_leaves_nothing(world: World) {
 pub(crate) async fn a_dropped_front_passes_the_front_on(world: World) {
     let (a, b) = (world.client().await, world.client_without_polls().await);
     let guard = a.lock("x").lock().await.unwrap();
-    let (mut first, mut second) = (b.lock("x"), b.lock("x"));
+    let (first, second) = (b.lock("x"), b.lock("x"));
     let front = tokio::spawn(async move { first.lock().await });
     waiting(&b, 1).await;
     let next = tokio::spawn(async move { second.lock().await });
@@ -312,7 +312,7 @@ pub(crate) async fn an_abandoned_hand_over_goes_to_the_next(world: World) {
     let client = world.client_with_long_streaks().await;
     for lease in [Lease::Renewed, Lease::Fixed(ms(9000))] {
         let guard = client.lock("x").try_lock(ms(100), lease).await.unwrap();
-        let (mut first, mut second) = (client.lock("x"), client.lock("x"));
+        let (first, second) = (client.lock("x"), client.lock("x"));
         let mut abandoned = Box::pin(first.try_lock(ms(9000), lease));
         assert!(abandoned.as_mut().now_or_never().is_none());
         let next = tokio::spawn(async move { second.try_lock(ms(9000), Lease::Renewed).await });
@@ -330,9 +330,9 @@ pub(crate) async fn an_abandoned_hand_over_goes_to_the_next(world: World) {
 pub(crate) async fn a_waiter_hears_of_every_kind_of_end(world: World) {
     for end in ["unlock", "drop", "force", "shutdown"] {
         let (a, b) = (world.client().await, world.client_without_polls().await);
-        let mut held = a.lock("x");
+        let held = a.lock("x");
         let guard = held.lock().await.unwrap();
-        let mut other = b.lock("x");
+        let other = b.lock("x");
         let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
         eventually("it listens", async || b.stats().listeners == 1 && b.stats().calls >= 2).await;
         match end {
@@ -351,7 +351,7 @@ pub(crate) async fn a_key_of_another_client_is_taken_at_its_expiry(world: World)
     let client = world.client_without_polls().await;
     world.command(&["HSET", "x", "somebody:1", "1"]);
     world.command(&["PEXPIRE", "x", "700"]);
-    let mut lock = client.lock("x");
+    let lock = client.lock("x");
     let (guard, took) = soon("it expires", lock.lock()).await;
     guard.unwrap().unlock().await.unwrap();
     assert!(took > ms(500) && took < ms(700) + world.late(200), "{took:?}");
@@ -361,23 +361,23 @@ pub(crate) async fn a_key_of_another_client_is_taken_at_its_expiry(world: World)
 pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(world: World) {
     let kinds: [fn(&Client) -> Lock; 4] = [
         |client| client.lock("x"),
-        |client| client.fenced_lock("x"),
+        |client| client.fenced_lock("x").into(),
         |client| client.spin_lock("x"),
         |client| client.string_lock("x"),
     ];
     for kind in kinds {
         let client = world.builder().safety_poll(ms(200)).connect().await.unwrap();
-        let held = kind(&client).try_lock(Duration::ZERO, ms(60_000)).await.unwrap();
+        let held = kind(&client).try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap();
         // Other names that it waits for are held all the while.
         let other = world.client().await;
         let mut others = Vec::new();
         let mut waiters = Vec::new();
         for name in ["a", "y"] {
             others.push(other.lock(name).lock().await.unwrap());
-            let mut lock = client.lock(name);
+            let lock = client.lock(name);
             waiters.push(tokio::spawn(async move { lock.lock().await }));
         }
-        let mut lock = kind(&client);
+        let lock = kind(&client);
         let waiter = tokio::spawn(async move { lock.lock().await });
         waiting(&client, 3).await;
         world.command(&["DEL", "x"]);
@@ -395,7 +395,7 @@ pub(crate) async fn the_safety_poll_finds_what_no_message_told(world: World) {
     let client = world.builder().safety_poll(ms(200)).connect().await.unwrap();
     world.command(&["HSET", "x", "somebody:1", "1"]);
     world.command(&["PEXPIRE", "x", "60000"]);
-    let mut lock = client.lock("x");
+    let lock = client.lock("x");
     let waiter = tokio::spawn(async move { lock.lock().await });
     eventually("it listens", async || client.stats().listeners == 1).await;
     // Nothing is published.

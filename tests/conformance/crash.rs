@@ -61,7 +61,7 @@ async fn permits_of_a_killed_process_come_back() {
     let (counted, named) = (client.semaphore("s"), client.permit_expirable_semaphore("p"));
     assert_eq!(counted.available().await.unwrap(), 0);
     assert_eq!(named.available().await.unwrap(), 0);
-    let both = async { tokio::join!(counted.acquire(2), named.acquire(ms(5000))) };
+    let both = async { tokio::join!(counted.acquire(2), named.acquire(Lease::fixed(ms(5000)))) };
     let (got, ()) = tokio::join!(soon("they come back", both), async {
         waiting(&client, 2).await;
         drop(doomed);

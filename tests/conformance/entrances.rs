@@ -10,6 +10,8 @@ use crate::world::{World, eventually, ms};
 
 const ID: &str = "0123456789abcdef0123456789abcdef";
 const NOW: Duration = Duration::ZERO;
+/// Locks that are several, which are never text.
+const SEVERAL: [&str; 3] = ["multi", "mixed", "red"];
 
 /// What was asked in vain, and the errors.
 #[derive(Default)]
@@ -34,7 +36,7 @@ fn locks(client: &Client, name: &str) -> Vec<(&'static str, Lock)> {
         ("lock", client.lock(name)),
         ("non-reentrant", client.non_reentrant_lock(name)),
         ("fair", client.fair_lock(name)),
-        ("fenced", client.fenced_lock(name)),
+        ("fenced", client.fenced_lock(name).into()),
         ("spin", client.spin_lock(name)),
         ("read", read),
         ("write", write),
@@ -51,12 +53,12 @@ fn may_be_called(sort: &str, name: &str) -> bool {
 }
 
 async fn wait_for_ever(told: &mut Told, client: &Client, name: &str) {
-    for (sort, mut lock) in locks(client, name) {
+    for (sort, lock) in locks(client, name) {
         if may_be_called(sort, name) {
             continue;
         }
         told.note(&format!("{sort}.lock"), lock.lock().await);
-        told.note(&format!("{sort}.acquire"), lock.acquire().lease(ms(1000)).await);
+        told.note(&format!("{sort}.acquire"), lock.acquire().lease(Lease::fixed(ms(1000))).await);
         told.note(&format!("{sort}.try_lock"), lock.try_lock(Duration::MAX, Lease::Renewed).await);
     }
     let semaphore = client.semaphore(name);
@@ -67,23 +69,22 @@ async fn wait_for_ever(told: &mut Told, client: &Client, name: &str) {
 }
 
 async fn ask(told: &mut Told, client: &Client, name: &str) {
-    for (sort, mut lock) in locks(client, name) {
+    for (sort, lock) in locks(client, name) {
         if may_be_called(sort, name) {
             continue;
         }
         for wait in [NOW, Duration::from_nanos(1), ms(20)] {
             told.note(&format!("{sort}.try_lock"), lock.try_lock(wait, Lease::Renewed).await);
             told.note(&format!("{sort}.acquire"), lock.acquire().wait(wait).await);
-            told.note(&format!("{sort}.run"), lock.run(wait, ms(1000), async || ()).await);
+            told.note(
+                &format!("{sort}.run"),
+                lock.run(wait, Lease::fixed(ms(1000)), async |_| ()).await,
+            );
         }
         told.note(&format!("{sort}.is_locked"), lock.is_locked().await);
         told.note(&format!("{sort}.remaining_lease"), lock.remaining_lease().await);
         told.note(&format!("{sort}.holder"), lock.holder().await);
         told.note(&format!("{sort}.force_unlock"), lock.force_unlock().await);
-        if !["multi", "mixed", "red"].contains(&sort) {
-            let text = if sort == "write" { "a:1:write" } else { "a:1" };
-            told.note(&format!("{sort}.restore"), lock.restore(text).await);
-        }
     }
     ask_semaphores(told, client, name).await;
     let latch = client.count_down_latch(name);
@@ -113,8 +114,11 @@ async fn ask_semaphores(told: &mut Told, client: &Client, name: &str) {
     told.note("permits.set_permits", permits.set_permits(1).await);
     told.note("permits.add_permits", permits.add_permits(-1).await);
     told.note("permits.expire_after", permits.expire_after(ms(1000)).await);
-    told.note("permits.try_acquire", permits.try_acquire(NOW, ms(1000)).await);
-    told.note("permits.try_acquire_many", permits.try_acquire_many(2, ms(20), ms(1000)).await);
+    told.note("permits.try_acquire", permits.try_acquire(NOW, Lease::fixed(ms(1000))).await);
+    told.note(
+        "permits.try_acquire_many",
+        permits.try_acquire_many(2, ms(20), Lease::fixed(ms(1000))).await,
+    );
     told.note("permits.release", permits.release(ID).await);
     told.note("permits.release_all", permits.release_all(&[ID, ID]).await);
     told.note("permits.remaining_lease", permits.remaining_lease(ID).await);
@@ -122,6 +126,25 @@ async fn ask_semaphores(told: &mut Told, client: &Client, name: &str) {
     told.note("permits.available", permits.available().await);
     told.note("permits.acquired", permits.acquired().await);
     told.note("permits.permits", permits.permits().await);
+}
+
+/// A hold of each single sort that was handed on, and the lock that takes it over.
+async fn handed_on(client: &Client) -> Vec<(&'static str, Lock, String)> {
+    let mut texts = Vec::new();
+    for number in 0..locks(client, "h").len() {
+        let (sort, lock) = locks(client, &format!("h{number}")).swap_remove(number);
+        if !SEVERAL.contains(&sort) {
+            let text = lock.lock().await.unwrap().hand_on().unwrap();
+            texts.push((sort, lock, text));
+        }
+    }
+    texts
+}
+
+async fn take_over(told: &mut Told, texts: &[(&'static str, Lock, String)]) {
+    for (sort, lock, text) in texts {
+        told.note(&format!("{sort}.restore"), lock.restore(text).await);
+    }
 }
 
 /// Calls that may know the answer without Redis.
@@ -152,6 +175,11 @@ pub(crate) async fn a_bad_name_is_refused(world: World) {
         wait_for_ever(&mut told, &client, name).await;
         ask(&mut told, &client, name).await;
         ask_here(&mut told, &client, name).await;
+        for (sort, lock) in locks(&client, name) {
+            if !may_be_called(sort, name) && !SEVERAL.contains(&sort) {
+                told.note(&format!("{sort}.restore"), lock.restore("a:1").await);
+            }
+        }
         told.all(|error| matches!(error, Error::Config(ConfigError::Name { .. })));
     }
     untouched(&client);
@@ -171,10 +199,10 @@ pub(crate) async fn one_bad_member_refuses_all(world: World) {
     let (two, three) = (others[0].client().await, others[1].client().await);
     let quorum = Lock::quorum([client.lock("a"), two.lock("a"), three.lock("")]);
     let nested = Lock::multi([client.fair_lock("b"), client.lock("")]);
-    for mut lock in [
+    for lock in [
         quorum,
         Lock::multi([client.lock("!a"), nested]),
-        Lock::multi([client.lock("a"), Lock::multi([])]),
+        Lock::multi([client.lock("a"), Lock::multi(Vec::<Lock>::new())]),
     ] {
         let mut told = Told::default();
         told.note("try_lock", lock.try_lock(NOW, Lease::Renewed).await);
@@ -195,20 +223,20 @@ pub(crate) async fn a_bad_lease_is_refused(world: World) {
         [NOW, nanosecond, ms(10).saturating_sub(nanosecond), Lease::MAX + ms(1), Duration::MAX]
     {
         let mut told = Told::default();
-        for (sort, mut lock) in locks(&client, "x") {
-            told.note(sort, lock.try_lock(ms(20), lease).await);
-            told.note(sort, lock.try_lock(NOW, lease).await);
-            told.note(sort, lock.acquire().lease(lease).await);
+        for (sort, lock) in locks(&client, "x") {
+            told.note(sort, lock.try_lock(ms(20), Lease::fixed(lease)).await);
+            told.note(sort, lock.try_lock(NOW, Lease::fixed(lease)).await);
+            told.note(sort, lock.acquire().lease(Lease::fixed(lease)).await);
             told.note(sort, lock.acquire().max_hold(lease).await);
-            told.note(sort, lock.run(NOW, lease, async || ()).await);
+            told.note(sort, lock.run(NOW, Lease::fixed(lease), async |_| ()).await);
         }
         let semaphore = client.semaphore("s");
         told.note("a life", semaphore.try_set_permits_for(1, lease).await);
         let permits = client.permit_expirable_semaphore("p");
         told.note("a life", permits.expire_after(lease).await);
-        told.note("a permit", permits.acquire(lease).await);
-        told.note("a permit", permits.try_acquire(NOW, lease).await);
-        told.note("permits", permits.try_acquire_many(2, NOW, lease).await);
+        told.note("a permit", permits.acquire(Lease::fixed(lease)).await);
+        told.note("a permit", permits.try_acquire(NOW, Lease::fixed(lease)).await);
+        told.note("permits", permits.try_acquire_many(2, NOW, Lease::fixed(lease)).await);
         told.note("a permit by id", permits.update_lease(ID, lease).await);
         let limits = "10ms to 31536000s";
         told.all(|error| {
@@ -234,7 +262,10 @@ pub(crate) async fn a_bad_number_is_refused(world: World) {
     }
     let permits = client.permit_expirable_semaphore("p");
     for number in [0, 1025, u32::MAX] {
-        told.note("permits.try_acquire", permits.try_acquire_many(number, NOW, ms(100)).await);
+        told.note(
+            "permits.try_acquire",
+            permits.try_acquire_many(number, NOW, Lease::fixed(ms(100))).await,
+        );
     }
     told.note("permits.release", permits.release_all(&vec![ID; 1025]).await);
     for token in [i64::MIN, -1, 0] {
@@ -249,7 +280,7 @@ pub(crate) async fn a_bad_number_is_refused(world: World) {
         told.note("permits.update_lease", permits.update_lease(id, ms(100)).await);
     }
     told.note("permits.release", permits.release_all(&[]).await);
-    told.all(|error| matches!(error, Error::Config(ConfigError::Handle { .. })));
+    told.all(|error| matches!(error, Error::Config(ConfigError::PermitId)));
     untouched(&client);
 }
 
@@ -271,16 +302,17 @@ pub(crate) async fn the_greatest_numbers_are_right(world: World) {
     assert!(latch.try_set_count(u32::MAX).await.unwrap());
     assert_eq!(latch.count_down().await.unwrap(), most - 1);
     let newest = FencingToken::from_value(i64::MAX);
-    assert!(client.set_fenced("f", newest, "last").await.unwrap());
+    client.set_fenced("f", newest, "last").await.unwrap();
     let older = FencingToken::from_value(i64::MAX - 1);
-    assert!(!client.set_fenced("f", older, "late").await.unwrap());
+    let stale = client.set_fenced("f", older, "late").await.unwrap_err();
+    assert!(matches!(stale, Error::StaleToken { token, .. } if token == older), "{stale}");
 }
 
 pub(crate) async fn the_greatest_spans_are_taken(world: World) {
     let for_ever = LocalHandover::Streak { count: u32::MAX, time: Duration::MAX };
     let client =
         world.builder().local_handover(for_ever).lease(Lease::MAX).connect().await.unwrap();
-    for (sort, mut lock) in locks(&client, "x") {
+    for (sort, lock) in locks(&client, "x") {
         let guard = lock.acquire().wait(Duration::MAX).max_hold(Lease::MAX).await.expect(sort);
         guard.extend(Lease::MAX).await.expect(sort);
         guard.unlock().await.expect(sort);
@@ -291,13 +323,13 @@ pub(crate) async fn the_greatest_spans_are_taken(world: World) {
 
 pub(crate) async fn a_closed_client_refuses(world: World) {
     let client = world.client().await;
-    let handle = client.lock("h").lock().await.unwrap().into_handle().unwrap();
+    let texts = handed_on(&client).await;
     client.shutdown(ms(1000)).await.unwrap();
     let calls = client.stats().calls;
     let mut told = Told::default();
     wait_for_ever(&mut told, &client, "x").await;
     ask(&mut told, &client, "x").await;
-    told.note("adopt", client.adopt(&handle).await);
+    take_over(&mut told, &texts).await;
     told.note("locks", client.locks("*").await);
     told.all(|error| matches!(error, Error::Closed));
     assert_eq!(client.stats().calls, calls);
@@ -305,11 +337,11 @@ pub(crate) async fn a_closed_client_refuses(world: World) {
 
 pub(crate) async fn a_dead_server_is_told(mut world: World) {
     let client = world.builder().command_timeout(ms(100)).connect().await.unwrap();
-    let handle = client.lock("h").lock().await.unwrap().into_handle().unwrap();
+    let texts = handed_on(&client).await;
     world.fail();
     let mut told = Told::default();
     ask(&mut told, &client, "x").await;
-    told.note("adopt", client.adopt(&handle).await);
+    take_over(&mut told, &texts).await;
     told.note("locks", client.locks("*").await);
     told.all(|error| {
         let expected = matches!(
@@ -325,9 +357,7 @@ pub(crate) async fn an_odd_name_is_a_name(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     let odd = [" ", "a\nb\r\n", "a\0b", "{t}: ü", "*", "[x]?\\", "mode", ":", "{a}{b", &longest];
     for name in odd {
-        for ((sort, mut lock), (_, mut wanted)) in
-            locks(&one, name).into_iter().zip(locks(&other, name))
-        {
+        for ((sort, lock), (_, wanted)) in locks(&one, name).into_iter().zip(locks(&other, name)) {
             if sort == "read" {
                 continue;
             }

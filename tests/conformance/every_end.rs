@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use leasehold::{Error, HoldState, Lease, LossReason};
+use leasehold::{Ended, Error, HoldState, Lease, LossReason, Owner};
 use tokio::time::{Instant, sleep};
 
 use crate::each::{are_there, each, each_exclusive, is_sure, wait};
@@ -15,8 +15,12 @@ pub(crate) async fn a_fixed_lease_ends_for_a_waiter(world: World) {
     let lease = world.span(300);
     each_exclusive(async |sort| {
         let start = Instant::now();
-        let guard = sort.lock(client, sort.name).try_lock(Duration::ZERO, lease).await.unwrap();
-        let mut next = sort.lock(elsewhere, sort.name);
+        let guard = sort
+            .lock(client, sort.name)
+            .try_lock(Duration::ZERO, Lease::fixed(lease))
+            .await
+            .unwrap();
+        let next = sort.lock(elsewhere, sort.name);
         let (next, _) = soon("at the end of the lease", next.lock()).await;
         let (next, took) = (next.unwrap(), start.elapsed());
         assert_eq!(guard.state(), HoldState::Lost, "the guard knows first");
@@ -57,7 +61,7 @@ pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(world: Worl
     let lease = world.span(300);
     let client = &world.client_with_lease(lease).await;
     each(async |sort| {
-        let mut lock = sort.lock(client, sort.name);
+        let lock = sort.lock(client, sort.name).owned_by(&Owner::new());
         let mut guards = vec![lock.lock().await.unwrap()];
         if sort.reentrant {
             guards.push(lock.lock().await.unwrap());
@@ -66,7 +70,7 @@ pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(world: Worl
             world.command(&["DEL", &key]);
         }
         for guard in guards {
-            assert_eq!(soon("told", guard.lost()).await.0, LossReason::Gone);
+            assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(LossReason::Gone));
             assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
         }
         let guard = lock.lock().await.unwrap();
@@ -89,10 +93,10 @@ pub(crate) async fn a_dropped_acquisition_leaves_nothing(world: World) {
             if held && !sort.exclusive {
                 continue;
             }
-            let mut holder = sort.lock(&elsewhere, sort.name);
+            let holder = sort.lock(&elsewhere, sort.name);
             let guard = if held { Some(holder.lock().await.unwrap()) } else { None };
             for polls in 0..24 {
-                let mut lock = sort.lock(&client, sort.name);
+                let lock = sort.lock(&client, sort.name);
                 let mut acquisition = Box::pin(lock.lock());
                 for _ in 0..polls {
                     if acquisition.as_mut().now_or_never().is_some() {
@@ -124,7 +128,7 @@ pub(crate) async fn a_shutdown_ends_acquisitions_on_their_way(world: World) {
     for sort in &SORTS {
         for steps in 0..6 {
             let client = world.client().await;
-            let mut lock = sort.lock(&client, sort.name);
+            let lock = sort.lock(&client, sort.name);
             let taking = tokio::spawn(async move { lock.lock().await });
             for _ in 0..steps {
                 tokio::task::yield_now().await;
@@ -137,7 +141,9 @@ pub(crate) async fn a_shutdown_ends_acquisitions_on_their_way(world: World) {
             );
             match soon("told", taking).await.0.unwrap() {
                 Err(error) => assert!(matches!(error, Error::Closed), "{error}"),
-                Ok(guard) => assert_eq!(soon("told", guard.lost()).await.0, LossReason::Closed),
+                Ok(guard) => {
+                    assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(LossReason::Closed))
+                }
             }
         }
     }
@@ -146,10 +152,11 @@ pub(crate) async fn a_shutdown_ends_acquisitions_on_their_way(world: World) {
 pub(crate) async fn a_shutdown_ends_hand_overs_on_their_way(world: World) {
     for sort in SORTS.iter().filter(|sort| sort.exclusive) {
         let client = world.client_with_long_streaks().await;
-        let mut lock = sort.lock(&client, sort.name);
-        let guard = lock.try_lock(Duration::ZERO, ms(60_000)).await.unwrap();
-        let mut next = sort.lock(&client, sort.name);
-        let next = tokio::spawn(async move { next.try_lock(ms(9000), ms(60_000)).await });
+        let lock = sort.lock(&client, sort.name);
+        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap();
+        let next = sort.lock(&client, sort.name);
+        let next =
+            tokio::spawn(async move { next.try_lock(ms(9000), Lease::fixed(ms(60_000))).await });
         wait(&client, sort, 1).await;
         drop(guard);
         client.shutdown(ms(5000)).await.unwrap();
@@ -162,11 +169,11 @@ pub(crate) async fn a_longest_hold_ends_it(world: World) {
     let client = &world.client_with_lease(world.span(300)).await;
     let elsewhere = &world.client().await;
     each(async |sort| {
-        let mut lock = sort.lock(client, sort.name);
+        let lock = sort.lock(client, sort.name);
         let guard = lock.acquire().max_hold(world.span(700)).await.unwrap();
         sleep(world.span(500)).await;
         guard.check().unwrap();
-        assert_eq!(soon("it ends", guard.lost()).await.0, LossReason::MaxHold);
+        assert_eq!(soon("it ends", guard.ended()).await.0, Ended::Lost(LossReason::MaxHold));
         let next = soon("it is released", sort.lock(elsewhere, sort.name).lock()).await.0.unwrap();
         drop(guard);
         sleep(ms(20)).await;
@@ -177,25 +184,33 @@ pub(crate) async fn a_longest_hold_ends_it(world: World) {
     .await;
 }
 
-pub(crate) async fn a_forgotten_hold_is_given_back_to_who_knows_it(world: World) {
+pub(crate) async fn what_was_handed_on_is_renewed_and_released_by_who_took_it_over(world: World) {
     let lease = world.span(300);
     let (client, elsewhere) = (&world.client().await, &world.client_with_lease(lease).await);
     each(async |sort| {
         if !sort.is_single() {
-            return; // It has no owner text.
+            return; // It is never text.
         }
-        let guard = sort.lock(client, sort.name).try_lock(Duration::ZERO, lease).await.unwrap();
+        let guard = sort
+            .lock(client, sort.name)
+            .try_lock(Duration::ZERO, Lease::fixed(lease))
+            .await
+            .unwrap();
         let (owner, token) = (guard.owner().to_owned(), guard.token());
-        guard.forget();
-        let mut lock = sort.lock(elsewhere, sort.name);
-        let restored = lock.restore(&owner).await.unwrap();
-        assert_eq!((restored.owner(), restored.token()), (&*owner, token));
+        let ended = guard.ended();
+        let text = guard.hand_on().unwrap();
+        assert_eq!(ended.await, Ended::HandedOn);
+        let lock = sort.lock(elsewhere, sort.name);
+        let restored = lock.restore(&text).await.unwrap();
+        assert_eq!(restored.owner() == owner, !sort.has_fields(), "the field is a fresh one");
+        assert_eq!(restored.token().is_some(), token.is_some());
+        assert!(token.is_none() || restored.token() > token, "a higher token");
         sleep(lease * 3).await;
         is_sure(&restored).await;
         assert!(lock.is_held().await.unwrap());
         restored.unlock().await.unwrap();
         assert!(!are_there(&world, sort, sort.name).await);
-        assert!(matches!(lock.restore(&owner).await, Err(Error::NotOwner { .. })));
+        assert!(matches!(lock.restore(&text).await, Err(Error::NotOwner { .. })));
     })
     .await;
 }
@@ -203,15 +218,14 @@ pub(crate) async fn a_forgotten_hold_is_given_back_to_who_knows_it(world: World)
 pub(crate) async fn a_dropped_restore_leaves_nothing(world: World) {
     each(async |sort| {
         if !sort.is_single() {
-            return; // It has no owner text.
+            return; // It is never text.
         }
         let client = world.client().await;
         for polls in (1..5).cycle().take(40) {
-            let mut lock = sort.lock(&client, sort.name);
+            let lock = sort.lock(&client, sort.name);
             let guard = lock.lock().await.unwrap();
-            let owner = guard.owner().to_owned();
-            guard.forget();
-            let mut restoring = Box::pin(lock.restore(&owner));
+            let text = guard.hand_on().unwrap();
+            let mut restoring = Box::pin(lock.restore(&text));
             for _ in 0..polls {
                 if restoring.as_mut().now_or_never().is_some() {
                     break;
@@ -236,7 +250,7 @@ pub(crate) async fn a_dead_server_is_an_error(mut world: World) {
     }
     world.fail();
     each(async |sort| {
-        let mut lock = sort.lock(client, sort.name);
+        let lock = sort.lock(client, sort.name);
         for wait in [Duration::ZERO, ms(200)] {
             let (error, took) = soon("no hanging", lock.try_lock(wait, Lease::Renewed)).await;
             let error = error.unwrap_err();

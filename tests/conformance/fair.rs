@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Client, Error, Lease, LockGuard};
+use leasehold::{Client, Error, Lease, LockGuard, Owner};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -44,7 +44,7 @@ pub(crate) fn put(world: &World, owner: &str, kept: Duration) {
 /// Starts a waiter, and returns when it is in the queue.
 pub(crate) async fn queued(world: &World, client: &Client) -> Taking {
     let places = queue(world).len();
-    let mut lock = client.fair_lock("x");
+    let lock = client.fair_lock("x");
     let taking = tokio::spawn(async move { lock.lock().await });
     eventually("it is in the queue", async || queue(world).len() == places + 1).await;
     taking
@@ -65,7 +65,7 @@ pub(crate) async fn waiters_of_all_clients_are_served_in_order(world: World) {
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = Vec::new();
     for number in 0..12 {
-        let (mut lock, served) = (clients[number % 3].fair_lock("x"), served.clone());
+        let (lock, served) = (clients[number % 3].fair_lock("x"), served.clone());
         tasks.push(tokio::spawn(async move {
             let guard = lock.lock().await.unwrap();
             served.lock().push(number);
@@ -86,15 +86,15 @@ pub(crate) async fn waiters_of_all_clients_are_served_in_order(world: World) {
 pub(crate) async fn leases_that_end_pass_it_on_in_order(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     let lease = ms(1000);
-    one.fair_lock("x").try_lock(Duration::ZERO, lease).await.unwrap().forget();
+    one.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap().forget();
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = Vec::new();
     let start = Instant::now();
     for number in 0..6 {
         let client = if number % 2 == 0 { &one } else { &other };
-        let (mut lock, served) = (client.fair_lock("x"), served.clone());
+        let (lock, served) = (client.fair_lock("x"), served.clone());
         tasks.push(tokio::spawn(async move {
-            let guard = lock.try_lock(ms(60_000), lease).await.unwrap();
+            let guard = lock.try_lock(ms(60_000), Lease::fixed(lease)).await.unwrap();
             served.lock().push(number);
             // Nobody unlocks.
             guard.forget();
@@ -119,8 +119,10 @@ pub(crate) async fn a_crowd_is_served(world: World) {
     let guard = clients[0].fair_lock("x").lock().await.unwrap();
     let tasks: Vec<_> = (0..100)
         .map(|number| {
-            let mut lock = clients[number % 2].fair_lock("x");
-            tokio::spawn(async move { lock.try_lock(ms(60_000), ms(5000)).await?.unlock().await })
+            let lock = clients[number % 2].fair_lock("x");
+            tokio::spawn(async move {
+                lock.try_lock(ms(60_000), Lease::fixed(ms(5000))).await?.unlock().await
+            })
         })
         .collect();
     eventually("all are in the queue", async || queue(&world).len() == 100).await;
@@ -174,8 +176,9 @@ pub(crate) async fn a_wait_that_was_given_up_delays_nobody(world: World) {
 
 pub(crate) async fn a_zero_wait_neither_queues_nor_passes(world: World) {
     let (one, other) = (world.client().await, world.client().await);
-    let ask = async || other.fair_lock("x").try_lock(Duration::ZERO, ms(5000)).await;
-    let guard = one.fair_lock("x").try_lock(Duration::ZERO, world.span(100)).await.unwrap();
+    let ask = async || other.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await;
+    let guard =
+        one.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(world.span(100))).await.unwrap();
     assert!(ask().await.unwrap_err().is_timeout());
     assert!(!world.exists(QUEUE) && !world.exists(DEADLINES));
     guard.forget();
@@ -196,7 +199,7 @@ pub(crate) async fn a_cancelled_head_passes_its_message_on(world: World) {
     let (one, other) = (client().await, client().await);
     for _ in 0..5 {
         let guard = one.fair_lock("x").lock().await.unwrap();
-        let mut lock = other.fair_lock("x");
+        let lock = other.fair_lock("x");
         let mut head = Box::pin(lock.lock());
         eventually("it is in the queue", async || {
             assert!(futures::poll!(head.as_mut()).is_pending());
@@ -217,9 +220,9 @@ pub(crate) async fn a_cancelled_head_passes_its_message_on(world: World) {
 pub(crate) async fn a_timed_out_head_lets_the_next_in(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let mut lock = other.fair_lock("x");
+    let lock = other.fair_lock("x");
     let wait = world.span(200);
-    let head = tokio::spawn(async move { lock.try_lock(wait, ms(5000)).await });
+    let head = tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5000))).await });
     eventually("it is in the queue", async || queue(&world).len() == 1).await;
     let next = queued(&world, &one).await;
     assert!(soon("it gives up", head).await.0.unwrap().unwrap_err().is_timeout());
@@ -237,7 +240,7 @@ pub(crate) async fn a_timed_out_head_lets_the_next_in(world: World) {
 pub(crate) async fn who_timed_out_has_left_the_queue(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let mut lock = other.fair_lock("x");
+    let lock = other.fair_lock("x");
     for _ in 0..20 {
         let start = Instant::now();
         let error = lock.try_lock(ms(10), Lease::Renewed).await.unwrap_err();
@@ -258,9 +261,9 @@ pub(crate) async fn who_timed_out_in_doubt_has_left_the_queue(world: World) {
     let (other, line) = Line::with(&world, |builder| builder).await;
     let guard = one.fair_lock("x").lock().await.unwrap();
     line.lose_replies();
-    let mut lock = other.fair_lock("x");
+    let lock = other.fair_lock("x");
     let (wait, start) = (ms(4000), Instant::now());
-    let taking = tokio::spawn(async move { lock.try_lock(wait, ms(5000)).await });
+    let taking = tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5000))).await });
     eventually("it is in the queue", async || queue(&world).len() == 1).await;
     line.reconnect();
     eventually("it knows", async || other.stats().listeners == 1).await;
@@ -277,7 +280,7 @@ pub(crate) async fn who_timed_out_in_doubt_has_left_the_queue(world: World) {
 
 pub(crate) async fn a_holder_re_enters_past_the_queue(world: World) {
     let (one, other) = (world.client().await, world.client().await);
-    let mut lock = one.fair_lock("x");
+    let lock = one.fair_lock("x").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
     let next = queued(&world, &other).await;
     let inner = soon("at once", lock.lock()).await.0.unwrap();
@@ -322,7 +325,7 @@ pub(crate) async fn a_client_that_ends_leaves_the_queue(world: World) {
 pub(crate) async fn the_queue_is_called_after_the_prefixed_name(world: World) {
     let client = world.builder().key_prefix("app:").connect().await.unwrap();
     let guard = client.fair_lock("x").lock().await.unwrap();
-    let mut lock = client.fair_lock("x");
+    let lock = client.fair_lock("x");
     let next = tokio::spawn(async move { lock.lock().await });
     let there = ["app:x", "redisson_lock_queue:{app:x}", "redisson_lock_timeout:{app:x}"];
     eventually("it is in the queue", async || world.exists(there[1])).await;

@@ -19,13 +19,14 @@ pub(crate) async fn every_way_in_takes_the_next_token(world: World) {
     let guard = one.fenced_lock("x").lock().await.unwrap();
     next(&guard);
     // Handed over within the client, for a fixed lease and for a renewed one.
-    let mut waiter = one.fenced_lock("x");
-    let taking = tokio::spawn(async move { waiter.try_lock(ms(9000), ms(30_000)).await });
+    let waiter = one.fenced_lock("x");
+    let taking =
+        tokio::spawn(async move { waiter.try_lock(ms(9000), Lease::fixed(ms(30_000))).await });
     waiting(&one, 1).await;
     guard.unlock().await.unwrap();
     let guard = soon("handed over", taking).await.0.unwrap().unwrap();
     next(&guard);
-    let mut waiter = one.fenced_lock("x");
+    let waiter = one.fenced_lock("x");
     let taking = tokio::spawn(async move { waiter.lock().await });
     waiting(&one, 1).await;
     guard.unlock().await.unwrap();
@@ -33,7 +34,8 @@ pub(crate) async fn every_way_in_takes_the_next_token(world: World) {
     next(&guard);
     guard.unlock().await.unwrap();
     // By another client, without a wait, with a wait.
-    let guard = other.fenced_lock("x").try_lock(Duration::ZERO, ms(5000)).await.unwrap();
+    let guard =
+        other.fenced_lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap();
     next(&guard);
     guard.unlock().await.unwrap();
     let guard = one.fenced_lock("x").try_lock(ms(5000), Lease::Renewed).await.unwrap();
@@ -44,19 +46,21 @@ pub(crate) async fn every_way_in_takes_the_next_token(world: World) {
 
 pub(crate) async fn a_nested_section_has_the_token_of_the_outer_one(world: World) {
     let client = world.client().await;
-    let mut lock = client.fenced_lock("x");
+    let lock = client.fenced_lock("x");
     let outer = lock.lock().await.unwrap();
     for _ in 0..3 {
-        let inner = lock.lock().await.unwrap();
-        assert_eq!((inner.token(), inner.hold_count()), (outer.token(), 2));
-        inner.unlock().await.unwrap();
+        let again = [outer.reenter().await.unwrap(), lock.acquire().within(&outer).await.unwrap()];
+        for inner in again {
+            assert_eq!((inner.token(), inner.hold_count() > 1), (outer.token(), true));
+            inner.unlock().await.unwrap();
+        }
+        outer.run(async { lock.lock().await?.unlock().await }).await.unwrap().unwrap();
     }
     assert_eq!(world.command(&["GET", COUNTER]), "1");
-    let owner = outer.owner().to_owned();
     let token = outer.token();
-    outer.forget();
-    let restored = lock.restore(&owner).await.unwrap();
-    assert_eq!(restored.token(), token, "given back, not taken anew");
+    let text = outer.hand_on().unwrap();
+    let restored = lock.restore(&text).await.unwrap();
+    assert!(restored.token() > token, "whoever had it before is refused by the resource");
     restored.unlock().await.unwrap();
     assert!(client.lock("plain").lock().await.unwrap().token().is_none());
 }
@@ -78,7 +82,7 @@ pub(crate) async fn the_counter_outlives_every_end_of_a_hold(world: World) {
     let guard = one.fenced_lock("x").lock().await.unwrap();
     assert!(other.fenced_lock("x").force_unlock().await.unwrap());
     drop(guard);
-    let guard = other.fenced_lock("x").try_lock(ms(5000), ms(50)).await.unwrap();
+    let guard = other.fenced_lock("x").try_lock(ms(5000), Lease::fixed(ms(50))).await.unwrap();
     assert_eq!(token(&guard), 2);
     world.until_gone("x").await;
     drop(guard);
@@ -91,7 +95,7 @@ pub(crate) async fn the_counter_outlives_every_end_of_a_hold(world: World) {
     world.command(&["SET", COUNTER, "41"]);
     let guard = other.fenced_lock("x").lock().await.unwrap();
     assert_eq!(token(&guard), 42);
-    assert!(guard.token() > Some(FencingToken::from_value(41)));
+    assert!(guard.token() > FencingToken::from_value(41));
     guard.unlock().await.unwrap();
 }
 
@@ -103,20 +107,19 @@ pub(crate) async fn tokens_are_exact_as_far_as_the_counter_goes(world: World) {
     let token = |guard: &leasehold::LockGuard| guard.token().expect("a fenced lock").value();
     let first = client.fenced_lock("x").lock().await.unwrap();
     assert_eq!(token(&first), one);
-    let mut waiter = client.fenced_lock("x");
+    let waiter = client.fenced_lock("x");
     let taking = tokio::spawn(async move { waiter.lock().await });
     waiting(&client, 1).await;
     first.unlock().await.unwrap();
     let second = soon("taken over", taking).await.0.unwrap().unwrap();
     assert_eq!(token(&second), other);
-    let owner = second.owner().to_owned();
-    second.forget();
-    let mut lock = client.fenced_lock("x");
-    let restored = lock.restore(&owner).await.unwrap();
-    assert_eq!(token(&restored), other);
+    let text = second.hand_on().unwrap();
+    let lock = client.fenced_lock("x");
+    let restored = lock.restore(&text).await.unwrap();
+    assert_eq!(token(&restored), other + 1);
     restored.unlock().await.unwrap();
     let third = lock.lock().await.unwrap();
-    assert_eq!(token(&third), other + 1);
+    assert_eq!(token(&third), other + 2);
     third.unlock().await.unwrap();
 
     world.command(&["SET", COUNTER, &(i64::MAX - 1).to_string()]);
@@ -130,10 +133,10 @@ pub(crate) async fn tokens_are_exact_as_far_as_the_counter_goes(world: World) {
 
 pub(crate) async fn a_counter_that_gives_no_token_leaves_nothing_behind(world: World) {
     let client = world.client().await;
-    let mut lock = client.fenced_lock("x");
+    let lock = client.fenced_lock("x");
     for counter in ["-7", "-1", "a word", "1.5"] {
         world.command(&["SET", COUNTER, counter]);
-        let refused = lock.try_lock(Duration::ZERO, ms(60_000)).await.unwrap_err();
+        let refused = lock.try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap_err();
         assert!(matches!(refused, Error::Protocol { .. }), "{counter}: {refused}");
         eventually("nothing is held", async || {
             client.stats().releases_pending == 0 && !world.exists("x")
@@ -155,18 +158,20 @@ pub(crate) async fn a_resource_takes_the_last_token_and_later_ones(world: World)
     let tokens = [1, 2, 9, 10, 11, 100, big, big + 1, big + 2, i64::MAX - 1, i64::MAX];
     for (number, token) in tokens.into_iter().enumerate() {
         for value in ["a", "b"] {
-            assert!(set(token, value).await.unwrap(), "{token}");
+            set(token, value).await.unwrap();
             assert_eq!(world.command(&["GET", VALUE]), value);
         }
         for earlier in &tokens[..number] {
-            assert!(!set(*earlier, "stale").await.unwrap(), "{earlier} after {token}");
+            let stale = set(*earlier, "stale").await.unwrap_err();
+            let told = matches!(&stale, Error::StaleToken { key, .. } if &**key == VALUE);
+            assert!(told, "{earlier} after {token}: {stale}");
         }
         assert_eq!(world.command(&["GET", VALUE]), "b");
         assert_eq!(world.command(&["GET", FENCE]), token.to_string());
     }
     // Another key of the same slot is another resource.
     let tagged = client.set_fenced("{value}", FencingToken::from_value(1), "first").await;
-    assert!(tagged.unwrap());
+    tagged.unwrap();
     assert_eq!(world.command(&["GET", "leasehold_fence::{value}"]), "1");
     // What is no token refuses everybody.
     for fence in ["a word", "", "1.5", " 1"] {

@@ -6,14 +6,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
-use leasehold::{Client, Error, HoldHandle, HoldState, Lease, Lock, LossReason};
+use leasehold::{Client, ConfigError, Ended, Error, HoldState, Lease, Lock, LossReason};
 use tokio::time::{Instant, sleep};
 
 use crate::world::{World, eventually, ms, soon, waiting};
 
 pub(crate) async fn unlock_reports_and_frees(world: World) {
     let client = world.client().await;
-    let mut lock = client.lock("x");
+    let lock = client.lock("x");
     for _ in 0..2 {
         let guard = lock.lock().await.unwrap();
         assert_eq!((guard.name(), guard.state()), ("x", HoldState::Held));
@@ -79,7 +79,7 @@ pub(crate) async fn run_looks_at_the_clock_before_each_poll(world: World) {
         [|client| client.lock("x"), |client| client.multi_lock(["x", "y"])];
     for make in make {
         let lease = world.span(100);
-        let guard = make(&client).try_lock(Duration::ZERO, lease).await.unwrap();
+        let guard = make(&client).try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap();
         let (stall, mut polls) = (world.stall(), 0);
         let work = poll_fn(move |context| {
             polls += 1;
@@ -106,17 +106,17 @@ pub(crate) async fn run_returns_what_the_work_returns(world: World) {
 
 pub(crate) async fn a_closure_runs_under_the_lock(world: World) {
     let client = world.client().await;
-    let mut lock = client.lock("x");
-    let held = lock.run(ms(100), Lease::Renewed, async || world.exists("x")).await.unwrap();
+    let lock = client.lock("x");
+    let held = lock.run(ms(100), Lease::Renewed, async |_| world.exists("x")).await.unwrap();
     assert!(held && !world.exists("x"));
     let _guard = lock.lock().await.unwrap();
-    let refused = client.lock("x").run(ms(20), Lease::Renewed, async || ()).await;
+    let refused = client.lock("x").run(ms(20), Lease::Renewed, async |_| ()).await;
     assert!(refused.unwrap_err().is_timeout());
 }
 
 pub(crate) async fn extend_moves_the_deadline_forward_only(world: World) {
     let client = world.client().await;
-    let guard = client.lock("x").try_lock(Duration::ZERO, ms(5000)).await.unwrap();
+    let guard = client.lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap();
     let before = guard.deadline();
     guard.extend(ms(60_000)).await.unwrap();
     assert!(guard.deadline() > before + ms(50_000));
@@ -134,23 +134,22 @@ pub(crate) async fn extend_moves_the_deadline_forward_only(world: World) {
 pub(crate) async fn what_was_released_in_time_is_never_lost(world: World) {
     let client = world.client().await;
     for names in [vec!["x"], vec!["x", "y"]] {
-        let mut lock = client.multi_lock(names);
-        let guard = lock.try_lock(Duration::ZERO, world.span(100)).await.unwrap();
-        let (told, late) = (tokio::spawn(guard.lost()), guard.lost());
+        let lock = client.multi_lock(names);
+        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(world.span(100))).await.unwrap();
+        let (told, late) = (tokio::spawn(guard.ended()), guard.ended());
         guard.unlock().await.unwrap();
+        assert_eq!(soon("told", told).await.0.unwrap(), Ended::Released);
         sleep(world.span(200)).await;
-        assert!(!told.is_finished(), "{:?}", told.await);
-        assert_eq!(late.now_or_never(), None);
-        told.abort();
+        assert_eq!(late.now_or_never(), Some(Ended::Released));
     }
 }
 
 pub(crate) async fn max_hold_ends_a_hold(world: World) {
     let client = world.client_with_lease(world.span(300)).await;
-    let mut lock = client.lock("x");
+    let lock = client.lock("x");
     let guard = lock.acquire().max_hold(world.span(700)).await.unwrap();
-    let (reason, took) = soon("it ends", guard.lost()).await;
-    assert_eq!(reason, LossReason::MaxHold);
+    let (ended, took) = soon("it ends", guard.ended()).await;
+    assert_eq!(ended, Ended::Lost(LossReason::MaxHold));
     assert!(took > world.span(600) && took < world.span(900), "{took:?}");
     world.until_gone("x").await;
     // A leaked guard cannot keep the lock either.
@@ -171,33 +170,51 @@ pub(crate) async fn a_forgotten_guard_leaves_the_lock_to_its_lease(world: World)
     assert!(took > world.span(300) && took < world.span(600), "not renewed: {took:?}");
 }
 
-pub(crate) async fn a_handle_moves_a_hold_to_another_client(world: World) {
+pub(crate) async fn a_text_moves_a_hold_to_another_client(world: World) {
     let (a, b) = (world.client().await, world.client_with_lease(world.span(300)).await);
     let guard = a.lock("x").lock().await.unwrap();
-    let owner = guard.owner().to_owned();
-    let text = guard.into_handle().unwrap().to_string();
-    assert_eq!(a.stats().holds, 0);
-    let adopted = b.adopt(&text.parse::<HoldHandle>().unwrap()).await.unwrap();
-    assert_eq!((adopted.owner(), adopted.state()), (&*owner, HoldState::Held));
+    let (owner, ended) = (guard.owner().to_owned(), guard.ended());
+    let text = guard.hand_on().unwrap();
+    assert_eq!((a.stats().holds, ended.await), (0, Ended::HandedOn));
+    assert_eq!(world.number(&["HGET", "x", &owner]), 1, "it is held all the while");
+    let restored = b.lock("x").restore(&text).await.unwrap();
+    assert_eq!(world.list(&["HGETALL", "x"]), [restored.owner(), "1"]);
+    assert_ne!(restored.owner(), owner, "nobody else can be its owner");
     sleep(world.span(700)).await;
-    assert_eq!(adopted.state(), HoldState::Held, "renewed here");
-    adopted.unlock().await.unwrap();
+    assert_eq!(restored.state(), HoldState::Held, "renewed here");
+    restored.unlock().await.unwrap();
     assert!(!world.exists("x"));
 }
 
-pub(crate) async fn a_handle_of_an_ended_hold_is_refused(world: World) {
+pub(crate) async fn a_text_of_an_ended_hold_is_refused(world: World) {
     let client = world.client().await;
-    let guard = client.lock("x").lock().await.unwrap();
-    let handle = guard.into_handle().unwrap();
+    let lock = client.lock("x");
+    let text = lock.lock().await.unwrap().hand_on().unwrap();
     world.command(&["DEL", "x"]);
-    let error = client.adopt(&handle).await.unwrap_err();
-    assert!(matches!(error, Error::Lost { reason: LossReason::Gone, .. }), "{error}");
+    let error = lock.restore(&text).await.unwrap_err();
+    assert!(matches!(error, Error::NotOwner { .. }), "{error}");
     assert!(!world.exists("x"));
-    // A nested guard cannot leave alone.
-    let mut lock = client.lock("y");
-    let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
-    assert!(matches!(inner.into_handle(), Err(Error::Config(_))));
+    // What is not taken over in time is free.
+    let short = Lease::fixed(world.span(50));
+    let text = lock.try_lock(Duration::ZERO, short).await.unwrap().hand_on().unwrap();
+    let next = soon("free", client.lock("x").lock()).await.0.unwrap();
+    let error = lock.restore(&text).await.unwrap_err();
+    assert!(matches!(error, Error::NotOwner { .. }), "{error}");
+    next.unlock().await.unwrap();
+}
+
+pub(crate) async fn one_of_several_guards_is_not_handed_on(world: World) {
+    let client = world.client().await;
+    let outer = client.lock("x").lock().await.unwrap();
+    let refused = outer.reenter().await.unwrap().hand_on().unwrap_err();
+    assert!(matches!(refused, Error::Config(ConfigError::OtherGuards { .. })), "{refused}");
     assert_eq!(outer.hold_count(), 1);
+    let counted = async || world.number(&["HGET", "x", outer.owner()]) == 1;
+    eventually("it is released as by a drop", counted).await;
+    world.command(&["DEL", "x"]);
+    outer.extend(ms(1000)).await.unwrap_err();
+    let refused = outer.hand_on().unwrap_err();
+    assert!(matches!(refused, Error::Lost { .. }), "{refused}");
 }
 
 pub(crate) async fn shutdown_releases_and_wakes_everybody(world: World) {
@@ -211,7 +228,7 @@ pub(crate) async fn shutdown_releases_and_wakes_everybody(world: World) {
     for number in 0..30 {
         // Fronts, waiters behind a front, and waiters behind our own holds.
         let name = if number < 10 { "theirs".to_owned() } else { format!("mine:{number}") };
-        let mut lock = client.lock(name);
+        let lock = client.lock(name);
         tasks.push(tokio::spawn(async move { lock.lock().await }));
     }
     waiting(&client, 30).await;
@@ -242,10 +259,10 @@ pub(crate) async fn a_client_that_is_dropped_releases(world: World) {
 pub(crate) async fn nothing_is_left_at_rest(world: World) {
     let client = world.client().await;
     for round in 0..300_u64 {
-        let mut lock = client.lock(format!("x:{}", round % 7));
+        let lock = client.lock(format!("x:{}", round % 7));
         match round % 3 {
             0 => lock.lock().await.unwrap().unlock().await.unwrap(),
-            1 => drop(lock.try_lock(ms(50), ms(5000)).await.unwrap()),
+            1 => drop(lock.try_lock(ms(50), Lease::fixed(ms(5000))).await.unwrap()),
             _ => {
                 let mut cancelled = Box::pin(lock.lock());
                 for _ in 0..round % 5 {

@@ -1,6 +1,6 @@
 //! Those who hold permits of a semaphore: dead, told, counted once.
 
-use leasehold::{Error, LossReason};
+use leasehold::{Ended, Error, LossReason};
 use tokio::time::{Instant, sleep};
 
 use crate::line::Line;
@@ -45,8 +45,8 @@ pub(crate) async fn a_permit_that_is_taken_away_is_told(world: World) {
     let held = semaphore.acquire(1).await.unwrap();
     let guard = held.guard().unwrap();
     assert_eq!(world.number(&["ZREM", "leasehold_semaphore:{s}", guard.owner()]), 1);
-    let (reason, _) = soon("it is told", guard.lost()).await;
-    assert_eq!(reason, LossReason::Gone);
+    let (ended, _) = soon("it is told", guard.ended()).await;
+    assert_eq!(ended, Ended::Lost(LossReason::Gone));
     assert!(matches!(held.release().await, Err(Error::Lost { .. })));
     assert_eq!(semaphore.available().await.unwrap(), 0, "whoever took it has it");
 }

@@ -20,8 +20,8 @@ pub(crate) async fn a_free_lock_looks_free(world: World) {
 
 pub(crate) async fn a_held_lock_shows_its_holder(world: World) {
     let (client, other) = (world.client().await, world.client().await);
-    let mut lock = client.lock("x");
-    let guard = lock.try_lock(Duration::ZERO, ms(3_600_000)).await.unwrap();
+    let lock = client.lock("x");
+    let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(3_600_000))).await.unwrap();
     for (lock, ours) in [(&lock, true), (&other.lock("x"), false), (&client.lock("x"), false)] {
         assert!(lock.is_locked().await.unwrap());
         assert_eq!(lock.is_held().await.unwrap(), ours);
@@ -49,7 +49,7 @@ pub(crate) async fn the_key_is_redissons(world: World) {
 
 pub(crate) async fn a_key_always_has_an_expiry(world: World) {
     let client = world.client().await;
-    let mut lock = client.lock("x");
+    let lock = client.lock("x");
     for lease in [Lease::Renewed, Lease::Fixed(ms(10)), Lease::Fixed(Lease::MAX)] {
         let outer = lock.try_lock(ms(1000), lease).await.unwrap();
         let inner = lock.try_lock(ms(1000), lease).await;
@@ -84,7 +84,8 @@ pub(crate) async fn names_may_carry_a_tag_and_a_prefix(world: World) {
     let guard = client.lock("{shop}:orders").lock().await.unwrap();
     assert_eq!(guard.name(), "{shop}:orders");
     assert!(world.exists("app:{shop}:orders"));
-    let handle = guard.into_handle().unwrap();
-    client.adopt(&handle).await.unwrap().unlock().await.unwrap();
+    let text = guard.hand_on().unwrap();
+    let lock = client.lock("{shop}:orders");
+    lock.restore(&text).await.unwrap().unlock().await.unwrap();
     assert!(!world.exists("app:{shop}:orders"));
 }

@@ -11,14 +11,14 @@ pub(crate) async fn every_kind_of_lock_excludes_and_wakes(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     let make: [fn(&leasehold::Client) -> Lock; 6] = [
         |client| client.fair_lock("fair"),
-        |client| client.fenced_lock("fenced"),
+        |client| client.fenced_lock("fenced").into(),
         |client| client.non_reentrant_lock("non-reentrant"),
         |client| client.spin_lock("spin"),
         |client| client.string_lock("string"),
         |client| client.multi_lock(["multi:a", "multi:b"]),
     ];
     for kind in make {
-        let (mut first, mut second) = (kind(&one), kind(&other));
+        let (first, second) = (kind(&one), kind(&other));
         let name = first.name().to_owned();
         let held = first.lock().await.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(second.is_locked().await.unwrap(), "{name}");
@@ -41,27 +41,28 @@ pub(crate) async fn every_kind_of_lock_excludes_and_wakes(world: World) {
 
 pub(crate) async fn tokens_grow(world: World) {
     let (one, other) = (world.client().await, world.client().await);
-    let (mut first, mut second) = (one.fenced_lock("f"), other.fenced_lock("f"));
+    let (first, second) = (one.fenced_lock("f"), other.fenced_lock("f"));
     let guard = first.lock().await.unwrap();
-    let nested = first.lock().await.unwrap();
-    assert_eq!(guard.token().unwrap().value(), 1);
+    let nested = guard.reenter().await.unwrap();
+    assert_eq!(guard.token().value(), 1);
     assert_eq!(nested.token(), guard.token());
     nested.unlock().await.unwrap();
     guard.unlock().await.unwrap();
     let guard = second.lock().await.unwrap();
-    assert_eq!(guard.token().unwrap().value(), 2);
-    assert!(one.set_fenced("data", guard.token().unwrap(), "new").await.unwrap());
+    assert_eq!(guard.token().value(), 2);
+    one.set_fenced("data", guard.token(), "new").await.unwrap();
     let old = leasehold::FencingToken::from_value(1);
-    assert!(!one.set_fenced("data", old, "old").await.unwrap());
+    let stale = one.set_fenced("data", old, "old").await.unwrap_err();
+    assert!(matches!(stale, Error::StaleToken { .. }), "{stale}");
     assert_eq!(world.command(&["GET", "data"]), "new");
     assert_eq!(world.command(&["PTTL", "redisson_lock_token:{f}"]), "-1");
 }
 
 pub(crate) async fn readers_share_and_a_writer_is_alone(world: World) {
     let (one, other) = (world.client().await, world.client().await);
-    let (mut first, mut second) = (one.read_write_lock("rw"), other.read_write_lock("rw"));
+    let (first, second) = (one.read_write_lock("rw"), other.read_write_lock("rw"));
     let read = first.read().lock().await.unwrap();
-    let also = second.read().try_lock(Duration::ZERO, ms(5000)).await.unwrap();
+    let also = second.read().try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap();
     let refused = first.write().lock().await.unwrap_err();
     assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
     also.unlock().await.unwrap();
@@ -112,10 +113,11 @@ pub(crate) async fn permits_are_counted(world: World) {
     let permit = first.acquire(Lease::Renewed).await.unwrap();
     assert_eq!(permit.id().len(), 32);
     assert_eq!(second.acquired().await.unwrap(), 1);
-    let (next, ()) = tokio::join!(soon("a permit", second.acquire(ms(5000))), async {
-        waiting(&other, 1).await;
-        permit.release().await.unwrap();
-    });
+    let (next, ()) =
+        tokio::join!(soon("a permit", second.acquire(Lease::fixed(ms(5000)))), async {
+            waiting(&other, 1).await;
+            permit.release().await.unwrap();
+        });
     let next = next.0.unwrap();
     let id = next.id().to_owned();
     next.forget();
@@ -143,8 +145,8 @@ pub(crate) async fn a_latch_lets_all_go(world: World) {
 
 pub(crate) async fn what_is_held_is_listed(world: World) {
     let client = world.client().await;
-    let (mut plain, mut fair) = (client.lock("list:plain"), client.fair_lock("list:fair"));
-    let (mut string, mut rw) = (client.string_lock("list:s"), client.read_write_lock("list:rw"));
+    let (plain, fair) = (client.lock("list:plain"), client.fair_lock("list:fair"));
+    let (string, rw) = (client.string_lock("list:s"), client.read_write_lock("list:rw"));
     let _plain = plain.lock().await.unwrap();
     let _fair = fair.lock().await.unwrap();
     let _string = string.lock().await.unwrap();
@@ -158,7 +160,7 @@ pub(crate) async fn what_is_held_is_listed(world: World) {
 
 pub(crate) async fn a_crowd_of_readers_is_listed(world: World) {
     let client = world.client().await;
-    let mut reading = client.read_write_lock("list:rw");
+    let reading = client.read_write_lock("list:rw");
     let mut guards = Vec::new();
     for _ in 0..100 {
         guards.push(reading.read().lock().await.unwrap());
@@ -176,15 +178,15 @@ pub(crate) async fn a_crowd_of_readers_is_listed(world: World) {
 pub(crate) async fn a_quorum_survives_a_minority(world: World) {
     let clients = [world.client().await, world.client().await, world.client().await];
     let member = |at: usize| clients[at].string_lock(format!("q:{at}"));
-    let mut one = Lock::quorum((0..3).map(member));
-    let mut other = Lock::quorum((0..3).map(member));
+    let one = Lock::quorum((0..3).map(member));
+    let other = Lock::quorum((0..3).map(member));
     let guard = one.lock().await.unwrap();
     assert!(other.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap_err().is_timeout());
     world.command(&["DEL", "q:1"]);
     assert!(other.try_lock(world.span(20), Lease::Renewed).await.is_err());
     guard.check().unwrap();
     guard.unlock().await.unwrap();
-    let guard = other.try_lock(ms(1000), ms(3000)).await.unwrap();
+    let guard = other.try_lock(ms(1000), Lease::fixed(ms(3000))).await.unwrap();
     guard.unlock().await.unwrap();
 }
 
@@ -196,9 +198,9 @@ pub(crate) async fn a_name_that_reads_like_another_kind_is_a_lock_of_its_own(wor
         guards.push(client.lock(format!("{kind} x")).lock().await.unwrap());
     }
     // Two that wait for the rival, and would be handed what is not theirs.
-    let mut lock = client.read_write_lock("x");
+    let lock = client.read_write_lock("x");
     let writing = tokio::spawn(async move { lock.write().lock().await });
-    let mut lock = client.read_write_lock("x").prefer_writers();
+    let lock = client.read_write_lock("x").prefer_writers();
     let reading = tokio::spawn(async move { lock.read().lock().await });
     eventually("they wait", async || client.stats().waiting == 2).await;
     for guard in guards {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults, LinkControl};
-use leasehold::{Client, EmbeddedRedis, LockGuard, LossReason};
+use leasehold::{Client, EmbeddedRedis, Ended, Lease, LockGuard, LossReason};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::world::{eventually, ms, waiting};
@@ -78,8 +78,9 @@ async fn a_late_call_of_a_waiter_that_left_its_line_takes_nothing() {
     for seed in SEEDS {
         let bed = Bed::new(seed);
         let guard = bed.rival.fair_lock("x").lock().await.unwrap();
-        let mut lock = bed.client.fair_lock("x");
-        let waiter = tokio::spawn(async move { lock.try_lock(LONG, LONG).await.map(drop) });
+        let lock = bed.client.fair_lock("x");
+        let waiter =
+            tokio::spawn(async move { lock.try_lock(LONG, Lease::fixed(LONG)).await.map(drop) });
         waiting(&bed.client, 1).await;
         let told = || {
             let heard = bed.redis.listeners().into_keys();
@@ -110,9 +111,9 @@ async fn lose(bed: &Bed, guard: &LockGuard, reason: LossReason) {
         LossReason::Closed => {
             let client = bed.client.clone();
             tokio::spawn(async move { client.shutdown(LONG).await });
-            assert_eq!(guard.lost().await, reason);
+            assert_eq!(guard.ended().await, Ended::Lost(reason));
         }
-        _ => assert_eq!(guard.lost().await, reason),
+        _ => assert_eq!(guard.ended().await, Ended::Lost(reason)),
     }
 }
 
@@ -125,10 +126,10 @@ async fn a_late_call_of_a_lost_hold_takes_nothing() {
         for seed in SEEDS {
             let bed = Bed::new(seed);
             bed.slow(ms(30));
-            let mut lock = bed.client.lock("x");
+            let lock = bed.client.lock("x");
             let lease = if reason == Expired { ms(10_000) } else { LONG };
             let taking = async {
-                let taking = lock.acquire().wait(LONG).lease(lease);
+                let taking = lock.acquire().wait(LONG).lease(Lease::fixed(lease));
                 if reason == MaxHold { taking.max_hold(ms(3000)).await } else { taking.await }
             };
             let broken = async {
@@ -158,8 +159,8 @@ async fn a_late_call_before_a_grant_that_came_too_late_takes_nothing() {
         let bed = Bed { redis, rival, client, link, seed };
         let lease = ms(8000);
         bed.slow(ms(9000));
-        let mut lock = bed.client.lock("x");
-        let taking = lock.try_lock(LONG, lease);
+        let lock = bed.client.lock("x");
+        let taking = lock.try_lock(LONG, Lease::fixed(lease));
         let broken = async {
             let broken = bed.breaks().await;
             let sent = async || bed.client.stats().calls == 2;

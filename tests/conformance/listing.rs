@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::try_join_all;
-use leasehold::{LockGuard, LockInfo, LockKind};
+use leasehold::{Lease, LockGuard, LockInfo, LockKind, Owner};
 use tokio::task::JoinSet;
 
 use crate::world::{World, eventually};
@@ -38,11 +38,11 @@ fn read_by_thread(world: &World, hold: u64, lease: Duration) {
 
 pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(world: World) {
     let client = world.client().await;
-    let mut live = client.read_write_lock("rw");
+    let live = client.read_write_lock("rw");
     let live = live.read().lock().await.unwrap();
-    let mut brief = client.read_write_lock("rw");
+    let brief = client.read_write_lock("rw");
     let lease = world.span(50);
-    brief.read().try_lock(Duration::ZERO, lease).await.unwrap().forget();
+    brief.read().try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap().forget();
     let holders = async || {
         let found = client.locks("rw").await.unwrap();
         found[0].holders.iter().map(|holder| holder.owner.clone()).collect::<Vec<_>>()
@@ -57,9 +57,9 @@ pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(world: World) {
 
 pub(crate) async fn each_reader_is_listed_with_its_own_lease(world: World) {
     let client = world.client().await;
-    let (mut long, mut short) = (client.read_write_lock("rw"), client.read_write_lock("rw"));
-    let long = long.read().try_lock(ONCE, seconds(100)).await.unwrap();
-    let short = short.read().try_lock(ONCE, seconds(20)).await.unwrap();
+    let (long, short) = (client.read_write_lock("rw"), client.read_write_lock("rw"));
+    let long = long.read().try_lock(ONCE, Lease::fixed(seconds(100))).await.unwrap();
+    let short = short.read().try_lock(ONCE, Lease::fixed(seconds(20))).await.unwrap();
     // A thread that nested three times; the second of its holds lives longest.
     world.command(&["HSET", "rw", THREAD, "3"]);
     for (hold, lease) in [(1, 40), (2, 80), (3, 60)] {
@@ -86,9 +86,9 @@ pub(crate) async fn each_reader_is_listed_with_its_own_lease(world: World) {
 
 pub(crate) async fn a_writers_own_read_is_listed_with_its_own_lease(world: World) {
     let client = world.client().await;
-    let mut rw = client.read_write_lock("rw");
-    let write = rw.write().try_lock(ONCE, seconds(100)).await.unwrap();
-    let read = rw.read().try_lock(ONCE, seconds(40)).await.unwrap();
+    let rw = client.read_write_lock("rw");
+    let write = rw.write().try_lock(ONCE, Lease::fixed(seconds(100))).await.unwrap();
+    let read = rw.read().try_lock(ONCE, Lease::fixed(seconds(40))).await.unwrap();
     // A read of which nothing tells how long it lives.
     world.command(&["HSET", "rw", THREAD, "1"]);
     let found = client.locks("rw").await.unwrap();
@@ -115,34 +115,41 @@ pub(crate) async fn a_count_that_is_no_readers_is_not_followed(world: World) {
 
 pub(crate) async fn every_kind_is_listed_as_what_it_is(world: World) {
     let (client, other) = (world.client().await, world.client().await);
-    let mut plain = client.lock("list:plain");
+    let owner = Owner::new();
+    let plain = client.lock("list:plain").owned_by(&owner);
     let plain = [
-        plain.try_lock(ONCE, seconds(20)).await.unwrap(),
-        plain.try_lock(ONCE, seconds(20)).await.unwrap(),
+        plain.try_lock(ONCE, Lease::fixed(seconds(20))).await.unwrap(),
+        plain.try_lock(ONCE, Lease::fixed(seconds(20))).await.unwrap(),
     ];
-    let fair = client.fair_lock("list:fair").try_lock(ONCE, seconds(40)).await.unwrap();
-    let mut fenced = client.fenced_lock("list:fenced");
+    let fair =
+        client.fair_lock("list:fair").try_lock(ONCE, Lease::fixed(seconds(40))).await.unwrap();
+    let fenced = client.fenced_lock("list:fenced").owned_by(&owner);
     let fenced = [
-        fenced.try_lock(ONCE, seconds(60)).await.unwrap(),
-        fenced.try_lock(ONCE, seconds(60)).await.unwrap(),
+        fenced.try_lock(ONCE, Lease::fixed(seconds(60))).await.unwrap(),
+        fenced.try_lock(ONCE, Lease::fixed(seconds(60))).await.unwrap(),
     ];
-    let spin = client.spin_lock("list:spin").try_lock(ONCE, seconds(80)).await.unwrap();
-    let alone = client.non_reentrant_lock("list:alone").try_lock(ONCE, seconds(100)).await.unwrap();
-    let mut rw = client.read_write_lock("list:write");
+    let spin =
+        client.spin_lock("list:spin").try_lock(ONCE, Lease::fixed(seconds(80))).await.unwrap();
+    let alone = client
+        .non_reentrant_lock("list:alone")
+        .try_lock(ONCE, Lease::fixed(seconds(100)))
+        .await
+        .unwrap();
+    let rw = client.read_write_lock("list:write").owned_by(&owner);
     let write = [
-        rw.write().try_lock(ONCE, seconds(120)).await.unwrap(),
-        rw.write().try_lock(ONCE, seconds(120)).await.unwrap(),
+        rw.write().try_lock(ONCE, Lease::fixed(seconds(120))).await.unwrap(),
+        rw.write().try_lock(ONCE, Lease::fixed(seconds(120))).await.unwrap(),
     ];
-    let (mut one, mut two) =
-        (client.read_write_lock("list:read"), other.read_write_lock("list:read"));
+    let (one, two) = (client.read_write_lock("list:read"), other.read_write_lock("list:read"));
     let reads = [
-        one.read().try_lock(ONCE, seconds(140)).await.unwrap(),
-        two.read().try_lock(ONCE, seconds(160)).await.unwrap(),
+        one.read().try_lock(ONCE, Lease::fixed(seconds(140))).await.unwrap(),
+        two.read().try_lock(ONCE, Lease::fixed(seconds(160))).await.unwrap(),
     ];
-    let string = client.string_lock("list:string").try_lock(ONCE, seconds(180)).await.unwrap();
+    let string =
+        client.string_lock("list:string").try_lock(ONCE, Lease::fixed(seconds(180))).await.unwrap();
     let mut queue = JoinSet::new();
     for _ in 0..3 {
-        let mut waiter = other.fair_lock("list:fair");
+        let waiter = other.fair_lock("list:fair");
         queue.spawn(async move { waiter.lock().await });
     }
     let places = || world.number(&["LLEN", "redisson_lock_queue:{list:fair}"]);
@@ -207,8 +214,8 @@ pub(crate) async fn patterns_and_prefixes_are_told_apart(world: World) {
     let odd = world.builder().key_prefix("a*[b]?\\^:").connect().await.unwrap();
     let plain = world.client().await;
     let names = ["one", "two", "t*", "[t]wo"];
-    let mut ours: Vec<_> = names.iter().map(|name| odd.lock(name)).collect();
-    let held = try_join_all(ours.iter_mut().map(leasehold::Lock::lock)).await.unwrap();
+    let ours: Vec<_> = names.iter().map(|name| odd.lock(name)).collect();
+    let held = try_join_all(ours.iter().map(leasehold::Lock::lock)).await.unwrap();
     // It fits the prefix if that is taken for a pattern.
     let other = plain.lock("axxb?\\^:one").lock().await.unwrap();
     let found = async |pattern: &str| -> Vec<String> {

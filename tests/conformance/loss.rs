@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Error, HoldState, Lease, LossReason};
+use leasehold::{Ended, Error, HoldState, Lease, LossReason};
 use tokio::time::{Instant, sleep};
 
 use crate::world::{World, eventually, ms, soon, waiting};
@@ -10,12 +10,12 @@ use crate::world::{World, eventually, ms, soon, waiting};
 pub(crate) async fn a_fixed_lease_ends_by_itself(world: World) {
     let (client, rival) = (world.client().await, world.client_without_polls().await);
     let start = Instant::now();
-    let guard = client.lock("x").try_lock(Duration::ZERO, ms(600)).await.unwrap();
+    let guard = client.lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(600))).await.unwrap();
     assert!(guard.deadline() <= start + ms(600));
     let (next, took) = soon("it expires", rival.lock("x").lock()).await;
     assert_eq!(guard.state(), HoldState::Lost);
     assert!(took > ms(500) && took < ms(600) + world.late(200), "{took:?}");
-    assert_eq!(soon("told", guard.lost()).await.0, LossReason::Expired);
+    assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(LossReason::Expired));
     let late = guard.unlock().await.unwrap_err();
     assert!(matches!(late, Error::Lost { reason: LossReason::Expired, .. }), "{late}");
     next.unwrap().check().unwrap();
@@ -23,7 +23,7 @@ pub(crate) async fn a_fixed_lease_ends_by_itself(world: World) {
 
 pub(crate) async fn a_renewed_lease_outlives_its_length(world: World) {
     let (client, rival) = (world.client_with_lease(world.span(300)).await, world.client().await);
-    let mut lock = client.lock("x");
+    let lock = client.lock("x");
     // A second hold of the same name is renewed as the first was.
     for _ in 0..2 {
         let guard = lock.lock().await.unwrap();
@@ -40,8 +40,8 @@ pub(crate) async fn a_deleted_key_is_noticed(world: World) {
     let client = world.client_with_lease(world.span(600)).await;
     let guard = client.lock("x").lock().await.unwrap();
     world.command(&["DEL", "x"]);
-    let (reason, took) = soon("told", guard.lost()).await;
-    assert_eq!(reason, LossReason::Gone);
+    let (ended, took) = soon("told", guard.ended()).await;
+    assert_eq!(ended, Ended::Lost(LossReason::Gone));
     assert!(took < world.span(400), "within a renewal tick: {took:?}");
     eventually("it is counted", async || client.stats().lost == 1).await;
     let late = guard.unlock().await.unwrap_err();
@@ -52,15 +52,16 @@ pub(crate) async fn a_forced_release_is_noticed_and_wakes(world: World) {
     let client = world.client_with_lease(world.span(600)).await;
     let other = world.client_without_polls().await;
     let guard = client.lock("x").lock().await.unwrap();
-    let mut waiting = other.lock("x");
+    let waiting = other.lock("x");
     let waiter = tokio::spawn(async move { waiting.lock().await });
     eventually("it listens", async || other.stats().listeners == 1).await;
     assert!(other.lock("x").force_unlock().await.unwrap());
     let (next, took) = soon("the waiter is woken", waiter).await;
     assert!(took < world.late(500), "{took:?}");
     eventually("by the message, not by the lease", async || other.stats().wakes > 0).await;
-    let (reason, took) = soon("the holder is told", guard.lost()).await;
-    assert!(reason == LossReason::Gone && took < world.span(400), "{reason} {took:?}");
+    let (ended, took) = soon("the holder is told", guard.ended()).await;
+    assert_eq!(ended, Ended::Lost(LossReason::Gone));
+    assert!(took < world.span(400), "{took:?}");
     next.unwrap().unwrap().unlock().await.unwrap();
     assert!(!other.lock("x").force_unlock().await.unwrap());
 }
@@ -69,7 +70,7 @@ pub(crate) async fn a_lost_lock_is_not_resurrected(world: World) {
     let client = world.client_with_lease(world.span(300)).await;
     let guard = client.lock("x").lock().await.unwrap();
     world.command(&["DEL", "x"]);
-    soon("told", guard.lost()).await;
+    soon("told", guard.ended()).await;
     sleep(world.span(500)).await;
     assert!(!world.exists("x"));
     assert_eq!(guard.state(), HoldState::Lost);
@@ -81,7 +82,7 @@ pub(crate) async fn a_lock_taken_by_another_is_reported_lost(world: World) {
     world.command(&["DEL", "x"]);
     world.command(&["HSET", "x", "somebody:1", "1"]);
     world.command(&["PEXPIRE", "x", "5000"]);
-    assert_eq!(soon("told", guard.lost()).await.0, LossReason::Gone);
+    assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(LossReason::Gone));
     drop(guard);
     sleep(world.span(50)).await;
     assert_eq!(world.number(&["HGET", "x", "somebody:1"]), 1);
@@ -93,7 +94,7 @@ pub(crate) async fn a_renewal_extends_only_what_is_ours(world: World) {
     world.command(&["DEL", "x"]);
     world.command(&["HSET", "x", "somebody:1", "1"]);
     world.command(&["PEXPIRE", "x", "60000"]);
-    soon("one is lost", guards[0].lost()).await;
+    soon("one is lost", guards[0].ended()).await;
     let left = world.left("x");
     assert!(left > 50_000, "the other's lease is as it was: {left}");
     sleep(world.span(700)).await;
@@ -115,7 +116,7 @@ pub(crate) async fn a_key_of_another_type_is_a_loss(world: World) {
     let client = world.client_with_lease(world.span(300)).await;
     let guards = [client.lock("x").lock().await.unwrap(), client.lock("y").lock().await.unwrap()];
     world.command(&["SET", "x", "a string"]);
-    assert_eq!(soon("told", guards[0].lost()).await.0, LossReason::Gone);
+    assert_eq!(soon("told", guards[0].ended()).await.0, Ended::Lost(LossReason::Gone));
     sleep(world.span(400)).await;
     assert_eq!(guards[1].state(), HoldState::Held, "its neighbour in the batch is not harmed");
     assert_eq!(world.command(&["GET", "x"]), "a string");
@@ -125,7 +126,7 @@ pub(crate) async fn a_loss_lets_the_next_local_waiter_in(world: World) {
     let client = world.builder().safety_poll(ms(100)).connect().await.unwrap();
     for lease in [Lease::Renewed, Lease::Fixed(ms(20_000))] {
         let guard = client.lock("x").try_lock(Duration::ZERO, lease).await.unwrap();
-        let mut next = client.lock("x");
+        let next = client.lock("x");
         let waiter = tokio::spawn(async move { next.lock().await });
         waiting(&client, 1).await;
         world.command(&["DEL", "x"]);
@@ -136,7 +137,7 @@ pub(crate) async fn a_loss_lets_the_next_local_waiter_in(world: World) {
     }
     // A fixed lease that ends with its guard alive.
     let client = world.client_without_polls().await;
-    let guard = client.lock("x").try_lock(Duration::ZERO, ms(300)).await.unwrap();
+    let guard = client.lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(300))).await.unwrap();
     let (next, took) = soon("at the lease's end", client.lock("x").lock()).await;
     assert!(took < ms(300) + world.late(200), "{took:?}");
     next.unwrap().unlock().await.unwrap();

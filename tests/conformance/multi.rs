@@ -26,7 +26,7 @@ pub(crate) async fn settled(client: &Client) {
 pub(crate) async fn it_is_held_when_every_member_is(world: World) {
     let client = world.client().await;
     let owner = Owner::new();
-    let mut multi = client.multi_lock(NAMES).owned_by(&owner);
+    let multi = client.multi_lock(NAMES).owned_by(&owner);
     let members = NAMES.map(|name| client.lock(name).owned_by(&owner));
     for _ in 0..2 {
         assert!(!multi.is_held().await.unwrap() && !multi.is_locked().await.unwrap());
@@ -41,7 +41,7 @@ pub(crate) async fn it_is_held_when_every_member_is(world: World) {
         }
     }
     // Some of them are not all of them.
-    let mut member = client.lock("b").owned_by(&owner);
+    let member = client.lock("b").owned_by(&owner);
     let guard = member.lock().await.unwrap();
     assert!(!multi.is_held().await.unwrap());
     // But its owner takes the others beside it, and gives back only what it took.
@@ -56,12 +56,12 @@ pub(crate) async fn it_is_held_when_every_member_is(world: World) {
 pub(crate) async fn what_was_taken_is_given_back_and_no_more(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     let owner = Owner::new();
-    let mut outer = one.lock("a").owned_by(&owner);
+    let outer = one.lock("a").owned_by(&owner);
     let outer = outer.lock().await.unwrap();
     let held = other.lock("c").lock().await.unwrap();
     // Held by ourselves, free, held by another.
     for wait in [Duration::ZERO, ms(100)] {
-        let mut multi = one.multi_lock(NAMES).owned_by(&owner);
+        let multi = one.multi_lock(NAMES).owned_by(&owner);
         let error = multi.try_lock(wait, Lease::Renewed).await.unwrap_err();
         assert!(error.is_timeout(), "{error}");
         eventually("b is given back", async || there(&world) == ["a", "c"]).await;
@@ -77,8 +77,8 @@ pub(crate) async fn one_of_many_contenders_wins(world: World) {
     let clients = [world.client().await, world.client().await];
     let takings: Vec<_> = (0..10)
         .map(|number| {
-            let mut multi = clients[number % 2].multi_lock(NAMES);
-            let taking = async move { multi.acquire().lease(ms(10_000)).await };
+            let multi = clients[number % 2].multi_lock(NAMES);
+            let taking = async move { multi.acquire().lease(Lease::fixed(ms(10_000))).await };
             tokio::spawn(taking)
         })
         .collect();
@@ -107,7 +107,7 @@ pub(crate) async fn a_second_one_waits_for_the_first(world: World) {
     let (one, other) = (world.client().await, world.client_without_polls().await);
     let guard = one.multi_lock(NAMES).lock().await.unwrap();
     // Overlapping sets, of which only one member is in the way.
-    let mut second = other.multi_lock(["c", "d"]);
+    let second = other.multi_lock(["c", "d"]);
     let second = tokio::spawn(async move { second.lock().await });
     waiting(&other, 1).await;
     sleep(ms(50)).await;
@@ -127,7 +127,7 @@ pub(crate) async fn opposite_orders_do_not_wait_for_each_other(world: World) {
             tokio::spawn(async move {
                 for _ in 0..5 {
                     // Half of them one by one, of another kind.
-                    let mut multi = if number < 4 {
+                    let multi = if number < 4 {
                         client.multi_lock(orders[number % 4])
                     } else {
                         Lock::multi(orders[number % 4].map(|name| client.spin_lock(name)))
@@ -151,7 +151,7 @@ pub(crate) async fn a_peer_with_another_order_is_given_way(world: World) {
     let (one, peer) = (world.client().await, world.client().await);
     // As Redisson does it: in the order given, and it keeps what it has.
     let later = peer.lock("b").lock().await.unwrap();
-    let mut multi = one.multi_lock(["a", "b"]);
+    let multi = one.multi_lock(["a", "b"]);
     let taking = tokio::spawn(async move { multi.lock().await });
     eventually("it has the first", async || world.exists("a")).await;
     let first = soon("it gives way", peer.lock("a").lock()).await.0.unwrap();
@@ -166,7 +166,7 @@ pub(crate) async fn a_member_with_a_long_queue_is_had_in_the_end(world: World) {
     let done = Arc::new(AtomicBool::new(false));
     let others: Vec<_> = (0..25)
         .map(|_| {
-            let (mut lock, done) = (client.lock("b"), done.clone());
+            let (lock, done) = (client.lock("b"), done.clone());
             tokio::spawn(async move {
                 while !done.load(SeqCst) {
                     let guard = lock.lock().await.unwrap();
@@ -178,7 +178,7 @@ pub(crate) async fn a_member_with_a_long_queue_is_had_in_the_end(world: World) {
         .collect();
     waiting(&client, 24).await;
     // Longer than it is waited for while another one is held.
-    let mut lock = client.multi_lock(NAMES);
+    let lock = client.multi_lock(NAMES);
     let guard = soon("its turn", lock.lock()).await.0.unwrap();
     done.store(true, SeqCst);
     guard.unlock().await.unwrap();
@@ -195,8 +195,8 @@ pub(crate) async fn there_is_one_deadline_for_all(world: World) {
         held.push(other.lock(name).lock().await.unwrap());
     }
     let wait = world.span(400);
-    let (start, mut multi) = (Instant::now(), one.multi_lock(NAMES));
-    let taking = tokio::spawn(async move { multi.try_lock(wait, ms(5000)).await });
+    let (start, multi) = (Instant::now(), one.multi_lock(NAMES));
+    let taking = tokio::spawn(async move { multi.try_lock(wait, Lease::fixed(ms(5000))).await });
     // Each member is released at another time; the last one not in time.
     held.remove(0).unlock().await.unwrap();
     sleep(wait / 2).await;
@@ -209,9 +209,14 @@ pub(crate) async fn there_is_one_deadline_for_all(world: World) {
     settled(&one).await;
     // The guard's deadline is that of the member whose lease ends first.
     let owner = Owner::new();
-    let short = one.lock("a").owned_by(&owner).try_lock(Duration::ZERO, ms(90_000)).await.unwrap();
-    let mut two = one.multi_lock(["a", "b"]).owned_by(&owner);
-    let guard = two.try_lock(ms(1000), ms(60_000)).await.unwrap();
+    let short = one
+        .lock("a")
+        .owned_by(&owner)
+        .try_lock(Duration::ZERO, Lease::fixed(ms(90_000)))
+        .await
+        .unwrap();
+    let two = one.multi_lock(["a", "b"]).owned_by(&owner);
+    let guard = two.try_lock(ms(1000), Lease::fixed(ms(60_000))).await.unwrap();
     assert!(guard.deadline() < short.deadline());
     guard.unlock().await.unwrap();
 }
@@ -222,13 +227,13 @@ pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(world: World) {
         |client| client.multi_lock(NAMES),
         |client| {
             let (read, _write) = client.read_write_lock("a").split();
-            Lock::multi([read, client.fenced_lock("b"), client.lock("c")])
+            Lock::multi([read, client.fenced_lock("b").into(), client.lock("c")])
         },
     ];
     for make in make {
         let held = other.lock("c").lock().await.unwrap();
-        let (mut multi, lease) = (make(&one), ms(8000));
-        let taking = tokio::spawn(async move { multi.acquire().lease(lease).await });
+        let (multi, lease) = (make(&one), ms(8000));
+        let taking = tokio::spawn(async move { multi.acquire().lease(Lease::fixed(lease)).await });
         eventually("it has the others", async || there(&world) == NAMES).await;
         // More than a twentieth of the lease, less than it is patient with some of them in hand.
         sleep(ms(450)).await;
@@ -252,7 +257,7 @@ pub(crate) async fn members_of_members_have_one_order(world: World) {
     guard.unlock().await.unwrap();
     // Nobody who holds a later one is waited for with an earlier one free.
     let held = other.lock("b").lock().await.unwrap();
-    let mut lock = nested();
+    let lock = nested();
     let taking = tokio::spawn(async move { lock.lock().await });
     eventually("it has the first", async || world.exists("a")).await;
     waiting(&one, 1).await;
@@ -275,7 +280,7 @@ pub(crate) async fn one_name_on_two_servers_has_one_order(world: World) {
         if turned {
             pair.reverse();
         }
-        let mut lock = Lock::multi(pair);
+        let lock = Lock::multi(pair);
         let taking = tokio::spawn(async move { lock.lock().await });
         eventually("it waits", async || here.stats().waiting + there.stats().waiting == 1).await;
         first.push(here.stats().waiting);
@@ -294,7 +299,7 @@ pub(crate) async fn one_that_is_locked_in_part_looks_locked(world: World) {
         (multi.holder().await.unwrap(), multi.remaining_lease().await.unwrap()),
         (None, None)
     );
-    let held = other.lock("b").try_lock(Duration::ZERO, ms(60_000)).await.unwrap();
+    let held = other.lock("b").try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap();
     assert!(multi.is_locked().await.unwrap());
     assert_eq!(multi.holder().await.unwrap().unwrap().owner, held.owner());
     assert!(multi.remaining_lease().await.unwrap() > Some(ms(50_000)));
@@ -311,8 +316,8 @@ pub(crate) async fn one_that_is_locked_in_part_looks_locked(world: World) {
 pub(crate) async fn a_member_without_expiry_is_told(world: World) {
     let client = world.client().await;
     let members = || NAMES.map(|name| client.string_lock(name));
-    let told = async |mut lock: Lock, wait: Duration| {
-        let error = lock.try_lock(wait, ms(60_000)).await.unwrap_err();
+    let told = async |lock: Lock, wait: Duration| {
+        let error = lock.try_lock(wait, Lease::fixed(ms(60_000))).await.unwrap_err();
         let Error::Timeout { no_expiry, .. } = error else { panic!("{error}") };
         no_expiry
     };
@@ -338,16 +343,16 @@ pub(crate) async fn a_member_without_expiry_is_told(world: World) {
 pub(crate) async fn sets_that_make_no_sense_are_refused(world: World) {
     let (client, other) = (world.client().await, world.client().await);
     let sets = [
-        Lock::multi([]),
+        Lock::multi(Vec::<Lock>::new()),
         client.multi_lock(["a", "a"]),
         client.multi_lock(["a", "b", "a"]),
         Lock::multi([client.lock("a"), client.fair_lock("a")]),
     ];
-    let quorum = [Lock::quorum([])];
-    for mut set in sets.into_iter().chain(quorum) {
+    let quorum = [Lock::quorum(Vec::<Lock>::new())];
+    for set in sets.into_iter().chain(quorum) {
         let refused = [
             set.lock().await.err(),
-            set.try_lock(Duration::ZERO, ms(100)).await.err(),
+            set.try_lock(Duration::ZERO, Lease::fixed(ms(100))).await.err(),
             set.is_locked().await.err(),
             set.force_unlock().await.err(),
         ];
@@ -362,7 +367,7 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(world: World) {
         Lock::multi([client.fair_lock("a"), client.multi_lock(["b", ""])]),
         Lock::quorum(["a", "b", ""].map(|name| client.lock(name))),
     ];
-    for mut bad in bad {
+    for bad in bad {
         for error in [bad.lock().await.err(), bad.is_locked().await.err()] {
             let error = error.expect("refused");
             assert!(matches!(error, Error::Config(ConfigError::Name { .. })), "{error}");
@@ -382,7 +387,7 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(world: World) {
 
 pub(crate) async fn a_group_is_never_text(world: World) {
     let client = world.client().await;
-    let mut multi = client.multi_lock(NAMES);
+    let multi = client.multi_lock(NAMES).owned_by(&Owner::new());
     let outer = multi.lock().await.unwrap();
     let inner = multi.lock().await.unwrap();
     assert_eq!((inner.hold_count(), inner.token()), (2, None));
@@ -391,9 +396,9 @@ pub(crate) async fn a_group_is_never_text(world: World) {
     assert_eq!((outer.hold_count(), outer.state()), (1, HoldState::Held));
     let owner = outer.owner().to_owned();
     let refused = multi.restore(&owner).await.unwrap_err();
-    assert!(matches!(refused, Error::Config(ConfigError::Handle { .. })), "{refused}");
-    let refused = outer.into_handle().unwrap_err();
-    assert!(matches!(refused, Error::Config(ConfigError::Handle { .. })), "{refused}");
+    assert!(matches!(refused, Error::Config(ConfigError::Several { .. })), "{refused}");
+    let refused = outer.hand_on().unwrap_err();
+    assert!(matches!(refused, Error::Config(ConfigError::Several { .. })), "{refused}");
     eventually("released as by a drop", async || there(&world).is_empty()).await;
     let guard = multi.lock().await.unwrap();
     std::thread::spawn(move || drop(guard)).join().unwrap();

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use leasehold::{Client, Error, HoldState, Lock, LockGuard, LossReason, Owner};
+use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason, Owner};
 use tokio::time::{Instant, sleep};
 
 use crate::multi::{NAMES, settled, there};
 use crate::world::{World, eventually, ms, soon, waiting};
 
 async fn is_lost(guard: &LockGuard, reason: LossReason) {
-    assert_eq!(soon("told", guard.lost()).await.0, reason);
+    assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(reason));
     assert_eq!(guard.state(), HoldState::Lost);
     assert!(matches!(guard.check(), Err(Error::Lost { .. })));
 }
@@ -27,7 +27,8 @@ pub(crate) async fn the_loss_of_one_member_is_the_loss_of_all(world: World) {
         assert!(matches!(late, Error::Lost { .. }), "{late}");
         eventually("the others are released", async || there(&world).is_empty()).await;
     }
-    let guard = client.multi_lock(NAMES).try_lock(ms(0), world.span(100)).await.unwrap();
+    let guard =
+        client.multi_lock(NAMES).try_lock(ms(0), Lease::fixed(world.span(100))).await.unwrap();
     is_lost(&guard, LossReason::Expired).await;
     drop(guard);
     settled(&client).await;
@@ -39,7 +40,7 @@ pub(crate) async fn a_cancelled_one_leaves_nothing(world: World) {
         |client| client.multi_lock(NAMES),
         |client| {
             let [a, b, c] = NAMES;
-            Lock::multi([client.fair_lock(a), client.spin_lock(b), client.fenced_lock(c)])
+            Lock::multi([client.fair_lock(a), client.spin_lock(b), client.fenced_lock(c).into()])
         },
         |client| Lock::quorum(NAMES.map(|name| client.string_lock(name))),
         |client| {
@@ -54,7 +55,7 @@ pub(crate) async fn a_cancelled_one_leaves_nothing(world: World) {
                 None => None,
             };
             for polls in 0..24 {
-                let mut lock = make(&one);
+                let lock = make(&one);
                 let mut taking = Box::pin(lock.lock());
                 for _ in 0..polls {
                     if taking.as_mut().now_or_never().is_some() {
@@ -80,7 +81,7 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(world: World) {
     for closes_first in [true, false] {
         let closing = world.client().await;
         let [a, b] = if closes_first { [&closing, &stays] } else { [&stays, &closing] };
-        let mut lock = Lock::multi([a.lock("a"), b.lock("b")]);
+        let lock = Lock::multi([a.lock("a"), b.lock("b")]);
         let taking = tokio::spawn(async move { lock.lock().await });
         eventually("it has the first", async || world.exists("a")).await;
         waiting(b, 1).await;
@@ -94,12 +95,12 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(world: World) {
     // While held: the end of a set, and one vote less of a quorum.
     let clients = [world.client().await, world.client().await, world.client().await];
     let members = || clients.iter().zip(NAMES).map(|(client, name)| client.lock(name));
-    let (mut all, mut most) = (Lock::multi(members()), Lock::quorum(members()));
+    let (all, most) = (Lock::multi(members()), Lock::quorum(members()));
     let guard = all.lock().await.unwrap();
     guard.unlock().await.unwrap();
     // Whoever answers much later than the others has no part in it: on a busy machine, anybody.
     let guard = loop {
-        let guard = most.try_lock(ms(5000), ms(60_000)).await.unwrap();
+        let guard = most.try_lock(ms(5000), Lease::fixed(ms(60_000))).await.unwrap();
         if clients.iter().all(|client| client.stats().holds == 1) {
             break guard;
         }
@@ -110,7 +111,7 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(world: World) {
     guard.unlock().await.unwrap();
     eventually("given back", async || there(&world).is_empty()).await;
     assert!(matches!(all.lock().await, Err(Error::Closed)));
-    let guard = most.try_lock(ms(5000), ms(60_000)).await.unwrap();
+    let guard = most.try_lock(ms(5000), Lease::fixed(ms(60_000))).await.unwrap();
     clients[0].shutdown(ms(5000)).await.unwrap();
     is_lost(&guard, LossReason::Closed).await;
     drop(guard);
@@ -122,7 +123,7 @@ pub(crate) async fn a_client_that_closes_ends_the_wait_for_another_ones_lock(wor
     let (stays, other) = (world.client().await, world.client().await);
     let held = other.lock("a").lock().await.unwrap();
     let closing = world.client().await;
-    let mut lock = Lock::multi([stays.lock("a"), closing.lock("b")]);
+    let lock = Lock::multi([stays.lock("a"), closing.lock("b")]);
     let taking = tokio::spawn(async move { lock.lock().await });
     waiting(&stays, 1).await;
     closing.shutdown(ms(5000)).await.unwrap();
@@ -141,7 +142,7 @@ pub(crate) async fn a_longest_hold_ends_a_quorum(world: World) {
         clients.push(world.client_with_lease(lease).await);
     }
     let members = clients.iter().zip(NAMES).map(|(client, name)| client.string_lock(name));
-    let mut lock = Lock::quorum(members);
+    let lock = Lock::quorum(members);
     let guard = lock.acquire().max_hold(world.span(700)).await.unwrap();
     sleep(world.span(500)).await;
     guard.check().unwrap();
@@ -165,7 +166,7 @@ pub(crate) async fn a_longest_hold_ends_a_quorum(world: World) {
 pub(crate) async fn a_quorum_counts_as_its_majority_does(world: World) {
     let (client, other) = (world.client().await, world.client().await);
     let rival = other.lock("c").lock().await.unwrap();
-    let mut lock = Lock::quorum(NAMES.map(|name| client.lock(name)));
+    let lock = Lock::quorum(NAMES.map(|name| client.lock(name)));
     let outer = lock.lock().await.unwrap();
     rival.unlock().await.unwrap();
     // A busy server may be left out again.
@@ -195,12 +196,14 @@ pub(crate) async fn members_on_several_servers_are_all_needed(world: World) {
     let set = |number: usize| Lock::multi(clients.iter().map(|pair| pair[number].lock("a")));
     let guard = set(0).lock().await.unwrap();
     for _ in 0..2 {
-        let refused = set(1).try_lock(Duration::ZERO, ms(5000)).await;
+        let refused = set(1).try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await;
         assert!(refused.unwrap_err().is_timeout());
     }
     guard.unlock().await.unwrap();
     let last = clients[2][0].lock("a").lock().await.unwrap();
-    assert!(set(1).try_lock(Duration::ZERO, ms(5000)).await.unwrap_err().is_timeout());
+    assert!(
+        set(1).try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap_err().is_timeout()
+    );
     eventually("given back", async || !world.exists("a") && !others[0].exists("a")).await;
     last.unlock().await.unwrap();
     set(1).lock().await.unwrap().unlock().await.unwrap();
@@ -210,10 +213,10 @@ pub(crate) async fn members_on_several_servers_are_all_needed(world: World) {
 pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(world: World) {
     let client = world.client().await;
     let owner = Owner::new();
-    let mut quorum = Lock::quorum(NAMES.map(|name| client.lock(name))).owned_by(&owner);
+    let quorum = Lock::quorum(NAMES.map(|name| client.lock(name))).owned_by(&owner);
     // Whoever answers much later than the others has no part in it: on a busy machine, anybody.
     let guard = loop {
-        let guard = quorum.try_lock(ms(5000), ms(10_000)).await.unwrap();
+        let guard = quorum.try_lock(ms(5000), Lease::fixed(ms(10_000))).await.unwrap();
         if client.stats().holds == 3 {
             break guard;
         }
@@ -221,8 +224,8 @@ pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(world:
     };
     let mut longer = Vec::new();
     for name in ["a", "b"] {
-        let mut member = client.lock(name).owned_by(&owner);
-        longer.push(member.try_lock(Duration::ZERO, ms(60_000)).await.unwrap());
+        let member = client.lock(name).owned_by(&owner);
+        longer.push(member.try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap());
     }
     assert!(guard.deadline() > Instant::now() + ms(40_000));
     assert!(client.lock("a").force_unlock().await.unwrap());

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults, Flow};
-use leasehold::{EmbeddedRedis, Error, HoldState, Lease, LossReason};
+use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, LossReason, Owner};
 use tokio::time::{Instant, sleep};
 
 use crate::sorts::SORTS;
@@ -14,7 +14,7 @@ use crate::world::{eventually, ms, soon, waiting};
 async fn a_cut_line_is_unavailable_and_a_healed_one_works() {
     let redis = EmbeddedRedis::new();
     let client = redis.client();
-    let mut lock = client.lock("x");
+    let lock = client.lock("x");
     lock.lock().await.unwrap().unlock().await.unwrap();
     redis.cut();
     for wait in [Duration::ZERO, ms(300)] {
@@ -34,7 +34,7 @@ async fn waiters_ride_out_an_outage() {
     let guard = holder.lock("x").lock().await.unwrap();
     let mut tasks = Vec::new();
     for _ in 0..5 {
-        let mut lock = client.lock("x");
+        let lock = client.lock("x");
         tasks.push(tokio::spawn(async move { lock.lock().await.unwrap().unlock().await }));
     }
     waiting(&client, 5).await;
@@ -60,9 +60,9 @@ async fn a_holder_that_is_cut_off_knows_before_others_get_in() {
     sleep(ms(15_000)).await;
     assert_eq!(guard.state(), HoldState::Uncertain, "renewal fails, the deadline has not passed");
     guard.check().unwrap();
-    let reason = guard.lost().await;
+    let ended = guard.ended().await;
     let known = Instant::now();
-    assert_eq!(reason, LossReason::Expired);
+    assert_eq!(ended, Ended::Lost(LossReason::Expired));
     let got_in = rivals.await.unwrap().unwrap();
     assert!(known < got_in, "{:?}", known - got_in);
 }
@@ -103,7 +103,7 @@ async fn several_locks_that_may_be_held_are_not_told_as_free() {
         sleep(ms(50)).await;
         link.cut();
     };
-    let mut both = client.multi_lock(["a", "b"]);
+    let both = client.multi_lock(["a", "b"]);
     let (taken, ()) = tokio::join!(both.try_lock(ms(400), Lease::Renewed), cut);
     let error = taken.unwrap_err();
     assert!(error.may_be_held(), "{error}");
@@ -114,7 +114,7 @@ async fn several_locks_that_may_be_held_are_not_told_as_free() {
 async fn what_was_extended_is_released_however_long_the_outage() {
     let redis = EmbeddedRedis::new();
     let client = redis.client();
-    let guard = client.lock("x").try_lock(Duration::ZERO, ms(100)).await.unwrap();
+    let guard = client.lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(100))).await.unwrap();
     guard.extend(ms(3_600_000)).await.unwrap();
     let semaphore = client.semaphore("s");
     semaphore.try_set_permits(2).await.unwrap();
@@ -163,7 +163,7 @@ async fn a_renewal_on_its_way_shortens_nothing_that_was_extended_meanwhile() {
         let redis = EmbeddedRedis::new();
         let client = redis.builder().lease(ms(3000)).connect().await.unwrap();
         let link = redis.links().remove(0);
-        let mut lock = sort.lock(&client, "x");
+        let lock = sort.lock(&client, "x");
         let guard = lock.lock().await.unwrap();
         link.set_faults(Faults { request: Delay::fixed(ms(500)), ..Faults::default() }, 1);
         let sent = async || link.calls_under_way() > 0;
@@ -191,17 +191,16 @@ async fn a_restore_that_was_not_sent_changes_nothing() {
         let redis = EmbeddedRedis::new();
         let (first, second) = (redis.client(), redis.client());
         let guard = sort.lock(&first, "x").lock().await.unwrap();
-        let owner = guard.owner().to_owned();
-        guard.forget();
-        let mut lock = sort.lock(&second, "x");
+        let text = guard.hand_on().unwrap();
+        let lock = sort.lock(&second, "x");
         let link = redis.links().pop().unwrap();
         link.cut();
-        let error = lock.restore(&owner).await.unwrap_err();
+        let error = lock.restore(&text).await.unwrap_err();
         assert!(matches!(error, Error::Unavailable { .. }), "{}: {error}", sort.name);
         link.heal();
         eventually("nothing is owed", async || second.stats().releases_pending == 0).await;
         sleep(ms(5000)).await;
-        let guard = lock.restore(&owner).await;
+        let guard = lock.restore(&text).await;
         assert!(guard.is_ok(), "{}: {:?}", sort.name, guard.err());
         guard.unwrap().unlock().await.unwrap();
     }
@@ -211,12 +210,12 @@ async fn a_restore_that_was_not_sent_changes_nothing() {
 async fn what_was_extended_is_released_after_a_long_outage() {
     let redis = EmbeddedRedis::new();
     let client = redis.client();
-    let mut lock = client.lock("x");
+    let lock = client.lock("x");
     for nested in [false, true] {
-        let guard = lock.try_lock(Duration::ZERO, ms(1000)).await.unwrap();
+        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
         let long = Duration::from_hours(1);
         let inner = if nested {
-            Some(lock.try_lock(Duration::ZERO, long).await.unwrap())
+            Some(lock.try_lock(Duration::ZERO, Lease::fixed(long)).await.unwrap())
         } else {
             guard.extend(long).await.unwrap();
             None
@@ -238,7 +237,7 @@ async fn undos_that_are_repeated_hold_up_no_release() {
     link.set_faults(Faults { request: Delay::fixed(ms(30)), ..Faults::default() }, 1);
     let tasks: Vec<_> = (0..1000)
         .map(|number| {
-            let mut lock = client.lock(format!("n{number}"));
+            let lock = client.lock(format!("n{number}"));
             tokio::spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() })
         })
         .collect();
@@ -251,7 +250,7 @@ async fn undos_that_are_repeated_hold_up_no_release() {
     }
     let start = Instant::now();
     drop(client.lock("x").lock().await.unwrap());
-    let mut lock = client.lock("y");
+    let lock = client.lock("y");
     let outer = lock.lock().await.unwrap();
     drop(lock.lock().await.unwrap());
     let count = async || lock.hold_count().await.unwrap() == 1;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Error, Lease, LossReason, PermitExpirableSemaphore};
+use leasehold::{Client, Ended, Error, Lease, LossReason, PermitExpirableSemaphore};
 use tokio::time::sleep;
 
 use crate::semaphores::in_vain;
@@ -29,7 +29,7 @@ fn again(world: &World, script: &str, keys: [&str; 2], args: [&str; 4]) -> Strin
 pub(crate) async fn an_extension_never_shortens(world: World) {
     let client = world.client().await;
     let semaphore = set(&client, 2).await;
-    let held = semaphore.acquire(ms(60_000)).await.unwrap();
+    let held = semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap();
     held.extend(world.span(50)).await.unwrap();
     let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
     assert!(left > ms(50_000), "{left:?}");
@@ -44,7 +44,8 @@ pub(crate) async fn an_extension_never_shortens(world: World) {
 pub(crate) async fn a_late_copy_of_an_acquisition_changes_nothing(world: World) {
     let client = world.client().await;
     let semaphore = set(&client, 5).await;
-    let held = semaphore.try_acquire_many(3, Duration::ZERO, ms(60_000)).await.unwrap();
+    let held =
+        semaphore.try_acquire_many(3, Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap();
     let copy = || {
         let keys = ["p", "{p}:timeout"];
         again(&world, "permit_acquire", keys, ["ch", "PUBLISH", held.owner(), "5000"])
@@ -81,8 +82,8 @@ pub(crate) async fn permits_that_lost_one_of_them_are_lost(world: World) {
     let held = semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await.unwrap();
     let one = held.ids().nth(1).unwrap().to_owned();
     semaphore.release(&one).await.unwrap();
-    let (reason, took) = soon("it is told", held.lost()).await;
-    assert_eq!(reason, LossReason::Gone);
+    let (ended, took) = soon("it is told", held.ended()).await;
+    assert_eq!(ended, Ended::Lost(LossReason::Gone));
     // What was left of it comes back at once, and not by its lease.
     eventually("all are back", async || semaphore.available().await.unwrap() == 3).await;
     if matches!(world, World::Embedded(_)) {
@@ -122,15 +123,15 @@ pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(world: World) {
         } else {
             assert!(semaphore.try_set_permits(2).await.unwrap());
         }
-        let (reason, _) = soon("it is told", held.guard().unwrap().lost()).await;
-        assert_eq!(reason, LossReason::Gone);
+        let (ended, _) = soon("it is told", held.guard().unwrap().ended()).await;
+        assert_eq!(ended, Ended::Lost(LossReason::Gone));
         assert!(held.release().await.is_err());
         assert_eq!(semaphore.available().await.unwrap(), 2);
         world.command(&["DEL", "s"]);
     }
     let semaphore = set(&client, 2).await;
     for made_by_adding in [false, true] {
-        let held = semaphore.acquire(ms(60_000)).await.unwrap();
+        let held = semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap();
         world.command(&["DEL", "p"]);
         if made_by_adding {
             semaphore.add_permits(2).await.unwrap();

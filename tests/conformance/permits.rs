@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
-use leasehold::{Client, Error, Lease, LossReason, Permit, PermitExpirableSemaphore};
+use leasehold::{
+    Client, Ended, Error, ExpirablePermit, Lease, LossReason, PermitExpirableSemaphore,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::line::Line;
@@ -30,14 +32,14 @@ async fn counts(semaphore: &PermitExpirableSemaphore) -> (i64, i64, i64) {
     (available, semaphore.acquired().await.unwrap(), semaphore.permits().await.unwrap())
 }
 
-fn ids(permits: &[Permit]) -> Vec<String> {
-    permits.iter().flat_map(Permit::ids).map(ToOwned::to_owned).collect()
+fn ids(permits: &[ExpirablePermit]) -> Vec<String> {
+    permits.iter().flat_map(ExpirablePermit::ids).map(ToOwned::to_owned).collect()
 }
 
 /// Leaves the permits to their leases; what they are called.
-fn forgotten(permits: Vec<Permit>) -> Vec<String> {
+fn forgotten(permits: Vec<ExpirablePermit>) -> Vec<String> {
     let ids = ids(&permits);
-    permits.into_iter().for_each(Permit::forget);
+    permits.into_iter().for_each(ExpirablePermit::forget);
     ids
 }
 
@@ -64,7 +66,7 @@ pub(crate) async fn a_lease_can_be_changed_by_id(world: World) {
     let semaphore = set(&client, 1).await;
     let longer = world.span(900);
     assert!(!semaphore.update_lease(UNKNOWN, longer).await.unwrap());
-    let held = semaphore.acquire(world.span(300)).await.unwrap();
+    let held = semaphore.acquire(Lease::fixed(world.span(300))).await.unwrap();
     let id = forgotten(vec![held]).remove(0);
     assert!(semaphore.update_lease(&id, longer).await.unwrap());
     let left = semaphore.remaining_lease(&id).await.unwrap().unwrap();
@@ -93,7 +95,7 @@ pub(crate) async fn counts_follow_the_leases(world: World) {
     let semaphore = set(&client, 5).await;
     assert_eq!(counts(&semaphore).await, (5, 0, 5));
     let lease = world.span(400);
-    let brief = try_join_all((0..3).map(|_| semaphore.acquire(lease))).await.unwrap();
+    let brief = try_join_all((0..3).map(|_| semaphore.acquire(Lease::fixed(lease)))).await.unwrap();
     let long = semaphore.acquire(Lease::Renewed).await.unwrap();
     assert_eq!(counts(&semaphore).await, (1, 4, 5));
     sleep(lease).await;
@@ -132,7 +134,7 @@ pub(crate) async fn a_waiter_gets_the_permit_at_the_end_of_its_lease(world: Worl
     let (one, other) = (world.client().await, world.client().await);
     let (semaphore, waiter) = (set(&one, 1).await, other.permit_expirable_semaphore("p"));
     let (lease, start) = (world.span(400), Instant::now());
-    let id = forgotten(vec![semaphore.acquire(lease).await.unwrap()]).remove(0);
+    let id = forgotten(vec![semaphore.acquire(Lease::fixed(lease)).await.unwrap()]).remove(0);
     let (next, _) = soon("it ends", waiter.try_acquire(ms(9000), Lease::Renewed)).await;
     let next = next.unwrap();
     assert!(start.elapsed() >= lease, "{:?}", start.elapsed());
@@ -170,7 +172,7 @@ pub(crate) async fn growing_lets_waiters_in(world: World) {
     let (one, other) = (world.client().await, slow.await.unwrap());
     let (semaphore, waiter) = (set(&one, 0).await, other.permit_expirable_semaphore("p"));
     for grow in [0, 1] {
-        let wait = waiter.acquire(ms(9000));
+        let wait = waiter.acquire(Lease::fixed(ms(9000)));
         let got = while_waiting(&other, 1, wait, async {
             match grow {
                 0 => drop(semaphore.set_permits(1).await.unwrap()),
@@ -189,10 +191,11 @@ pub(crate) async fn a_blocked_acquisition_goes_on_after_a_release(world: World) 
     assert_eq!((held.id().len(), held.ids().count()), (32, 1));
     let first = held.id().to_owned();
     let start = Instant::now();
-    let next = while_waiting(&other, 1, waiter.try_acquire(ms(9000), ms(9000)), async {
-        sleep(ms(450)).await;
-        held.release().await.unwrap();
-    });
+    let next =
+        while_waiting(&other, 1, waiter.try_acquire(ms(9000), Lease::fixed(ms(9000))), async {
+            sleep(ms(450)).await;
+            held.release().await.unwrap();
+        });
     let next = next.await.unwrap();
     assert_ne!(next.id(), first);
     assert!(start.elapsed() >= ms(450));
@@ -210,7 +213,7 @@ pub(crate) async fn several_at_once_are_all_or_none(world: World) {
     let refused = semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await;
     assert!(refused.unwrap_err().is_timeout());
     assert_eq!(counts(&semaphore).await, (2, 3, 5));
-    let two = semaphore.try_acquire_many(2, Duration::ZERO, ms(9000)).await.unwrap();
+    let two = semaphore.try_acquire_many(2, Duration::ZERO, Lease::fixed(ms(9000))).await.unwrap();
     // Part by part, by id.
     let ids = forgotten(vec![three]);
     semaphore.release(&ids[0]).await.unwrap();
@@ -229,7 +232,8 @@ pub(crate) async fn several_at_once_are_all_or_none(world: World) {
 pub(crate) async fn a_waiter_for_many_waits_for_all(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     let (semaphore, waiter) = (set(&one, 3).await, other.permit_expirable_semaphore("p"));
-    let mut held = try_join_all((0..3).map(|_| semaphore.acquire(ms(60_000)))).await.unwrap();
+    let mut held =
+        try_join_all((0..3).map(|_| semaphore.acquire(Lease::fixed(ms(60_000))))).await.unwrap();
     let wait = waiter.try_acquire_many(3, ms(9000), Lease::Renewed);
     let all = while_waiting(&other, 1, wait, async {
         for given in 0..3 {
@@ -248,7 +252,7 @@ pub(crate) async fn an_unknown_or_expired_id_releases_nothing(world: World) {
     let semaphore = set(&client, 3).await;
     assert!(not_owner(&semaphore.release(UNKNOWN).await));
     let lease = world.span(100);
-    let brief = semaphore.acquire(lease).await.unwrap();
+    let brief = semaphore.acquire(Lease::fixed(lease)).await.unwrap();
     let expired = brief.id().to_owned();
     sleep(lease).await;
     // By its guard and by its id.
@@ -264,10 +268,13 @@ pub(crate) async fn an_unknown_or_expired_id_releases_nothing(world: World) {
 pub(crate) async fn one_bad_id_and_none_is_released(world: World) {
     let client = world.client().await;
     let semaphore = set(&client, 4).await;
-    let live = try_join_all([semaphore.acquire(ms(60_000)), semaphore.acquire(ms(60_000))]);
+    let live = try_join_all([
+        semaphore.acquire(Lease::fixed(ms(60_000))),
+        semaphore.acquire(Lease::fixed(ms(60_000))),
+    ]);
     let live = forgotten(live.await.unwrap());
     let lease = world.span(100);
-    let expired = forgotten(vec![semaphore.acquire(lease).await.unwrap()]).remove(0);
+    let expired = forgotten(vec![semaphore.acquire(Lease::fixed(lease)).await.unwrap()]).remove(0);
     sleep(lease).await;
     for bad in [UNKNOWN, &expired] {
         let outcome = semaphore.release_all(&[&live[0], bad, &live[1]]).await;
@@ -282,18 +289,19 @@ pub(crate) async fn the_next_call_brings_expired_permits_back(world: World) {
     let client = world.client().await;
     let semaphore = set(&client, 10).await;
     let lease = world.span(100);
-    let brief = semaphore.try_acquire_many(8, Duration::ZERO, lease).await.unwrap();
-    let live = forgotten(vec![semaphore.acquire(ms(60_000)).await.unwrap()]).remove(0);
+    let brief = semaphore.try_acquire_many(8, Duration::ZERO, Lease::fixed(lease)).await.unwrap();
+    let live =
+        forgotten(vec![semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap()]).remove(0);
     brief.forget();
     sleep(lease).await;
     assert_eq!(world.command(&["GET", "p"]), "1", "nobody has looked");
     // Whichever call comes next: a release, an acquisition.
     semaphore.release(&live).await.unwrap();
     assert_eq!(world.command(&["GET", "p"]), "10");
-    let brief = semaphore.try_acquire_many(10, Duration::ZERO, lease).await.unwrap();
+    let brief = semaphore.try_acquire_many(10, Duration::ZERO, Lease::fixed(lease)).await.unwrap();
     brief.forget();
     sleep(lease).await;
-    let all = semaphore.try_acquire_many(10, Duration::ZERO, lease).await.unwrap();
+    let all = semaphore.try_acquire_many(10, Duration::ZERO, Lease::fixed(lease)).await.unwrap();
     assert_eq!(counts(&semaphore).await, (0, 10, 10));
     drop(all);
 }
@@ -315,7 +323,7 @@ pub(crate) async fn a_great_number_of_expired_permits_comes_back_in_one_call(wor
 pub(crate) async fn what_is_left_of_a_lease_can_be_asked(world: World) {
     let client = world.client().await;
     let semaphore = set(&client, 2).await;
-    let held = semaphore.acquire(ms(60_000)).await.unwrap();
+    let held = semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap();
     let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
     assert!(left > ms(50_000) && left <= ms(60_000), "{left:?}");
     assert_eq!(semaphore.remaining_lease(UNKNOWN).await.unwrap(), None);
@@ -379,7 +387,8 @@ pub(crate) async fn two_owners_of_all_permits_take_turns(world: World) {
         let turn = async |client: &Client, permits| {
             let semaphore = client.permit_expirable_semaphore("p");
             for _ in 0..5 {
-                let taken = semaphore.try_acquire_many(permits, ms(9000), ms(60_000)).await;
+                let taken =
+                    semaphore.try_acquire_many(permits, ms(9000), Lease::fixed(ms(60_000))).await;
                 sleep(ms(2)).await;
                 taken.unwrap().release().await.unwrap();
             }
@@ -410,7 +419,8 @@ pub(crate) async fn permits_of_a_dead_client_come_back(world: World) {
     line.die();
     let start = Instant::now();
     let waiter = rescuer.permit_expirable_semaphore("p");
-    let (all, took) = soon("they come back", waiter.try_acquire_many(3, ms(9000), lease)).await;
+    let (all, took) =
+        soon("they come back", waiter.try_acquire_many(3, ms(9000), Lease::fixed(lease))).await;
     assert!(held.check().is_err(), "the dead one believes no longer");
     assert!(start.elapsed() >= lease / 2, "{took:?}");
     if matches!(world, World::Embedded(_)) {
@@ -443,8 +453,8 @@ pub(crate) async fn a_permit_that_is_taken_away_is_told(world: World) {
     let semaphore = set(&client, 1).await;
     let held = semaphore.acquire(Lease::Renewed).await.unwrap();
     semaphore.release(held.id()).await.unwrap();
-    let (reason, _) = soon("it is told", held.lost()).await;
-    assert_eq!(reason, LossReason::Gone);
+    let (ended, _) = soon("it is told", held.ended()).await;
+    assert_eq!(ended, Ended::Lost(LossReason::Gone));
     assert!(matches!(held.release().await, Err(Error::Lost { .. })));
     assert_eq!(counts(&semaphore).await, (1, 0, 1), "given back once");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::Error;
+use leasehold::{Error, Lease};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -14,13 +14,15 @@ use crate::world::{World, eventually, ms, soon};
 
 pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(world: World) {
     let (one, other) = (world.client().await, world.client().await);
-    let guard = one.fair_lock("x").try_lock(Duration::ZERO, ms(600_000)).await.unwrap();
+    let guard =
+        one.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(600_000))).await.unwrap();
     let before = world.clock();
     let mut takings = Vec::new();
     for number in 0..8 {
         takings.push(queued(&world, if number % 2 == 0 { &one } else { &other }).await);
         // Others come and go, with waits and leases of their own.
-        let refused = other.fair_lock("x").try_lock(world.span(20), ms(600_000)).await;
+        let refused =
+            other.fair_lock("x").try_lock(world.span(20), Lease::fixed(ms(600_000))).await;
         assert!(refused.unwrap_err().is_timeout());
         eventually("they left", async || queue(&world).len() == number + 1).await;
         for (owner, at) in deadlines(&world) {
@@ -137,7 +139,7 @@ pub(crate) async fn nobody_spins_behind_a_dead_head(world: World) {
             // A claim so long that a dead head of our own stays as well.
             let client = async || world.builder().fair_claim(ms(60_000)).connect().await.unwrap();
             let (one, other) = (client().await, client().await);
-            let mut lock = one.fair_lock("x");
+            let lock = one.fair_lock("x");
             let guard = if held { Some(lock.lock().await.unwrap()) } else { None };
             put(&world, dead, ms(600_000));
             let mut takings = Vec::new();
@@ -165,7 +167,8 @@ pub(crate) async fn a_place_without_a_deadline_is_dead(world: World) {
     let client = world.client().await;
     world.command(&["RPUSH", QUEUE, JAVA]);
     world.command(&["RPUSH", QUEUE, DEAD]);
-    let guard = client.fair_lock("x").try_lock(Duration::ZERO, ms(5000)).await.unwrap();
+    let guard =
+        client.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap();
     guard.unlock().await.unwrap();
     nothing_is_left(&world).await;
 }
@@ -192,7 +195,7 @@ pub(crate) async fn a_deleted_queue_forms_again(world: World) {
     let guard = one.fair_lock("x").lock().await.unwrap();
     let takings: Vec<_> = (0..8)
         .map(|number| {
-            let mut lock = if number % 2 == 0 { one.fair_lock("x") } else { other.fair_lock("x") };
+            let lock = if number % 2 == 0 { one.fair_lock("x") } else { other.fair_lock("x") };
             tokio::spawn(async move { lock.lock().await?.unlock().await })
         })
         .collect();

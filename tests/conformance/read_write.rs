@@ -14,21 +14,21 @@ use crate::world::{World, eventually, ms, soon, waiting};
 
 type Taking = JoinHandle<Result<LockGuard, Error>>;
 
-pub(crate) async fn read(client: &Client, lease: impl Into<Lease>) -> Result<LockGuard, Error> {
+pub(crate) async fn read(client: &Client, lease: Lease) -> Result<LockGuard, Error> {
     client.read_write_lock("x").read().try_lock(Duration::ZERO, lease).await
 }
 
-pub(crate) async fn write(client: &Client, lease: impl Into<Lease>) -> Result<LockGuard, Error> {
+pub(crate) async fn write(client: &Client, lease: Lease) -> Result<LockGuard, Error> {
     client.read_write_lock("x").write().try_lock(Duration::ZERO, lease).await
 }
 
 pub(crate) fn reader(client: &Client) -> Taking {
-    let mut lock = client.read_write_lock("x");
+    let lock = client.read_write_lock("x");
     tokio::spawn(async move { lock.read().lock().await })
 }
 
 pub(crate) fn writer(client: &Client) -> Taking {
-    let mut lock = client.read_write_lock("x");
+    let lock = client.read_write_lock("x");
     tokio::spawn(async move { lock.write().lock().await })
 }
 
@@ -49,18 +49,18 @@ fn about(world: &World, took: Duration, expected: Duration) {
 pub(crate) async fn a_writer_waits_for_the_last_lease_of_readers(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     let start = Instant::now();
-    read(&one, world.span(500)).await.unwrap().forget();
-    let second = read(&other, world.span(150)).await.unwrap();
+    read(&one, Lease::fixed(world.span(500))).await.unwrap().forget();
+    let second = read(&other, Lease::fixed(world.span(150))).await.unwrap();
     second.unlock().await.unwrap();
     let guard = soon("after the first lease", writer(&other)).await.0.unwrap().unwrap();
     about(&world, start.elapsed(), world.span(500));
     guard.unlock().await.unwrap();
     // A reader that comes later and goes does not make the first one's hold longer.
     let start = Instant::now();
-    read(&one, world.span(500)).await.unwrap().forget();
+    read(&one, Lease::fixed(world.span(500))).await.unwrap().forget();
     let writing = writer(&one);
     sleep(world.span(250)).await;
-    read(&other, world.span(5000)).await.unwrap().unlock().await.unwrap();
+    read(&other, Lease::fixed(world.span(5000))).await.unwrap().unlock().await.unwrap();
     let guard = soon("after the first lease", writing).await.0.unwrap().unwrap();
     about(&world, start.elapsed(), world.span(500));
     guard.unlock().await.unwrap();
@@ -69,11 +69,11 @@ pub(crate) async fn a_writer_waits_for_the_last_lease_of_readers(world: World) {
 
 pub(crate) async fn the_lease_falls_back_to_what_is_left_of_the_first_read(world: World) {
     let (one, other) = (world.client().await, world.client().await);
-    let mut lock = one.read_write_lock("x");
+    let lock = one.read_write_lock("x");
     let start = Instant::now();
-    let outer = lock.read().try_lock(Duration::ZERO, world.span(500)).await.unwrap();
+    let outer = lock.read().try_lock(Duration::ZERO, Lease::fixed(world.span(500))).await.unwrap();
     sleep(world.span(300)).await;
-    let inner = lock.read().try_lock(Duration::ZERO, world.span(400)).await.unwrap();
+    let inner = lock.read().try_lock(Duration::ZERO, Lease::fixed(world.span(400))).await.unwrap();
     assert!(ms(world.left("x").unsigned_abs()) > world.span(300));
     inner.unlock().await.unwrap();
     assert!(ms(world.left("x").unsigned_abs()) <= world.span(200));
@@ -89,7 +89,7 @@ pub(crate) async fn readers_come_in_when_a_writers_lease_ends(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     let lease = world.span(400);
     let start = Instant::now();
-    write(&one, lease).await.unwrap().forget();
+    write(&one, Lease::fixed(lease)).await.unwrap().forget();
     let readings = [reader(&one), reader(&other)];
     for reading in readings {
         let guard = soon("at the lease's end", reading).await.0.unwrap().unwrap();
@@ -106,7 +106,7 @@ pub(crate) async fn many_readers_hold_longer_than_a_lease(world: World) {
         guards.push(read(&clients[number % 2], Lease::Renewed).await.unwrap());
     }
     sleep(lease * 4).await;
-    assert!(write(&clients[0], ms(1000)).await.unwrap_err().is_timeout());
+    assert!(write(&clients[0], Lease::fixed(ms(1000))).await.unwrap_err().is_timeout());
     for guard in guards {
         guard.unlock().await.unwrap();
     }
@@ -115,7 +115,7 @@ pub(crate) async fn many_readers_hold_longer_than_a_lease(world: World) {
 
 pub(crate) async fn nested_reads_leave_no_entry(world: World) {
     let client = world.client_with_lease(world.span(300)).await;
-    let mut lock = client.read_write_lock("x");
+    let lock = client.read_write_lock("x");
     let guards = [lock.read().lock().await.unwrap(), lock.read().lock().await.unwrap()];
     assert_eq!((client.stats().holds, lock.read().hold_count().await.unwrap()), (2, 2));
     assert_eq!(world.number(&["DBSIZE"]), 3, "the hash, and a lease for each hold");
@@ -132,13 +132,13 @@ pub(crate) async fn a_tagged_name_works_for_both_sides(world: World) {
     let (client, elsewhere) = (&world.client().await, &world.client().await);
     let cycles = (0..10).map(|number| async move {
         let client = if number % 2 == 0 { client } else { elsewhere };
-        let mut lock = client.read_write_lock("{test}:abc:key");
+        let lock = client.read_write_lock("{test}:abc:key");
         for _ in 0..10 {
             lock.read().lock().await.unwrap().unlock().await.unwrap();
         }
     });
     join_all(cycles).await;
-    let mut lock = client.read_write_lock("{test}:abc:key");
+    let lock = client.read_write_lock("{test}:abc:key");
     let writing = lock.write().lock().await.unwrap();
     let reading = lock.read().lock().await.unwrap();
     assert!(world.list(&["KEYS", "*"]).iter().all(|key| key.starts_with("{test}:abc:key")));
@@ -149,16 +149,16 @@ pub(crate) async fn a_tagged_name_works_for_both_sides(world: World) {
 
 pub(crate) async fn nested_writes_do_not_add_up(world: World) {
     let (one, other) = (world.client().await, world.client().await);
-    let mut lock = one.read_write_lock("x");
-    let outer = lock.write().try_lock(Duration::ZERO, ms(20_000)).await.unwrap();
-    let inner = lock.write().try_lock(Duration::ZERO, ms(1000)).await.unwrap();
+    let lock = one.read_write_lock("x");
+    let outer = lock.write().try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.unwrap();
+    let inner = lock.write().try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
     assert!((15_000..=20_000).contains(&world.left("x")), "{}", world.left("x"));
-    assert!(write(&other, ms(1000)).await.unwrap_err().is_timeout());
+    assert!(write(&other, Lease::fixed(ms(1000))).await.unwrap_err().is_timeout());
     inner.unlock().await.unwrap();
     assert!((15_000..=20_000).contains(&world.left("x")), "{}", world.left("x"));
-    assert!(write(&other, ms(1000)).await.unwrap_err().is_timeout());
+    assert!(write(&other, Lease::fixed(ms(1000))).await.unwrap_err().is_timeout());
     outer.unlock().await.unwrap();
-    write(&other, ms(1000)).await.unwrap().unlock().await.unwrap();
+    write(&other, Lease::fixed(ms(1000))).await.unwrap().unlock().await.unwrap();
 }
 
 pub(crate) async fn waiting_readers_come_in_together(world: World) {
@@ -187,7 +187,7 @@ pub(crate) async fn waiting_readers_come_in_together(world: World) {
 
 pub(crate) async fn a_side_is_forced_without_the_other(world: World) {
     let (one, other) = (world.client().await, world.client_without_polls().await);
-    let mut seen = other.read_write_lock("x");
+    let seen = other.read_write_lock("x");
     let reading = read(&one, Lease::Renewed).await.unwrap();
     assert!(!seen.write().force_unlock().await.unwrap(), "nobody writes");
     assert!(seen.read().is_locked().await.unwrap());
@@ -202,7 +202,7 @@ pub(crate) async fn a_side_is_forced_without_the_other(world: World) {
     assert!(seen.write().force_unlock().await.unwrap());
     assert!(matches!(writing.unwrap().unwrap().unlock().await, Err(Error::Lost { .. })));
     assert!(!world.exists("x"));
-    write(&one, ms(1000)).await.unwrap().unlock().await.unwrap();
+    write(&one, Lease::fixed(ms(1000))).await.unwrap().unlock().await.unwrap();
 }
 
 pub(crate) async fn readers_and_writers_mix(world: World) {
@@ -214,7 +214,7 @@ pub(crate) async fn readers_and_writers_mix(world: World) {
             let (client, inside) = (clients[number % 3].clone(), inside.clone());
             tokio::spawn(async move {
                 let mut random = fastrand::Rng::with_seed(number as u64);
-                let mut lock = client.read_write_lock("x");
+                let lock = client.read_write_lock("x");
                 for _ in 0..10 {
                     let writes = random.u8(0..3) == 0;
                     let side = if writes { lock.write() } else { lock.read() };
@@ -249,7 +249,7 @@ pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(world: World)
     assert_eq!(world.number(&["DBSIZE"]), 2, "the hash, and the lease of the one that lives");
     assert_eq!(world.number(&["HLEN", "x"]), 62);
     // Whoever goes takes the dead along.
-    read(&clients[0], lease).await.unwrap().unlock().await.unwrap();
+    read(&clients[0], Lease::fixed(lease)).await.unwrap().unlock().await.unwrap();
     assert_eq!(world.number(&["HLEN", "x"]), 2, "the mode, and the one that lives");
     living.unlock().await.unwrap();
     let (guard, took) = soon("the writer", late).await;
@@ -261,7 +261,7 @@ pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(world: World)
 pub(crate) async fn a_renewal_shortens_no_other_readers_lease(world: World) {
     let lease = world.span(300);
     let (one, other) = (world.client_with_lease(lease).await, world.client().await);
-    let long = read(&other, ms(60_000)).await.unwrap();
+    let long = read(&other, Lease::fixed(ms(60_000))).await.unwrap();
     let short = read(&one, Lease::Renewed).await.unwrap();
     sleep(lease * 2).await;
     assert!(world.left("x") > 40_000, "{}", world.left("x"));
@@ -273,7 +273,7 @@ pub(crate) async fn a_renewal_shortens_no_other_readers_lease(world: World) {
 
 pub(crate) async fn a_dropped_reader_leaves_nothing(world: World) {
     let (one, other) = (world.client().await, world.client().await);
-    let mut holder = one.read_write_lock("x");
+    let holder = one.read_write_lock("x");
     let writing = holder.write().lock().await.unwrap();
     let under = holder.read().lock().await.unwrap();
     let settled = async |client: &Client| {
@@ -285,7 +285,7 @@ pub(crate) async fn a_dropped_reader_leaves_nothing(world: World) {
         assert_eq!((world.number(&["HLEN", "x"]), world.number(&["DBSIZE"])), (3, 2));
     };
     for polls in 0..20 {
-        let mut lock = other.read_write_lock("x");
+        let lock = other.read_write_lock("x");
         let mut reading = Box::pin(lock.read().lock());
         for _ in 0..polls {
             assert!(reading.as_mut().now_or_never().is_none());
@@ -311,26 +311,26 @@ pub(crate) async fn a_dropped_reader_leaves_nothing(world: World) {
 
 pub(crate) async fn preferred_writers_go_first(world: World) {
     let (client, elsewhere) = (world.client().await, world.client().await);
-    let mut polite = client.read_write_lock("x").prefer_writers();
-    let mut holder = client.read_write_lock("x").prefer_writers();
+    let polite = client.read_write_lock("x").prefer_writers();
+    let holder = client.read_write_lock("x").prefer_writers();
     let reading = holder.read().lock().await.unwrap();
     // Without a waiting writer it is as ever.
     polite.read().lock().await.unwrap().unlock().await.unwrap();
     let writing = writer(&client);
     waiting(&client, 1).await;
-    let refused = polite.read().try_lock(Duration::ZERO, ms(5000)).await;
+    let refused = polite.read().try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await;
     assert!(refused.unwrap_err().is_timeout());
-    let refused = polite.read().try_lock(world.span(50), ms(5000)).await;
+    let refused = polite.read().try_lock(world.span(50), Lease::fixed(ms(5000))).await;
     assert!(refused.unwrap_err().is_timeout());
     // Who reads already would wait for itself.
     soon("nested", holder.read().lock()).await.0.unwrap().unlock().await.unwrap();
     // Others know nothing of it.
-    read(&client, ms(5000)).await.unwrap().unlock().await.unwrap();
-    read(&elsewhere, ms(5000)).await.unwrap().unlock().await.unwrap();
+    read(&client, Lease::fixed(ms(5000))).await.unwrap().unlock().await.unwrap();
+    read(&elsewhere, Lease::fixed(ms(5000))).await.unwrap().unlock().await.unwrap();
     let late = tokio::spawn(async move { polite.read().lock().await });
     waiting(&client, 2).await;
-    let mut third = client.read_write_lock("x").prefer_writers();
-    let refused = third.read().try_lock(Duration::ZERO, ms(5000)).await;
+    let third = client.read_write_lock("x").prefer_writers();
+    let refused = third.read().try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await;
     assert!(refused.unwrap_err().is_timeout(), "nor does it pass when another reader waits");
     reading.unlock().await.unwrap();
     let writing = soon("the writer", writing).await.0.unwrap().unwrap();
@@ -344,13 +344,14 @@ pub(crate) async fn readers_go_on_when_the_writer_gives_up(world: World) {
     let client = world.client_without_polls().await;
     let reading = read(&client, Lease::Renewed).await.unwrap();
     for cancelled in [false, true] {
-        let mut lock = client.read_write_lock("x");
+        let lock = client.read_write_lock("x");
         let wait = if cancelled { ms(60_000) } else { world.span(100) };
-        let writing = tokio::spawn(async move { lock.write().try_lock(wait, ms(5000)).await });
+        let writing =
+            tokio::spawn(async move { lock.write().try_lock(wait, Lease::fixed(ms(5000))).await });
         waiting(&client, 1).await;
         let late: Vec<_> = (0..3)
             .map(|_| {
-                let mut lock = client.read_write_lock("x").prefer_writers();
+                let lock = client.read_write_lock("x").prefer_writers();
                 tokio::spawn(async move { lock.read().lock().await })
             })
             .collect();
@@ -375,7 +376,7 @@ pub(crate) async fn readers_are_not_starved_by_writers_of_their_client(world: Wo
     let enough = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..4)
         .map(|_| {
-            let (mut lock, enough) = (client.read_write_lock("x"), enough.clone());
+            let (lock, enough) = (client.read_write_lock("x"), enough.clone());
             tokio::spawn(async move {
                 while !enough.load(SeqCst) {
                     let guard = lock.write().lock().await.unwrap();

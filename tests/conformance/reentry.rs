@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use leasehold::{Error, HoldState, Lease, LossReason, Owner};
+use leasehold::{Ended, Error, HoldState, Lease, LossReason, Owner};
 use tokio::time::sleep;
 
 use crate::world::{World, eventually, ms, soon, waiting};
 
 pub(crate) async fn the_same_value_re_enters(world: World) {
     let (client, rival) = (world.client().await, world.client().await);
-    let mut lock = client.lock("x");
+    let lock = client.lock("x").owned_by(&Owner::new());
     assert_eq!(lock.hold_count().await.unwrap(), 0);
     let outer = lock.lock().await.unwrap();
     let inner = lock.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
@@ -30,11 +30,14 @@ pub(crate) async fn an_owner_re_enters_by_name(world: World) {
     let client = world.client().await;
     let owner = Owner::new();
     let outer = client.lock("x").owned_by(&owner).lock().await.unwrap();
-    let mut deeper = client.lock("x").owned_by(&owner);
+    let deeper = client.lock("x").owned_by(&owner);
     let inner = deeper.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
     assert_eq!(inner.owner(), outer.owner());
-    let stranger =
-        client.lock("x").owned_by(&Owner::new()).try_lock(Duration::ZERO, ms(1000)).await;
+    let stranger = client
+        .lock("x")
+        .owned_by(&Owner::new())
+        .try_lock(Duration::ZERO, Lease::fixed(ms(1000)))
+        .await;
     assert!(stranger.unwrap_err().is_timeout());
     drop((outer, inner));
     world.until_gone("x").await;
@@ -43,11 +46,9 @@ pub(crate) async fn an_owner_re_enters_by_name(world: World) {
 pub(crate) async fn futures_of_one_owner_share_a_hold(world: World) {
     let (client, rival) = (world.client().await, world.client().await);
     let owner = Owner::new();
-    let mut locks: Vec<_> = (0..3).map(|_| client.lock("x").owned_by(&owner)).collect();
+    let lock = client.lock("x").owned_by(&owner);
     let held = rival.lock("x").lock().await.unwrap();
-    let (one, rest) = locks.split_at_mut(1);
-    let (two, three) = rest.split_at_mut(1);
-    let all = async { tokio::join!(one[0].lock(), two[0].lock(), three[0].lock()) };
+    let all = async { tokio::join!(lock.lock(), lock.lock(), lock.lock()) };
     let release = async {
         waiting(&client, 3).await;
         held.unlock().await.unwrap();
@@ -61,7 +62,7 @@ pub(crate) async fn futures_of_one_owner_share_a_hold(world: World) {
 }
 
 pub(crate) async fn futures_of_one_owner_share_a_hold_that_is_handed_over(world: World) {
-    for lease in [Lease::Renewed, Lease::from(ms(20_000))] {
+    for lease in [Lease::Renewed, Lease::from(Lease::fixed(ms(20_000)))] {
         let client = world.client_with_long_streaks().await;
         let owner = Owner::new();
         let mut locks: Vec<_> = (0..3).map(|_| client.lock("x").owned_by(&owner)).collect();
@@ -85,10 +86,10 @@ pub(crate) async fn futures_of_one_owner_share_a_hold_that_is_handed_over(world:
 
 pub(crate) async fn a_nested_lease_never_shortens_the_outer(world: World) {
     let client = world.client().await;
-    let mut lock = client.lock("x");
-    let outer = lock.try_lock(Duration::ZERO, ms(20_000)).await.unwrap();
+    let lock = client.lock("x").owned_by(&Owner::new());
+    let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.unwrap();
     let deadline = outer.deadline();
-    let inner = lock.try_lock(Duration::ZERO, ms(1000)).await.unwrap();
+    let inner = lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
     assert!(world.left("x") > 18_000, "{}", world.left("x"));
     assert!(inner.deadline() >= deadline);
     inner.unlock().await.unwrap();
@@ -101,10 +102,10 @@ pub(crate) async fn a_nested_lease_never_shortens_the_outer(world: World) {
 
 pub(crate) async fn an_inner_release_leaves_the_lease_alone(world: World) {
     let client = world.client().await;
-    let mut lock = client.lock("x");
-    let outer = lock.try_lock(Duration::ZERO, ms(10_000)).await.unwrap();
-    let second = lock.try_lock(Duration::ZERO, ms(10_000)).await.unwrap();
-    let third = lock.try_lock(Duration::ZERO, ms(10_000)).await.unwrap();
+    let lock = client.lock("x").owned_by(&Owner::new());
+    let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(10_000))).await.unwrap();
+    let second = lock.try_lock(Duration::ZERO, Lease::fixed(ms(10_000))).await.unwrap();
+    let third = lock.try_lock(Duration::ZERO, Lease::fixed(ms(10_000))).await.unwrap();
     third.unlock().await.unwrap();
     second.unlock().await.unwrap();
     let left = world.left("x");
@@ -114,10 +115,10 @@ pub(crate) async fn an_inner_release_leaves_the_lease_alone(world: World) {
 
 pub(crate) async fn a_longer_inner_lease_counts(world: World) {
     let client = world.client().await;
-    let mut lock = client.lock("x");
-    let outer = lock.try_lock(Duration::ZERO, ms(1000)).await.unwrap();
+    let lock = client.lock("x").owned_by(&Owner::new());
+    let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
     let before = outer.deadline();
-    let inner = lock.try_lock(Duration::ZERO, ms(9000)).await.unwrap();
+    let inner = lock.try_lock(Duration::ZERO, Lease::fixed(ms(9000))).await.unwrap();
     assert!(outer.deadline() > before + ms(7000), "one hold, one deadline");
     drop(inner);
     eventually("the count falls", async || lock.hold_count().await.unwrap() == 1).await;
@@ -128,7 +129,7 @@ pub(crate) async fn a_longer_inner_lease_counts(world: World) {
 
 pub(crate) async fn an_outer_guard_may_go_first(world: World) {
     let client = world.client().await;
-    let mut lock = client.lock("x");
+    let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
     outer.unlock().await.unwrap();
@@ -140,12 +141,12 @@ pub(crate) async fn an_outer_guard_may_go_first(world: World) {
 
 pub(crate) async fn a_lost_hold_is_not_re_entered(world: World) {
     let client = world.client().await;
-    let mut lock = client.lock("x");
+    let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
     world.command(&["DEL", "x"]);
     let fresh = lock.try_lock(ms(2000), Lease::Renewed).await.unwrap();
     assert_eq!(outer.state(), HoldState::Lost);
-    assert_eq!(soon("told", outer.lost()).await.0, LossReason::Gone);
+    assert_eq!(soon("told", outer.ended()).await.0, Ended::Lost(LossReason::Gone));
     assert_ne!(fresh.owner(), outer.owner());
     drop(outer);
     sleep(ms(20)).await;
@@ -155,7 +156,7 @@ pub(crate) async fn a_lost_hold_is_not_re_entered(world: World) {
 
 pub(crate) async fn a_cancelled_re_entry_keeps_the_outer_hold(world: World) {
     let client = world.client().await;
-    let mut lock = client.lock("x");
+    let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
     for polls in 0..8 {
         let mut nested = Box::pin(lock.lock());
@@ -188,7 +189,7 @@ pub(crate) async fn an_owner_of_one_client_is_nobody_to_another(world: World) {
         elsewhere.lock("x").owned_by(&owner).try_lock(Duration::ZERO, Lease::Renewed).await;
     assert!(refused.unwrap_err().is_timeout());
     outer.unlock().await.unwrap();
-    let mut there = elsewhere.lock("x").owned_by(&owner);
+    let there = elsewhere.lock("x").owned_by(&owner);
     let guard = there.lock().await.unwrap();
     assert_eq!(there.hold_count().await.unwrap(), 1);
     assert_eq!(client.lock("x").owned_by(&owner).hold_count().await.unwrap(), 0);
@@ -197,9 +198,9 @@ pub(crate) async fn an_owner_of_one_client_is_nobody_to_another(world: World) {
 
 pub(crate) async fn a_lock_that_is_held_can_be_made_non_reentrant(world: World) {
     let client = world.client().await;
-    let mut lock = client.lock("x");
+    let lock = client.lock("x").owned_by(&Owner::new());
     let guard = lock.lock().await.unwrap();
-    let mut lock = lock.non_reentrant();
+    let lock = lock.non_reentrant();
     let refused = lock.lock().await.unwrap_err();
     assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
     guard.unlock().await.unwrap();
@@ -230,10 +231,10 @@ pub(crate) async fn futures_of_one_owner_share_what_is_handed_over(world: World)
 
 pub(crate) async fn a_dropped_inner_guard_is_not_counted_for_the_next_owner(world: World) {
     let client = world.client_with_long_streaks().await;
-    let mut lock = client.lock("x");
+    let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
-    let mut next = client.lock("x");
+    let next = client.lock("x");
     let taking = tokio::spawn(async move {
         let guard = next.lock().await.unwrap();
         (next, guard)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{ConfigError, Error, HoldHandle, Lease, Lock};
+use leasehold::{ConfigError, Error, Lease, Lock};
 
 use crate::sorts::SORTS;
 use crate::world::{World, eventually, ms};
@@ -18,10 +18,10 @@ pub(crate) async fn bad_names_are_refused_before_anything_is_sent(world: World) 
         ("{}x", "empty pair"),
         ("a}b{c}", "closing brace before"),
     ] {
-        let mut lock = client.lock(name);
+        let lock = client.lock(name);
         for error in [
             lock.lock().await.unwrap_err(),
-            lock.try_lock(Duration::ZERO, ms(100)).await.unwrap_err(),
+            lock.try_lock(Duration::ZERO, Lease::fixed(ms(100))).await.unwrap_err(),
             lock.acquire().await.unwrap_err(),
             lock.is_locked().await.unwrap_err(),
             lock.is_held().await.unwrap_err(),
@@ -36,14 +36,14 @@ pub(crate) async fn bad_names_are_refused_before_anything_is_sent(world: World) 
 
 pub(crate) async fn bad_leases_are_refused_before_anything_is_sent(world: World) {
     let client = world.client().await;
-    let mut lock = client.lock("x");
+    let lock = client.lock("x");
     for (lease, shown) in [
         (Duration::ZERO, "0ns"),
         (ms(9), "9ms"),
         (Lease::MAX + ms(1), "31536000.001s"),
         (Duration::MAX, "18446744073709551615"),
     ] {
-        let error = lock.try_lock(ms(10), lease).await.unwrap_err();
+        let error = lock.try_lock(ms(10), Lease::fixed(lease)).await.unwrap_err();
         let text = error.to_string();
         assert!(matches!(&error, Error::Config(ConfigError::OutOfRange { .. })), "{text}");
         assert!(text.contains(shown) && text.contains("10ms to 31536000s"), "{text}");
@@ -60,7 +60,7 @@ pub(crate) async fn bad_leases_are_refused_before_anything_is_sent(world: World)
 pub(crate) async fn a_key_of_another_type_is_reported(world: World) {
     let client = world.client().await;
     world.command(&["SET", "x", "a string"]);
-    let mut lock = client.lock("x");
+    let lock = client.lock("x");
     for error in
         [lock.lock().await.unwrap_err(), lock.try_lock(ms(0), Lease::Renewed).await.unwrap_err()]
     {
@@ -76,32 +76,48 @@ pub(crate) async fn a_key_of_another_type_is_reported(world: World) {
 
 pub(crate) async fn an_absurdly_long_wait_is_for_ever(world: World) {
     let client = world.client().await;
-    let mut lock = client.lock("x");
+    let lock = client.lock("x");
     for wait in [Duration::MAX, Duration::from_secs(u64::MAX / 2), Duration::from_secs(1 << 40)] {
         lock.try_lock(wait, Lease::Renewed).await.unwrap().unlock().await.unwrap();
         let _held = lock.lock().await.unwrap();
-        let mut other = client.lock("x");
+        let other = client.lock("x");
         let patient = tokio::time::timeout(ms(50), other.try_lock(wait, Lease::Renewed)).await;
         assert!(patient.is_err(), "it waits");
     }
 }
 
-pub(crate) async fn a_corrupt_handle_is_refused(world: World) {
+pub(crate) async fn a_cut_or_changed_text_is_refused_before_anything_is_sent(world: World) {
     let client = world.client().await;
-    let text = client.lock("x").lock().await.unwrap().into_handle().unwrap().to_string();
-    let calls = client.stats().calls;
-    for bad in ["", "x", &text[1..], &text[..text.len() - 1], &text.replace('x', "y")] {
-        let error = bad.parse::<HoldHandle>().unwrap_err();
-        assert!(matches!(error, ConfigError::Handle { .. }), "{error}");
+    for sort in SORTS.iter().filter(|sort| sort.has_fields()) {
+        let lock = sort.lock(&client, "x");
+        let text = lock.lock().await.unwrap().hand_on().unwrap();
+        let calls = client.stats().calls;
+        let refused = async |lock: &Lock, bad: &str| {
+            let error = lock.restore(bad).await.unwrap_err();
+            let told = matches!(error, Error::Config(ConfigError::HandOnText { .. }));
+            assert!(told, "{} {bad:?}: {error}", sort.name);
+        };
+        refused(&lock, "").await;
+        for at in 0..text.len() {
+            refused(&lock, &text[..at]).await;
+            refused(&lock, &text[at + 1..]).await;
+            let mut changed = text.clone().into_bytes();
+            changed[at] ^= 1;
+            refused(&lock, std::str::from_utf8(&changed).unwrap()).await;
+        }
+        refused(&lock, &format!("{text} ")).await;
+        refused(&sort.lock(&client, "y"), &text).await;
+        assert_eq!(client.stats().calls, calls, "{}", sort.name);
+        lock.restore(&text).await.unwrap().unlock().await.unwrap();
+        world.command(&["DEL", "redisson_lock_token:{x}"]);
+        assert!(!world.exists("x"), "{}", sort.name);
     }
-    assert_eq!(client.stats().calls, calls);
-    client.adopt(&text.parse().unwrap()).await.unwrap().unlock().await.unwrap();
 }
 
 pub(crate) async fn locks_that_cannot_be_one_are_refused(world: World) {
     let client = world.client().await;
     let nested = client.multi_lock(["a", "b"]);
-    for mut lock in [
+    for lock in [
         client.multi_lock(["a", "b", "a"]),
         Lock::multi([nested, client.fair_lock("b")]),
         Lock::quorum([client.lock("a"), client.lock("b"), client.lock("a")]),
@@ -113,8 +129,8 @@ pub(crate) async fn locks_that_cannot_be_one_are_refused(world: World) {
     }
     let stats = client.stats();
     assert_eq!((stats.calls, stats.rooms), (0, 0));
-    let mut most = client.multi_lock((0..1024).map(|number| number.to_string()));
-    most.try_lock(Duration::ZERO, ms(10_000)).await.unwrap().unlock().await.unwrap();
+    let most = client.multi_lock((0..1024).map(|number| number.to_string()));
+    most.try_lock(Duration::ZERO, Lease::fixed(ms(10_000))).await.unwrap().unlock().await.unwrap();
 }
 
 pub(crate) async fn a_forced_release_deletes_no_data(world: World) {

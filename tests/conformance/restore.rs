@@ -1,30 +1,29 @@
-//! A hold that is given back to whoever knows its owner text.
+//! A hold that is handed on as a text, and taken over by one of those who have it.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use futures::FutureExt;
-use leasehold::{Client, Error, Lease, LockGuard, LossReason, Owner};
+use futures::future::join_all;
+use leasehold::{Client, ConfigError, Ended, Error, Lease, Lock, LockGuard, LossReason, Owner};
 use tokio::runtime::Handle;
 
 use crate::sorts::{SORTS, Sort};
 use crate::world::{World, eventually, ms, soon, waiting};
 
-/// All that have an owner text.
+/// All that can be handed on as a text.
 fn texted() -> impl Iterator<Item = &'static Sort> {
     SORTS.iter().filter(|sort| sort.is_single())
 }
 
-/// No kind of lock under this name takes the text.
-async fn is_nobodys(client: &Client, name: &str, text: &str, what: &str) {
-    for sort in texted() {
-        let refused = sort.lock(client, name).restore(text).await;
-        assert!(
-            matches!(refused, Err(Error::NotOwner { .. })),
-            "{what}, {}: {refused:?}",
-            sort.name
-        );
-    }
+/// Those whose hold gets a fresh field when it is taken over.
+fn with_fields() -> impl Iterator<Item = &'static Sort> {
+    SORTS.iter().filter(|sort| sort.has_fields())
+}
+
+async fn is_nobodys(lock: &Lock, text: &str, what: &str) {
+    let refused = lock.restore(text).await;
+    assert!(matches!(refused, Err(Error::NotOwner { .. })), "{what}: {refused:?}");
 }
 
 async fn all_is_released(client: &Client) {
@@ -35,16 +34,14 @@ pub(crate) async fn other_futures_of_the_owner_re_enter_what_was_restored(world:
     let (client, elsewhere) = (world.client().await, world.client().await);
     for sort in SORTS.iter().filter(|sort| sort.exclusive && sort.reentrant && sort.is_single()) {
         let held = sort.lock(&elsewhere, sort.name).lock().await.unwrap();
-        let text = held.owner().to_owned();
-        held.forget();
-        let owner = Owner::new();
-        let mut waits = sort.lock(&client, sort.name).owned_by(&owner);
+        let text = held.hand_on().unwrap();
+        let lock = sort.lock(&client, sort.name).owned_by(&Owner::new());
+        let waits = lock.clone();
         let waits = tokio::spawn(async move { waits.lock().await });
         waiting(&client, 1).await;
-        let mut lock = sort.lock(&client, sort.name).owned_by(&owner);
         let restored = lock.restore(&text).await.unwrap();
         let inner = soon(sort.name, waits).await.0.unwrap().unwrap();
-        assert_eq!((inner.owner(), inner.hold_count()), (&*text, 2), "{}", sort.name);
+        assert_eq!((inner.owner(), inner.hold_count()), (restored.owner(), 2), "{}", sort.name);
         restored.unlock().await.unwrap();
         inner.check().unwrap();
         assert!(lock.is_held().await.unwrap());
@@ -56,10 +53,16 @@ pub(crate) async fn other_futures_of_the_owner_re_enter_what_was_restored(world:
 pub(crate) async fn who_holds_it_already_restores_nothing_twice(world: World) {
     let client = world.client().await;
     for sort in texted() {
-        let mut lock = sort.lock(&client, sort.name);
-        let guard = lock.lock().await.unwrap();
-        let again = lock.restore(guard.owner()).await.unwrap_err();
-        assert!(matches!(again, Error::AlreadyHeld { .. }), "{}: {again}", sort.name);
+        let lock = sort.lock(&client, sort.name);
+        let text = lock.lock().await.unwrap().hand_on().unwrap();
+        let guard = lock.restore(&text).await.unwrap();
+        let again = lock.restore(&text).await.unwrap_err();
+        let told = match again {
+            Error::NotOwner { .. } => sort.has_fields(),
+            Error::AlreadyHeld { .. } => !sort.has_fields(),
+            _ => false,
+        };
+        assert!(told, "{}: {again}", sort.name);
         guard.check().unwrap();
         assert!(lock.is_held().await.unwrap(), "{}", sort.name);
         guard.unlock().await.unwrap();
@@ -69,30 +72,27 @@ pub(crate) async fn who_holds_it_already_restores_nothing_twice(world: World) {
 /// What a hash has beside its owners is nobody's text, and a side of a lock takes none of the other.
 pub(crate) async fn a_text_that_is_no_owners_changes_nothing(world: World) {
     let (client, elsewhere) = (world.client().await, world.client().await);
-    let mut held = elsewhere.read_write_lock("x");
-    let (read, write) = (held.read().lock().await.unwrap(), "somebody:1:write");
-    let reader = read.owner().to_owned();
+    let (held, lock) = (elsewhere.read_write_lock("x"), client.read_write_lock("x"));
+    let read = held.read().lock().await.unwrap();
+    let (reader, calls) = (read.owner().to_owned(), client.stats().calls);
+    for text in ["mode", "", "somebody:1:write", &reader] {
+        for lock in [lock.write(), lock.read(), &client.lock("x")] {
+            let refused = lock.restore(text).await.unwrap_err();
+            let told = matches!(refused, Error::Config(ConfigError::HandOnText { .. }));
+            assert!(told, "{text}: {refused}");
+        }
+    }
+    assert_eq!(client.stats().calls, calls);
+    let text = read.hand_on().unwrap();
     let before = world.list(&["HGETALL", "x"]);
-    let mut lock = client.read_write_lock("x");
-    for text in ["mode", "", write, &reader] {
-        let refused = lock.write().restore(text).await.unwrap_err();
-        assert!(matches!(refused, Error::NotOwner { .. }), "{text}: {refused}");
-    }
-    for text in ["mode", "", write] {
-        let refused = lock.read().restore(text).await.unwrap_err();
-        assert!(matches!(refused, Error::NotOwner { .. }), "{text}: {refused}");
-        let refused = client.lock("x").restore(text).await.unwrap_err();
-        assert!(matches!(refused, Error::NotOwner { .. }), "{text}: {refused}");
-    }
-    assert_eq!(client.stats().releases_pending, 0);
+    is_nobodys(lock.write(), &text, "a reader's").await;
+    eventually("no undo", async || client.stats().releases_pending == 0).await;
     assert_eq!(world.list(&["HGETALL", "x"]), before);
-    read.unlock().await.unwrap();
-    let write = held.write().lock().await.unwrap();
-    let writer = write.owner().to_owned();
-    let refused = lock.read().restore(&writer).await.unwrap_err();
-    assert!(matches!(refused, Error::NotOwner { .. }), "{refused}");
-    write.check().unwrap();
-    write.unlock().await.unwrap();
+    lock.read().restore(&text).await.unwrap().unlock().await.unwrap();
+    let text = held.write().lock().await.unwrap().hand_on().unwrap();
+    is_nobodys(lock.read(), &text, "a writer's").await;
+    lock.write().restore(&text).await.unwrap().unlock().await.unwrap();
+    assert!(!world.exists("x"));
 }
 
 pub(crate) async fn an_owner_text_may_be_anything_within_its_limit(world: World) {
@@ -100,8 +100,10 @@ pub(crate) async fn an_owner_text_may_be_anything_within_its_limit(world: World)
     let long = "n".repeat(64 * 1024);
     for text in ["", " ", "a b\n\"c\"", "mode", "é😀", "1e400", "-1", &long] {
         world.command(&["SET", "x", text, "PX", "60000"]);
-        let mut lock = client.string_lock("x");
-        assert!(lock.try_lock(Duration::ZERO, ms(1000)).await.unwrap_err().is_timeout());
+        let lock = client.string_lock("x");
+        assert!(
+            lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap_err().is_timeout()
+        );
         assert!(lock.is_locked().await.unwrap());
         let holder = lock.holder().await.unwrap().unwrap();
         assert_eq!((&*holder.owner, holder.holds), (text, 1));
@@ -129,15 +131,14 @@ enum End {
     HeldTooLong,
 }
 
+/// Only of a string lock the text of a guard is known while it lives.
 pub(crate) async fn what_is_being_released_is_given_to_nobody(world: World) {
     let hasty = world.builder().command_timeout(ms(100)).connect().await.unwrap();
-    for (sort, end) in texted().flat_map(|sort| {
-        let ends = [End::Dropped, End::UnlockUnderWay, End::UnlockCancelled];
-        let others = [End::UnlockUnanswered, End::RestoreCancelled, End::HeldTooLong];
-        ends.into_iter().chain(others).map(move |end| (sort, end))
-    }) {
-        let what = format!("{} {end:?}", sort.name);
-        let mut lock = sort.lock(&hasty, sort.name);
+    let ends = [End::Dropped, End::UnlockUnderWay, End::UnlockCancelled];
+    let others = [End::UnlockUnanswered, End::RestoreCancelled, End::HeldTooLong];
+    for end in ends.into_iter().chain(others) {
+        let what = format!("{end:?}");
+        let lock = hasty.string_lock("x");
         let longest = if let End::HeldTooLong = end { ms(300) } else { Duration::from_hours(1) };
         let guard = lock.acquire().max_hold(longest).await.unwrap();
         let text = guard.owner().to_owned();
@@ -146,138 +147,198 @@ pub(crate) async fn what_is_being_released_is_given_to_nobody(world: World) {
         let mut lost = None;
         match end {
             End::Dropped => drop(guard),
-            End::UnlockUnderWay => {
-                let mut unlock = Box::pin(guard.unlock());
-                assert!(unlock.as_mut().now_or_never().is_none());
-                under_way = Some(unlock);
-            }
-            End::UnlockCancelled => assert!(guard.unlock().now_or_never().is_none()),
+            End::UnlockUnderWay => under_way = Some(guard.unlock()),
+            End::UnlockCancelled => drop(guard.unlock()),
             End::UnlockUnanswered => {
                 let unanswered = guard.unlock().await.unwrap_err();
                 assert!(matches!(unanswered, Error::Unknown { .. }), "{what}: {unanswered}");
             }
             End::RestoreCancelled => {
-                guard.forget();
+                assert_eq!(guard.hand_on().unwrap(), text);
                 assert!(lock.restore(&text).now_or_never().is_none());
             }
             End::HeldTooLong => {
                 eventually("it is lost", async || hasty.stats().holds == 0).await;
-                assert_eq!(soon("it is told", guard.lost()).await.0, LossReason::MaxHold);
+                let ended = soon("it is told", guard.ended()).await.0;
+                assert_eq!(ended, Ended::Lost(LossReason::MaxHold));
                 lost = Some(guard);
             }
         }
-        is_nobodys(&hasty, sort.name, &text, &what).await;
+        is_nobodys(&lock, &text, &what).await;
         world.resume();
         if let Some(unlock) = under_way {
             drop(soon("unlocked", unlock).await);
         }
         all_is_released(&hasty).await;
-        world.until_gone(sort.name).await;
+        world.until_gone("x").await;
         drop(lost);
         assert_eq!(hasty.stats().holds, 0, "{what}");
     }
 }
 
-pub(crate) async fn what_is_being_handed_over_is_given_to_nobody(world: World) {
-    let client = world.client_with_long_streaks().await;
-    let long = Duration::from_mins(10);
-    for sort in texted().filter(|sort| sort.exclusive && !sort.name.ends_with("fair")) {
-        for abandoned in [false, true] {
-            let (mut lock, mut next) =
-                (sort.lock(&client, sort.name), sort.lock(&client, sort.name));
-            let guard = lock.try_lock(Duration::ZERO, long).await.unwrap();
-            let text = guard.owner().to_owned();
-            let mut taking = Box::pin(next.try_lock(long, long));
-            assert!(taking.as_mut().now_or_never().is_none());
-            waiting(&client, 1).await;
-            // No call: the next one has not looked yet.
-            guard.unlock().now_or_never().unwrap().unwrap();
-            is_nobodys(&client, sort.name, &text, sort.name).await;
-            if abandoned {
-                drop(taking);
-            } else {
-                let next = soon(sort.name, taking).await.0.unwrap();
-                let over = lock.restore(&text).await.unwrap_err();
-                assert!(matches!(over, Error::NotOwner { .. }), "{}: {over}", sort.name);
-                next.check().unwrap();
-                next.extend(long).await.unwrap();
-                next.unlock().await.unwrap();
-            }
-            all_is_released(&client).await;
-            assert!(!world.exists(sort.name), "{}", sort.name);
+pub(crate) async fn what_a_cancelled_restore_took_is_given_to_nobody(world: World) {
+    let (hasty, other) = (world.client().await, world.client().await);
+    for sort in with_fields() {
+        let lock = sort.lock(&hasty, sort.name);
+        let text = lock.lock().await.unwrap().hand_on().unwrap();
+        world.pause();
+        assert!(lock.restore(&text).now_or_never().is_none());
+        world.resume();
+        all_is_released(&hasty).await;
+        world.until_gone(sort.name).await;
+        for client in [&hasty, &other] {
+            is_nobodys(&sort.lock(client, sort.name), &text, sort.name).await;
         }
     }
 }
 
-pub(crate) async fn what_was_handed_over_can_be_given_away_at_once(world: World) {
+pub(crate) async fn what_is_being_handed_over_is_given_to_nobody(world: World) {
     let client = world.client_with_long_streaks().await;
+    let long = Lease::fixed(Duration::from_mins(10));
+    for abandoned in [false, true] {
+        let lock = client.string_lock("x");
+        let guard = lock.try_lock(Duration::ZERO, long).await.unwrap();
+        let text = guard.owner().to_owned();
+        let mut taking = Box::pin(lock.try_lock(Duration::from_mins(10), long));
+        assert!(taking.as_mut().now_or_never().is_none());
+        waiting(&client, 1).await;
+        // No call: the next one has not looked yet.
+        guard.unlock().now_or_never().unwrap().unwrap();
+        is_nobodys(&lock, &text, "being handed over").await;
+        if abandoned {
+            drop(taking);
+        } else {
+            let next = soon("handed over", taking).await.0.unwrap();
+            is_nobodys(&lock, &text, "handed over").await;
+            next.check().unwrap();
+            next.extend(Duration::from_mins(10)).await.unwrap();
+            next.unlock().await.unwrap();
+        }
+        all_is_released(&client).await;
+        assert!(!world.exists("x"));
+    }
+}
+
+pub(crate) async fn what_was_handed_over_can_be_handed_on_at_once(world: World) {
+    let (client, elsewhere) = (world.client_with_long_streaks().await, world.client().await);
     for name in ["lock", "spin", "write"] {
         let sort = texted().find(|sort| sort.name == name).unwrap();
-        let (mut lock, mut next) = (sort.lock(&client, name), sort.lock(&client, name));
+        let lock = sort.lock(&client, name);
         let guard = lock.lock().await.unwrap();
-        let text = guard.owner().to_owned();
-        let mut taking = Box::pin(next.lock());
+        let owner = guard.owner().to_owned();
+        let mut taking = Box::pin(lock.lock());
         assert!(taking.as_mut().now_or_never().is_none());
         waiting(&client, 1).await;
         guard.unlock().now_or_never().unwrap().unwrap();
-        let held = lock.restore(&text).await.unwrap_err();
-        assert!(matches!(held, Error::AlreadyHeld { .. }), "{name}: {held}");
         let next = soon(name, taking).await.0.unwrap();
-        assert_eq!(next.owner(), text);
-        next.forget();
-        lock.restore(&text).await.unwrap().unlock().await.unwrap();
+        assert_eq!(next.owner(), owner);
+        let text = next.hand_on().unwrap();
+        let restored = sort.lock(&elsewhere, name).restore(&text).await.unwrap();
+        restored.unlock().await.unwrap();
         assert!(!world.exists(name), "{name}");
     }
 }
 
-pub(crate) async fn of_those_that_restore_one_text_at_once_one_has_it(world: World) {
-    let (client, runtime) = (world.client().await, Handle::current());
-    let guard = client.lock("x").try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
-    let text = guard.owner().to_owned();
-    guard.forget();
-    for round in 0..500 {
-        let mut locks = [client.lock("x"), client.lock("x")];
-        let (ready, all) = (AtomicUsize::new(0), locks.len());
-        // The first poll of each looks whether it may, on a thread of its own.
-        let restoring = std::thread::scope(|threads| {
-            let polling = locks.each_mut().map(|lock| {
-                let (ready, runtime, text) = (&ready, &runtime, &*text);
-                threads.spawn(move || {
-                    let _runtime = runtime.enter();
-                    let mut restoring = Box::pin(lock.restore(text));
-                    ready.fetch_add(1, SeqCst);
-                    // A barrier would wake one of them much later than the other.
-                    while ready.load(SeqCst) < all {
-                        std::thread::yield_now();
-                    }
-                    match restoring.as_mut().now_or_never() {
-                        Some(done) => Err(done),
-                        None => Ok(restoring),
-                    }
-                })
-            });
-            polling.map(|polling| polling.join().unwrap())
-        });
-        let mut winners: Vec<LockGuard> = Vec::new();
+pub(crate) async fn of_many_that_restore_one_text_one_has_it(world: World) {
+    let clients = [world.client().await, world.client().await, world.client().await];
+    for (sort, many) in with_fields().flat_map(|sort| [(sort, 2), (sort, 10)]) {
+        let what = format!("{} of {many}", sort.name);
+        let text = sort.lock(&clients[0], "x").lock().await.unwrap().hand_on().unwrap();
+        let restoring: Vec<_> = (0..many)
+            .map(|number| {
+                let (lock, text) = (sort.lock(&clients[number % 3], "x"), text.clone());
+                tokio::spawn(async move { lock.restore(&text).await })
+            })
+            .collect();
+        let mut winners = Vec::new();
         for restoring in restoring {
-            let done = match restoring {
-                Ok(restoring) => restoring.await,
-                Err(done) => done,
-            };
-            match done {
+            match soon("told", restoring).await.0.unwrap() {
                 Ok(guard) => winners.push(guard),
-                Err(error) => assert!(matches!(error, Error::AlreadyHeld { .. }), "{error}"),
+                Err(error) => assert!(matches!(error, Error::NotOwner { .. }), "{what}: {error}"),
             }
         }
-        assert_eq!(winners.len(), 1, "in round {round}");
-        // It is there for the next round at once.
-        winners.into_iter().for_each(LockGuard::forget);
+        let [winner] = <[LockGuard; 1]>::try_from(winners).expect(&what);
+        winner.check().unwrap();
+        assert_eq!(world.number(&["HGET", "x", winner.owner()]), 1, "{what}");
+        winner.unlock().await.unwrap();
+        for client in &clients {
+            all_is_released(client).await;
+        }
+        world.command(&["DEL", "redisson_lock_token:{x}"]);
+        assert_eq!(world.number(&["DBSIZE"]), 0, "{what}");
+    }
+}
+
+pub(crate) async fn of_threads_that_restore_one_text_at_once_one_has_it(world: World) {
+    let (client, runtime) = (world.client().await, Handle::current());
+    for (lock, has_fields) in [(client.lock("x"), true), (client.string_lock("y"), false)] {
+        let mut text = lock.lock().await.unwrap().hand_on().unwrap();
+        for round in 0..250 {
+            let (ready, all) = (AtomicUsize::new(0), 2);
+            // The first poll of each looks whether it may, on a thread of its own.
+            let restoring = std::thread::scope(|threads| {
+                let polling = [&lock; 2].map(|lock| {
+                    let (ready, runtime, text) = (&ready, &runtime, &*text);
+                    threads.spawn(move || {
+                        let _runtime = runtime.enter();
+                        let mut restoring = Box::pin(lock.restore(text));
+                        ready.fetch_add(1, SeqCst);
+                        // A barrier would wake one of them much later than the other.
+                        while ready.load(SeqCst) < all {
+                            std::thread::yield_now();
+                        }
+                        match restoring.as_mut().now_or_never() {
+                            Some(done) => Err(done),
+                            None => Ok(restoring),
+                        }
+                    })
+                });
+                polling.map(|polling| polling.join().unwrap())
+            });
+            let done = join_all(restoring.map(async |restoring| match restoring {
+                Ok(restoring) => restoring.await,
+                Err(done) => done,
+            }));
+            let mut winners = Vec::new();
+            for done in done.await {
+                match done {
+                    Ok(guard) => winners.push(guard),
+                    Err(Error::NotOwner { .. }) if has_fields => {}
+                    Err(Error::AlreadyHeld { .. }) if !has_fields => {}
+                    Err(error) => panic!("in round {round}: {error}"),
+                }
+            }
+            let [winner] = <[LockGuard; 1]>::try_from(winners).expect("one of them");
+            text = winner.hand_on().unwrap();
+        }
+        lock.restore(&text).await.unwrap().unlock().await.unwrap();
+    }
+}
+
+pub(crate) async fn what_is_handed_on_is_not_given_to_those_who_wait(world: World) {
+    let (client, elsewhere) = (world.client().await, world.client().await);
+    for sort in texted().filter(|sort| sort.exclusive) {
+        let guard = sort.lock(&client, sort.name).lock().await.unwrap();
+        let waits = [&client, &elsewhere].map(|client| {
+            let lock = sort.lock(client, sort.name);
+            tokio::spawn(async move { lock.lock().await?.unlock().await })
+        });
+        waiting(&client, 1).await;
+        waiting(&elsewhere, 1).await;
+        let text = guard.hand_on().unwrap();
+        let restored = sort.lock(&elsewhere, sort.name).restore(&text).await.unwrap();
+        assert!(waits.iter().all(|waits| !waits.is_finished()), "{}", sort.name);
+        restored.check().unwrap();
+        restored.unlock().await.unwrap();
+        for waits in waits {
+            soon(sort.name, waits).await.0.unwrap().unwrap();
+        }
     }
 }
 
 pub(crate) async fn a_text_that_is_used_again_can_be_restored_again(world: World) {
     let client = world.client().await;
-    let mut lock = client.string_lock("x");
+    let lock = client.string_lock("x");
     let mut lost = Vec::new();
     for round in 0..12 {
         world.command(&["SET", "x", "job-17", "PX", "60000"]);

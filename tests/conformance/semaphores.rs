@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
-use leasehold::{Client, Error, Semaphore, SemaphorePermit};
+use leasehold::{Client, Error, Lease, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 
 use crate::world::{World, eventually, ms, soon, waiting};
@@ -330,7 +330,7 @@ pub(crate) async fn a_key_of_another_type_is_reported(world: World) {
     told(semaphore.acquire(1).await.map(drop));
     told(semaphore.available().await.map(drop));
     told(semaphore.release(1).await);
-    told(permits.acquire(ms(9000)).await.map(drop));
+    told(permits.acquire(Lease::fixed(ms(9000))).await.map(drop));
     told(permits.permits().await.map(drop));
     told(latch.wait(Duration::MAX).await);
     told(latch.count_down().await.map(drop));

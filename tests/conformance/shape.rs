@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use leasehold::{
-    Client, ClientBuilder, ConfigError, CountDownLatch, EmbeddedRedis, Error, FencingToken,
-    HoldHandle, HoldState, Holder, Lease, LocalHandover, Lock, LockGuard, LockInfo, LockKind,
-    LockList, LossReason, Owner, Permit, PermitExpirableSemaphore, ReadWriteLock, Semaphore,
-    SemaphorePermit, Stats,
+    Client, ClientBuilder, ConfigError, CountDownLatch, EmbeddedRedis, Ended, Error,
+    ExpirablePermit, FencedGuard, FencedLock, FencingToken, HoldState, Holder, Lease,
+    LocalHandover, Lock, LockGuard, LockInfo, LockKind, LockList, LossReason, Owner,
+    PermitExpirableSemaphore, ReadWriteLock, Semaphore, SemaphorePermit, Stats,
 };
 
 fn may_go_anywhere<T: Send + Sync + Debug + 'static>() {}
@@ -23,14 +23,13 @@ fn every_type_may_be_sent_shared_and_printed() {
     may_go_anywhere::<ClientBuilder>();
     may_go_anywhere::<EmbeddedRedis>();
     may_go_anywhere::<Error>();
-    may_go_anywhere::<HoldHandle>();
-    may_go_anywhere::<Lock>();
-    may_go_anywhere::<LockGuard>();
+    may_go_anywhere::<(Lock, LockGuard, Ended)>();
+    may_go_anywhere::<(FencedLock, FencedGuard)>();
     may_go_anywhere::<Owner>();
     may_go_anywhere::<Stats>();
     may_go_anywhere::<ReadWriteLock>();
     may_go_anywhere::<(Semaphore, SemaphorePermit)>();
-    may_go_anywhere::<(PermitExpirableSemaphore, Permit)>();
+    may_go_anywhere::<(PermitExpirableSemaphore, ExpirablePermit)>();
     may_go_anywhere::<CountDownLatch>();
     may_go_anywhere::<(LockList, LockInfo, LockKind, Holder)>();
     may_go_anywhere::<(Lease, HoldState, LossReason, FencingToken)>();
@@ -40,17 +39,17 @@ fn every_type_may_be_sent_shared_and_printed() {
 #[tokio::test(start_paused = true)]
 async fn every_future_may_be_sent() {
     let client = EmbeddedRedis::new().client();
-    let mut lock = client.lock("x");
+    let lock = client.lock("x");
     let guard = may_be_sent(lock.lock()).await.expect("free");
-    drop(may_be_sent(guard.lost()));
+    drop(may_be_sent(guard.ended()));
     may_be_sent(guard.run(async {})).await.expect("held");
     may_be_sent(guard.extend(Duration::from_secs(1))).await.expect("held");
     may_be_sent(guard.unlock()).await.expect("held");
     let wait = Duration::from_secs(1);
-    may_be_sent(lock.try_lock(wait, wait)).await.expect("free").forget();
+    may_be_sent(lock.try_lock(wait, Lease::fixed(wait))).await.expect("free").forget();
     drop(may_be_sent(lock.is_locked()));
     drop(may_be_sent(lock.acquire().wait(wait).into_future()));
-    let ran = may_be_sent(lock.run(Duration::ZERO, wait, async || 7)).await;
+    let ran = may_be_sent(lock.run(Duration::ZERO, Lease::fixed(wait), async |_| 7)).await;
     assert!(ran.expect_err("it was forgotten").is_timeout());
     drop(may_be_sent(lock.restore("a:1")));
     drop(may_be_sent(client.locks("*")));
@@ -68,7 +67,7 @@ async fn every_future_may_be_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_fits_where_it_is_stored() {
     let client = EmbeddedRedis::new().client();
-    let mut lock = client.lock("x");
+    let lock = client.lock("x");
     // Ten thousand waiting tasks are forty megabytes: more would be felt.
     assert!(size_of_val(&lock.lock()) <= 4096, "{}", size_of_val(&lock.lock()));
 }

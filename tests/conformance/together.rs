@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Error, Lock};
+use leasehold::{Client, Error, Lease, Lock};
 
 use crate::world::{World, ms};
 
@@ -14,7 +14,7 @@ fn one_of_each(client: &Client) -> Vec<Lock> {
         client.lock("plain"),
         client.non_reentrant_lock("strict"),
         client.spin_lock("spin"),
-        client.fenced_lock("tokens"),
+        client.fenced_lock("tokens").into(),
         client.string_lock("string"),
         client.read_write_lock("sides").split().1,
     ]
@@ -49,9 +49,9 @@ pub(crate) async fn free_locks_of_several_kinds_are_one_call(world: World) {
         let guard = Lock::multi(one_of_each(&client)).lock().await.unwrap();
         assert_eq!((client.stats().calls - before, world.calls() - seen), (1, 1));
         assert_eq!(world.number(&["GET", "redisson_lock_token:{tokens}"]), round);
-        for mut lock in one_of_each(&rival) {
+        for lock in one_of_each(&rival) {
             assert!(world.left(lock.name()) > 20_000, "{lock:?}");
-            let refused = lock.try_lock(Duration::ZERO, ms(1000)).await.unwrap_err();
+            let refused = lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap_err();
             assert!(refused.is_timeout(), "{refused}");
         }
         guard.check().unwrap();
@@ -63,7 +63,7 @@ pub(crate) async fn free_locks_of_several_kinds_are_one_call(world: World) {
 pub(crate) async fn a_kind_that_needs_more_is_taken_by_itself(world: World) {
     let client = world.client().await;
     let (read, _) = client.read_write_lock("sides").split();
-    let mut lock = Lock::multi([client.lock("plain"), client.fair_lock("fair"), read]);
+    let lock = Lock::multi([client.lock("plain"), client.fair_lock("fair"), read]);
     let guard = lock.lock().await.unwrap();
     for name in ["plain", "fair", "sides"] {
         assert!(world.exists(name), "{name}");
@@ -82,12 +82,12 @@ pub(crate) async fn one_that_cannot_be_taken_leaves_none(world: World) {
         ("redisson_lock_token:{tokens}", &["SET", "redisson_lock_token:{tokens}", "many"]),
     ] {
         world.command(broken);
-        let mut lock = Lock::multi(one_of_each(&client));
-        let error = lock.try_lock(Duration::ZERO, ms(60_000)).await.unwrap_err();
+        let lock = Lock::multi(one_of_each(&client));
+        let error = lock.try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap_err();
         assert!(matches!(error, Error::Protocol { .. }), "{key}: {error}");
         assert_eq!(keys(&world), [key]);
         world.command(&["DEL", key]);
-        let guard = lock.try_lock(Duration::ZERO, ms(60_000)).await.unwrap();
+        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap();
         guard.unlock().await.unwrap();
         world.command(&["DEL", "redisson_lock_token:{tokens}"]);
     }

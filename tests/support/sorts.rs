@@ -29,9 +29,14 @@ impl Sort {
         (self.make)(client, name)
     }
 
-    /// One lock, whose holder has an owner text.
+    /// One lock, whose hold may be handed on as a text.
     pub fn is_single(&self) -> bool {
         self.parts.len() == 1
+    }
+
+    /// One lock, whose key is a hash with a field for each holder.
+    pub fn has_fields(&self) -> bool {
+        self.is_single() && self.name != "string"
     }
 
     /// How many of its keys are there while it is held, at least.
@@ -58,7 +63,7 @@ const fn sort(name: &'static str, make: fn(&Client, &str) -> Lock) -> Sort {
 pub const SORTS: [Sort; 11] = [
     sort("lock", |client, name| client.lock(name)),
     sort("fair", |client, name| client.fair_lock(name)),
-    sort("fenced", |client, name| client.fenced_lock(name)),
+    sort("fenced", |client, name| client.fenced_lock(name).into()),
     sort("spin", |client, name| client.spin_lock(name)),
     Sort { counted: false, ..sort("string", |client, name| client.string_lock(name)) },
     Sort {
@@ -69,14 +74,10 @@ pub const SORTS: [Sort; 11] = [
         reentrant: false,
         ..sort("non-reentrant fair", |client, name| client.fair_lock(name).non_reentrant())
     },
-    sort("write", |client, name| {
-        std::mem::replace(client.read_write_lock(name).write(), client.lock(name))
-    }),
+    sort("write", |client, name| client.read_write_lock(name).write().clone()),
     Sort {
         exclusive: false,
-        ..sort("read", |client, name| {
-            std::mem::replace(client.read_write_lock(name).read(), client.lock(name))
-        })
+        ..sort("read", |client, name| client.read_write_lock(name).read().clone())
     },
     Sort {
         parts: &[":a", ":b", ":c"],
