@@ -119,15 +119,11 @@ pub enum Ended {
 
 impl LossReason {
     /// Every reason, for the labels of an exporter.
-    pub const ALL: &'static [LossReason] = &[
-        LossReason::Expired,
-        LossReason::Gone,
-        LossReason::MaxHold,
-        LossReason::Closed,
-    ];
+    pub const ALL: &'static [LossReason] =
+        &[LossReason::Expired, LossReason::Gone, LossReason::MaxHold, LossReason::Closed];
 
-    /// A short name that never changes, for labels and logs: `expired`, `gone`, `max_hold`, `closed`
-XX(fmt::Display) is for people.
+    /// A short name that never changes, for labels and logs: `expired`, `gone`, `max_hold` and
+    /// `closed`. [`Display`](fmt::Display) is for people.
     pub fn as_str(self) -> &'static str {
         match self {
             LossReason::Expired => "expired",

@@ -9,7 +9,7 @@ pub(crate) async fn every_owner_text_begins_with_the_id_of_its_client(world: Wor
     assert_eq!(one.id(), one.clone().id());
     assert_ne!(one.id(), other.id());
     for client in [&one, &other] {
-        for mut lock in [client.lock("x"), client.fair_lock("y"), client.string_lock("z")] {
+        for lock in [client.lock("x"), client.fair_lock("y"), client.string_lock("z")] {
             let guard = lock.try_lock(ms(0), Lease::Renewed).await.unwrap();
             assert!(guard.owner().starts_with(&format!("{}:", client.id())), "{}", guard.owner());
             guard.unlock().await.unwrap();

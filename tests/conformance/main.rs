@@ -20,6 +20,7 @@ mod each;
 mod entrances;
 mod every_end;
 mod every_sort;
+mod exclusion;
 mod fair;
 mod fenced;
 mod guard;
@@ -46,6 +47,7 @@ mod restore;
 mod semaphores;
 mod shape;
 mod together;
+mod unpolled;
 mod world;
 
 macro_rules! behaviours {
@@ -71,6 +73,29 @@ macro_rules! behaviours {
 }
 
 behaviours! {
+    exclusion {
+        every_pattern_of_a_service_excludes,
+        nested_sections_re_enter,
+        what_is_not_inside_is_shut_out,
+        a_task_of_a_local_set_is_not_inside,
+        a_section_whose_hold_is_lost_lets_nobody_in,
+        a_guard_of_another_lock_proves_nothing,
+        a_time_out_says_whether_its_own_client_is_in_the_way,
+        the_sides_of_a_lock_follow_the_same_rule,
+        every_end_of_a_hold_is_told,
+        what_was_done_is_returned_whatever_becomes_of_the_release,
+        work_runs_under_permits_too,
+    }
+    unpolled {
+        a_grant_that_is_not_picked_up_goes_to_another_client,
+        a_grant_that_is_not_picked_up_goes_to_the_next_waiter,
+        a_free_lock_that_was_asked_for_once_is_free_again,
+        an_unlock_is_carried_out_whether_it_is_polled_or_not,
+        a_re_entry_that_is_not_picked_up_keeps_nothing,
+        members_of_a_lock_of_several_are_not_kept,
+        permits_and_latches_do_not_wait_for_it_either,
+        a_place_in_a_fair_queue_is_not_kept_for_it,
+    }
     contention {
         two_values_exclude_each_other,
         a_zero_wait_asks_once,

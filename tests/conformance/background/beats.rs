@@ -21,7 +21,7 @@ fn places_kept(world: &World, name: &str) -> Vec<i64> {
 }
 
 fn queue_for(client: &Client, name: &str) -> JoinHandle<LockGuard> {
-    let mut lock = client.fair_lock(name);
+    let lock = client.fair_lock(name);
     tokio::spawn(async move { lock.lock().await.unwrap() })
 }
 

@@ -17,7 +17,7 @@ const POLL: Duration = ms(10_000);
 type Waiter = JoinHandle<LockGuard>;
 
 fn wait_for(client: &Client, name: &str) -> Waiter {
-    let mut lock = client.lock(name);
+    let lock = client.lock(name);
     tokio::spawn(async move { lock.lock().await.unwrap() })
 }
 

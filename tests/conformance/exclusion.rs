@@ -1,0 +1,343 @@
+//! Every acquisition is an owner of its own, and who may take a lock again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use futures::FutureExt;
+use futures::future::join_all;
+use leasehold::{Client, Ended, Error, Lease, Lock, LockGuard, LossReason, Owner};
+use tokio::task::{JoinSet, LocalSet, yield_now};
+use tokio::time::{sleep, timeout};
+
+use crate::each::{each, each_exclusive};
+use crate::sorts::{SORTS, Sort};
+use crate::world::{World, ms, soon};
+
+/// A critical section that sees who else is inside.
+#[derive(Clone, Debug, Default)]
+struct Section(Arc<AtomicU32>);
+
+impl Section {
+    async fn visit(&self) {
+        let inside = self.0.fetch_add(1, SeqCst) + 1;
+        assert_eq!(inside, 1, "{inside} are inside");
+        for _ in 0..3 {
+            yield_now().await;
+        }
+        sleep(ms(1)).await;
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+async fn visit_and_unlock(section: Section, guard: LockGuard) {
+    section.visit().await;
+    guard.unlock().await.unwrap();
+}
+
+/// With each of these ten of ten tasks were inside, when a lock value was an owner.
+pub(crate) async fn every_pattern_of_a_service_excludes(world: World) {
+    let client = &world.client().await;
+    each_exclusive(async |sort| {
+        let (lock, section) = (sort.lock(client, sort.name), Section::default());
+        // A loop that spawns with each guard.
+        let mut tasks = JoinSet::new();
+        for _ in 0..5 {
+            let guard = lock.lock().await.unwrap();
+            tasks.spawn(visit_and_unlock(section.clone(), guard));
+        }
+        // One value in shared state.
+        let shared = Arc::new(lock.clone());
+        for _ in 0..5 {
+            let (lock, section) = (shared.clone(), section.clone());
+            tasks.spawn(async move {
+                let guard = lock.try_lock(ms(30_000), Lease::Renewed).await.unwrap();
+                visit_and_unlock(section, guard).await;
+            });
+        }
+        // Futures of one task.
+        let take = async || visit_and_unlock(section.clone(), lock.lock().await.unwrap()).await;
+        tokio::join!(take(), take(), take());
+        join_all((0..5).map(|_| take())).await;
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+    })
+    .await;
+}
+
+fn reentrant() -> impl Iterator<Item = &'static Sort> {
+    SORTS.iter().filter(|sort| sort.reentrant)
+}
+
+/// Taken again at once, held until the outermost goes, free then.
+async fn is_nested(
+    rival: &Lock,
+    exclusive: bool,
+    outer: LockGuard,
+    inner: Result<LockGuard, Error>,
+) {
+    let inner = inner.unwrap();
+    inner.check().unwrap();
+    let refused = async || !exclusive || rival.try_lock_now(Lease::Renewed).await.is_err();
+    assert!(refused().await);
+    inner.unlock().await.unwrap();
+    assert!(refused().await, "the outer one holds it still");
+    outer.unlock().await.unwrap();
+    rival.lock().await.unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn nested_sections_re_enter(world: World) {
+    let (client, elsewhere) = (&world.client().await, &world.client().await);
+    for sort in reentrant() {
+        let (lock, rival) = (sort.lock(client, sort.name), sort.lock(elsewhere, sort.name));
+        let is_nested = async |outer, inner| is_nested(&rival, sort.exclusive, outer, inner).await;
+        // By its name, in a section.
+        let outer = lock.lock().await.unwrap();
+        let by_name = sort.lock(client, sort.name);
+        let inner = outer.run(by_name.try_lock(ms(5000), Lease::Renewed)).await.unwrap();
+        is_nested(outer, inner).await;
+        // By the guard.
+        let outer = lock.lock().await.unwrap();
+        let inner = outer.reenter().await;
+        is_nested(outer, inner).await;
+        let outer = lock.lock().await.unwrap();
+        let inner =
+            lock.acquire().wait(ms(5000)).lease(Lease::fixed(ms(5000))).within(&outer).await;
+        is_nested(outer, inner).await;
+        // By an owner, and from a section of a section.
+        let owned = lock.clone().owned_by(&Owner::new());
+        let outer = owned.lock().await.unwrap();
+        let inner = owned.try_lock_now(Lease::Renewed).await;
+        is_nested(outer, inner).await;
+        let deep = async |_guard| {
+            let inner = lock.run(ms(5000), Lease::Renewed, async |_| {
+                let innermost = lock.try_lock_now(Lease::Renewed).await?;
+                innermost.unlock().await
+            });
+            inner.await
+        };
+        soon(
+            "three deep",
+            lock.try_run(ms(5000), Lease::Renewed, async |guard| deep(guard).await?),
+        )
+        .await
+        .0
+        .unwrap();
+        rival.lock().await.unwrap().unlock().await.unwrap();
+    }
+}
+
+pub(crate) async fn what_is_not_inside_is_shut_out(world: World) {
+    let (client, elsewhere) = (&world.client().await, &world.client().await);
+    each_exclusive(async |sort| {
+        let lock = sort.lock(client, sort.name);
+        let now = async |lock: &Lock| lock.try_lock_now(Lease::Renewed).await.map(drop);
+        let is_out = |tried: Result<(), Error>| assert!(tried.unwrap_err().is_timeout());
+        let guard = lock.lock().await.unwrap();
+        // A task that is spawned in a section, also on the thread of the section.
+        let spawned = lock.clone();
+        is_out(
+            guard
+                .run(async {
+                    tokio::spawn(
+                        async move { spawned.try_lock_now(Lease::Renewed).await.map(drop) },
+                    )
+                    .await
+                    .unwrap()
+                })
+                .await
+                .unwrap(),
+        );
+        // Another client.
+        is_out(guard.run(now(&sort.lock(elsewhere, sort.name))).await.unwrap());
+        // A future that is made inside and polled outside.
+        let made_inside = guard.run(async { lock.try_lock_now(Lease::Renewed) }).await.unwrap();
+        is_out(made_inside.await.map(drop));
+        // Whoever comes when the section has ended.
+        is_out(now(&lock).await);
+        guard.unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// The tasks of a `LocalSet` are polled within the section that polls the set.
+pub(crate) async fn a_task_of_a_local_set_is_not_inside(world: World) {
+    let client = world.client().await;
+    let lock = client.lock("x");
+    let guard = lock.lock().await.unwrap();
+    let set = LocalSet::new();
+    let tried = set.run_until(async {
+        let other = lock.clone();
+        tokio::task::spawn_local(async move { other.try_lock_now(Lease::Renewed).await.map(drop) })
+            .await
+            .unwrap()
+    });
+    assert!(guard.run(tried).await.unwrap().unwrap_err().is_timeout());
+    guard.unlock().await.unwrap();
+}
+
+/// An inner acquisition is an acquisition: where the outer hold is lost it stands on its own.
+pub(crate) async fn a_section_whose_hold_is_lost_lets_nobody_in(world: World) {
+    let (client, elsewhere) = (world.client().await, world.client().await);
+    let lock = client.lock("x");
+    let guard = lock.lock().await.unwrap();
+    let inner = guard.run(async {
+        assert!(elsewhere.lock("x").force_unlock().await.unwrap());
+        let rival = elsewhere.lock("x").lock().await.unwrap();
+        let inner = lock.try_lock(ms(50), Lease::Renewed).await;
+        (rival, inner.map(drop))
+    });
+    // Asking is what tells the outer one that it is lost.
+    let lost = inner.await.unwrap_err();
+    assert!(matches!(lost, Error::Lost { reason: LossReason::Gone, .. }), "{lost}");
+    assert!(guard.reenter().await.is_err(), "a guard whose hold is lost proves nothing");
+}
+
+pub(crate) async fn a_guard_of_another_lock_proves_nothing(world: World) {
+    let (client, elsewhere) = (world.client().await, world.client().await);
+    let guard = client.lock("x").lock().await.unwrap();
+    for other in [client.lock("y"), elsewhere.lock("x"), client.multi_lock(["y", "z"])] {
+        let refused = other.acquire().within(&guard).await.unwrap_err();
+        assert!(refused.to_string().contains("of another lock or client"), "{refused}");
+    }
+    let both = client.multi_lock(["x", "y"]).acquire().within(&guard).await.unwrap();
+    both.unlock().await.unwrap();
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_time_out_says_whether_its_own_client_is_in_the_way(world: World) {
+    let (client, elsewhere) = (&world.client().await, &world.client().await);
+    each_exclusive(async |sort| {
+        let guard = sort.lock(client, sort.name).lock().await.unwrap();
+        for (asks, own) in [(client, true), (elsewhere, false)] {
+            for wait in [ms(0), ms(60)] {
+                let tried = sort.lock(asks, sort.name).try_lock(wait, Lease::Renewed).await;
+                let error = tried.unwrap_err();
+                let text = error.to_string();
+                let Error::Timeout { by_this_client, holder, .. } = error else {
+                    panic!("{error}")
+                };
+                assert_eq!(by_this_client, own, "{text}");
+                assert_eq!(text.contains("reenter"), own, "{text}");
+                let told = holder.as_deref();
+                assert_eq!(told.is_some(), own);
+                assert!(sort.is_single() || !own || told.is_some());
+                assert!(!sort.is_single() || !own || told == Some(guard.owner()), "{text}");
+            }
+        }
+        guard.unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// An upgrade would wait for its own release.
+pub(crate) async fn the_sides_of_a_lock_follow_the_same_rule(world: World) {
+    let (client, elsewhere) = (world.client().await, world.client().await);
+    let (both, others) = (client.read_write_lock("x"), elsewhere.read_write_lock("x"));
+    let upgrade = both.read().run(ms(5000), Lease::Renewed, async |guard| {
+        let by_guard = both.write().acquire().within(&*guard).await.map(drop);
+        [by_guard, both.write().lock().await.map(drop)]
+    });
+    for refused in soon("at once", upgrade).await.0.unwrap() {
+        assert!(matches!(refused, Err(Error::AlreadyHeld { .. })), "{refused:?}");
+    }
+    // Reading under the own write hold, and beyond it.
+    let reading = both.write().run(ms(5000), Lease::Renewed, async |guard| {
+        let inside = both.read().lock().await.unwrap();
+        let shown = both.read().acquire().within(&*guard).await.unwrap();
+        assert!(others.read().try_lock_now(Lease::Renewed).await.is_err(), "it is written");
+        [inside, shown]
+    });
+    for guard in reading.await.unwrap() {
+        assert!(others.write().try_lock_now(Lease::Renewed).await.is_err(), "it is read");
+        guard.check().unwrap();
+        guard.unlock().await.unwrap();
+    }
+    others.write().lock().await.unwrap().unlock().await.unwrap();
+    // Without a proof the writer of this client is anybody.
+    let writing = both.write().lock().await.unwrap();
+    assert!(both.read().try_lock_now(Lease::Renewed).await.unwrap_err().is_timeout());
+    writing.unlock().await.unwrap();
+}
+
+pub(crate) async fn every_end_of_a_hold_is_told(world: World) {
+    let (client, elsewhere) =
+        (&world.client_with_lease(world.span(400)).await, &world.client().await);
+    each(async |sort| {
+        let lock = sort.lock(client, sort.name);
+        let taken = async || lock.lock().await.unwrap();
+        let told = async |ended| soon("the end is told", ended).await.0;
+        let guard = taken().await;
+        let ended = guard.ended();
+        assert!(timeout(world.span(20), guard.ended()).await.is_err(), "it has not ended");
+        guard.unlock().await.unwrap();
+        assert_eq!(told(ended).await, Ended::Released);
+        let guard = taken().await;
+        let ended = guard.ended();
+        drop(guard);
+        assert_eq!(told(ended).await, Ended::Released);
+        let guard = taken().await;
+        let ended = guard.ended();
+        assert!(sort.lock(elsewhere, sort.name).force_unlock().await.unwrap());
+        assert_eq!(told(ended).await, Ended::Lost(LossReason::Gone));
+        drop(guard);
+        let guard = taken().await;
+        let ended = guard.ended();
+        guard.forget();
+        assert_eq!(told(ended).await, Ended::HandedOn);
+        sort.lock(elsewhere, sort.name).force_unlock().await.unwrap();
+        // What two guards share has ended when both are gone.
+        if sort.reentrant && sort.exclusive {
+            let guard = taken().await;
+            let (inner, ended) = (guard.reenter().await.unwrap(), guard.ended());
+            guard.unlock().await.unwrap();
+            let mut ended = Box::pin(ended);
+            assert!(ended.as_mut().now_or_never().is_none(), "the inner guard holds it");
+            inner.unlock().await.unwrap();
+            assert_eq!(soon("the end is told", ended).await.0, Ended::Released);
+        }
+    })
+    .await;
+}
+
+/// A retry wrapper paid twice.
+pub(crate) async fn what_was_done_is_returned_whatever_becomes_of_the_release(world: World) {
+    let client = world.builder().command_timeout(world.span(100)).connect().await.unwrap();
+    let lock = client.lock("account");
+    let paid = lock.run(ms(5000), Lease::Renewed, async |_| {
+        world.pause();
+        "paid"
+    });
+    assert_eq!(soon("a result", paid).await.0.unwrap(), "paid");
+    assert!(client.stats().releases_pending > 0, "the release goes on");
+    world.resume();
+    world.until_gone("account").await;
+    let refused: Result<u32, Error> = lock
+        .acquire()
+        .try_run(async |guard| {
+            assert!(client.lock("account").force_unlock().await?);
+            guard.extend(ms(1000)).await.unwrap_err();
+            Ok(42)
+        })
+        .await;
+    assert!(matches!(refused, Err(Error::Lost { .. })), "lost while the work ran: {refused:?}");
+}
+
+/// `run` exists wherever something is held.
+pub(crate) async fn work_runs_under_permits_too(world: World) {
+    let client: Client = world.client().await;
+    let semaphore = client.semaphore("s");
+    semaphore.try_set_permits(3).await.unwrap();
+    let permit = semaphore.acquire(2).await.unwrap();
+    assert_eq!(permit.run(async { semaphore.available().await.unwrap() }).await.unwrap(), 1);
+    let failed: Result<(), Error> = permit.try_run(async { Err(Error::Closed) }).await;
+    assert!(matches!(failed, Err(Error::Closed)), "{failed:?}");
+    permit.release().await.unwrap();
+    let expirable = client.permit_expirable_semaphore("p");
+    expirable.try_set_permits(1).await.unwrap();
+    let permit = expirable.acquire(Lease::renewed(ms(5000))).await.unwrap();
+    assert_eq!(permit.run(async { expirable.available().await.unwrap() }).await.unwrap(), 0);
+    assert!(matches!(permit.reenter().await, Err(Error::AlreadyHeld { .. })));
+    permit.release().await.unwrap();
+    assert_eq!(expirable.available().await.unwrap(), 1);
+}

@@ -1,0 +1,212 @@
+//! A future that nobody polls holds nobody up: polled a few times, kept, and never dropped.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use leasehold::{Client, Lease, Lock};
+use tokio::time::timeout;
+
+use crate::each::{each, each_exclusive};
+use crate::sorts::Sort;
+use crate::world::{World, eventually, ms, soon};
+
+/// Polls a future for a while, and not any more after that.
+async fn polled_for<F: Future>(span: Duration, future: F) -> Pin<Box<F>> {
+    let mut future = Box::pin(future);
+    assert!(timeout(span, future.as_mut()).await.is_err(), "it has to wait");
+    future
+}
+
+/// What is not picked up goes on within that; waiters that ask look for it a pause later.
+fn limit(world: &World, sort: &Sort) -> Duration {
+    let pause = if sort.quorum { 2 * sort.late_ms() } else { sort.late_ms() };
+    Lock::UNATTENDED + world.late(pause)
+}
+
+/// It was renewed for ever: another client timed out after 24 hours.
+pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_another_client(world: World) {
+    let (client, elsewhere) = (&world.client().await, &world.client().await);
+    each_exclusive(async |sort| {
+        let (lock, rival) = (sort.lock(client, sort.name), sort.lock(elsewhere, sort.name));
+        let guard = lock.lock().await.unwrap();
+        let kept = polled_for(world.span(60), lock.lock()).await;
+        guard.unlock().await.unwrap();
+        let (rivals, took) = soon("the rival gets it", rival.lock()).await;
+        assert!(took < limit(&world, sort), "{}: {took:?}", sort.name);
+        // Polled again it begins again, as anybody.
+        let kept = polled_for(world.span(60), kept).await;
+        rivals.unwrap().unlock().await.unwrap();
+        soon("it is polled again", kept).await.0.unwrap().unlock().await.unwrap();
+    })
+    .await;
+    assert!(client.stats().passed_over > 0);
+}
+
+pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_the_next_waiter(world: World) {
+    let client = &world.client().await;
+    each_exclusive(async |sort| {
+        let lock = sort.lock(client, sort.name);
+        let guard = lock.lock().await.unwrap();
+        let kept = [
+            polled_for(world.span(40), lock.lock()).await,
+            polled_for(world.span(40), lock.lock()).await,
+            polled_for(world.span(40), lock.lock()).await,
+        ];
+        let release = async {
+            tokio::task::yield_now().await;
+            guard.unlock().await.unwrap();
+        };
+        let (next, ()) = tokio::join!(soon("the next", lock.lock()), release);
+        let (next, took) = next;
+        // Each in front of it costs as much.
+        assert!(took < limit(&world, sort) * 4, "{}: {took:?}", sort.name);
+        next.unwrap().unlock().await.unwrap();
+        drop(kept);
+    })
+    .await;
+}
+
+/// The reply that grants it is there, and nobody takes it.
+pub(crate) async fn a_free_lock_that_was_asked_for_once_is_free_again(world: World) {
+    let (client, elsewhere) = (&world.client().await, &world.client().await);
+    each(async |sort| {
+        let (lock, rival) = (sort.lock(client, sort.name), sort.lock(elsewhere, sort.name));
+        let mut kept = Box::pin(lock.try_lock(ms(60_000), Lease::Renewed));
+        assert!(futures::poll!(kept.as_mut()).is_pending(), "its call is on the way");
+        eventually("it is granted", async || rival.is_locked().await.unwrap()).await;
+        let (free, took) = soon("it is given back", async {
+            eventually("free", async || !rival.is_locked().await.unwrap()).await;
+        })
+        .await;
+        let () = free;
+        assert!(took < limit(&world, sort), "{}: {took:?}", sort.name);
+        assert_eq!(client.stats().renewed, 0, "it was not renewed meanwhile");
+        soon("polled again", kept).await.0.unwrap().unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// It starved the waiters of this client although the key was gone.
+pub(crate) async fn an_unlock_is_carried_out_whether_it_is_polled_or_not(world: World) {
+    let (client, elsewhere) = (&world.client().await, &world.client().await);
+    each_exclusive(async |sort| {
+        let (lock, rival) = (sort.lock(client, sort.name), sort.lock(elsewhere, sort.name));
+        for polls in 0..2 {
+            // For a waiter of another client, and for one of this client that is woken in no other way.
+            for next in [&rival, &lock] {
+                let guard = lock.lock().await.unwrap();
+                let waits = next.lock();
+                let release = async {
+                    tokio::task::yield_now().await;
+                    let mut kept = Box::pin(guard.unlock());
+                    for _ in 0..polls {
+                        assert!(futures::poll!(kept.as_mut()).is_pending() || sort.exclusive);
+                    }
+                    kept
+                };
+                let ((next, took), kept) = tokio::join!(soon("the next", waits), release);
+                assert!(took < limit(&world, sort), "{}, {polls} polls: {took:?}", sort.name);
+                next.unwrap().unlock().await.unwrap();
+                drop(kept);
+            }
+        }
+        // Polled after all, it says that it was done.
+        let kept = lock.lock().await.unwrap().unlock();
+        eventually("free", async || !rival.is_locked().await.unwrap()).await;
+        soon("it is told", kept).await.0.unwrap();
+    })
+    .await;
+}
+
+/// A re-entry raised the count, and nobody has its guard.
+pub(crate) async fn a_re_entry_that_is_not_picked_up_keeps_nothing(world: World) {
+    let (client, elsewhere) = (&world.client().await, &world.client().await);
+    each(async |sort| {
+        if !sort.reentrant {
+            return;
+        }
+        let (lock, rival) = (sort.lock(client, sort.name), sort.lock(elsewhere, sort.name));
+        let guard = lock.lock().await.unwrap();
+        let mut kept = Box::pin(guard.reenter());
+        assert!(futures::poll!(kept.as_mut()).is_pending());
+        let mut shown = Box::pin(lock.acquire().within(&guard).into_future());
+        assert!(futures::poll!(shown.as_mut()).is_pending());
+        eventually("they are passed over", async || client.stats().passed_over >= 2).await;
+        // They borrow it: whoever drops the guard dropped them.
+        drop((kept, shown));
+        guard.unlock().await.unwrap();
+        let (next, _took) = soon("the next", rival.lock()).await;
+        next.unwrap().unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// Members that were taken are not held for a future that does not wait for the rest.
+pub(crate) async fn members_of_a_lock_of_several_are_not_kept(world: World) {
+    let (client, elsewhere) = (world.client().await, world.client().await);
+    let both = client.multi_lock(["a", "b"]);
+    let last = elsewhere.lock("b").lock().await.unwrap();
+    let kept = polled_for(world.span(100), both.lock()).await;
+    // After its time it lets go of `a`, or would if it was polled.
+    let (first, took) = soon("the first member", elsewhere.lock("a").lock()).await;
+    assert!(took < ms(2000) + world.late(200), "{took:?}");
+    last.unlock().await.unwrap();
+    let (second, _took) = soon("the other member", elsewhere.lock("b").lock()).await;
+    first.unwrap().unlock().await.unwrap();
+    second.unwrap().unlock().await.unwrap();
+    soon("polled again", kept).await.0.unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn permits_and_latches_do_not_wait_for_it_either(world: World) {
+    let client: Client = world.client().await;
+    let semaphore = client.semaphore("s");
+    semaphore.try_set_permits(1).await.unwrap();
+    let held = semaphore.acquire(1).await.unwrap();
+    let kept = polled_for(world.span(40), semaphore.acquire(1)).await;
+    held.release().await.unwrap();
+    let (next, took) = soon("the next", semaphore.acquire(1)).await;
+    assert!(took < Lock::UNATTENDED + world.late(1500), "{took:?}");
+    next.unwrap().release().await.unwrap();
+    drop(kept);
+
+    let permits = client.permit_expirable_semaphore("p");
+    permits.try_set_permits(1).await.unwrap();
+    let held = permits.acquire(Lease::Renewed).await.unwrap();
+    let kept = polled_for(world.span(40), permits.acquire(Lease::Renewed)).await;
+    held.release().await.unwrap();
+    let (next, took) = soon("the next", permits.acquire(Lease::Renewed)).await;
+    assert!(took < Lock::UNATTENDED + world.late(1500), "{took:?}");
+    next.unwrap().release().await.unwrap();
+    drop(kept);
+
+    let latch = client.count_down_latch("l");
+    latch.try_set_count(1).await.unwrap();
+    let kept = polled_for(world.span(40), latch.wait(Duration::MAX)).await;
+    let waits = soon("it opens", latch.wait(Duration::MAX));
+    let (opened, left) = tokio::join!(waits, latch.count_down());
+    assert_eq!(left.unwrap(), 0);
+    opened.0.unwrap();
+    soon("polled again", kept).await.0.unwrap();
+}
+
+/// A fair queue stands in Redis, where beats of the background kept the place of a future that nobody
+/// polled.
+pub(crate) async fn a_place_in_a_fair_queue_is_not_kept_for_it(world: World) {
+    let (client, elsewhere) = (world.client().await, world.client().await);
+    let guard = elsewhere.fair_lock("x").lock().await.unwrap();
+    let lock = client.fair_lock("x");
+    let kept = polled_for(world.span(100), lock.lock()).await;
+    assert_eq!(world.number(&["LLEN", "redisson_lock_queue:{x}"]), 1);
+    let rival = client.fair_lock("x");
+    let release = async {
+        eventually("two in the queue", async || {
+            world.number(&["LLEN", "redisson_lock_queue:{x}"]) == 2
+        })
+        .await;
+        guard.unlock().await.unwrap();
+    };
+    let ((next, took), ()) = tokio::join!(soon("the next", rival.lock()), release);
+    assert!(took < Lock::UNATTENDED + world.span(100) + world.late(150), "{took:?}");
+    next.unwrap().unlock().await.unwrap();
+    soon("polled again", kept).await.0.unwrap().unlock().await.unwrap();
+}
