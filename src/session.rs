@@ -169,7 +169,10 @@ impl Session {
         let Some(limit) = limit else { return reply.await };
         match tokio::time::timeout_at(limit, reply).await {
             Ok(reply) => reply,
-            Err(_) => Err(CallError::Unknown(Fault("no reply within the wait".into()))),
+            Err(_) => {
+                self.reply_times.came_not();
+                Err(CallError::Unknown(Fault("no reply within the wait".into())))
+            }
         }
     }
 

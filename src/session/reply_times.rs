@@ -2,8 +2,7 @@
 //!
 //! When a wait ends while a call is on its way, its reply still decides: the lock is had, or it is
 //! not. How long to wait for it is the retransmission time-out of TCP (RFC 6298): the smoothed round
-//! trip and four times its variation. Where that was too short, the undo that follows has the time of a
-//! whole command, and its reply tells how long replies take now.
+//! trip and four times its variation, doubled each time that was too short.
 
 use std::time::Duration;
 
@@ -11,8 +10,8 @@ use parking_lot::Mutex;
 
 /// A reply may be so much later than usual, however even the times were so far.
 const LEAST: Duration = Duration::from_millis(25);
-/// As long as no reply was seen.
-const FIRST: Duration = Duration::from_millis(500);
+/// As long as no reply was seen, and the most: a caller who waits for so long wants to be told.
+const MOST: Duration = Duration::from_millis(500);
 
 /// The times of one client's replies.
 ///
@@ -27,12 +26,13 @@ pub(crate) struct ReplyTimes {
 struct Estimate {
     smoothed: Option<Duration>,
     variation: Duration,
+    /// How often the time-out was too short since a reply came.
+    doubled: u32,
 }
 
 impl ReplyTimes {
-    /// None is longer than a command's time-out.
-    pub(crate) fn new(most: Duration) -> Self {
-        ReplyTimes { estimate: Mutex::default(), most }
+    pub(crate) fn new(command_timeout: Duration) -> Self {
+        ReplyTimes { estimate: Mutex::default(), most: MOST.min(command_timeout) }
     }
 
     /// A reply took so long.
@@ -44,14 +44,21 @@ impl ReplyTimes {
                 (before * 7 / 8 + time / 8, estimate.variation * 3 / 4 + before.abs_diff(time) / 4)
             }
         };
-        *estimate = Estimate { smoothed: Some(smoothed), variation };
+        *estimate = Estimate { smoothed: Some(smoothed), variation, doubled: 0 };
+    }
+
+    /// A reply did not come within [`grace`](ReplyTimes::grace).
+    pub(crate) fn came_not(&self) {
+        let mut estimate = self.estimate.lock();
+        estimate.doubled = estimate.doubled.saturating_add(1);
     }
 
     /// How long a reply may take beyond the wait before it counts as lost.
     pub(crate) fn grace(&self) -> Duration {
         let estimate = *self.estimate.lock();
         let usual = |smoothed| smoothed + LEAST.max(4 * estimate.variation);
-        estimate.smoothed.map_or(FIRST, usual).min(self.most.max(LEAST))
+        let doubled = 2_u32.saturating_pow(estimate.doubled);
+        estimate.smoothed.map_or(MOST, usual).saturating_mul(doubled).min(self.most)
     }
 }
 
@@ -66,27 +73,29 @@ mod tests {
     #[test]
     fn a_reply_has_as_long_as_replies_take() {
         let times = ReplyTimes::new(ms(1000));
-        assert_eq!(times.grace(), FIRST, "nothing is known yet");
+        assert_eq!(times.grace(), MOST, "nothing is known yet");
         times.came_after(ms(60));
         assert_eq!(times.grace(), ms(180));
-        for _ in 0..50 {
-            times.came_after(ms(60));
-        }
+        (0..50).for_each(|_| times.came_after(ms(60)));
         assert!(times.grace() >= ms(85) && times.grace() < ms(90), "{:?}", times.grace());
-        for _ in 0..100 {
-            times.came_after(ms(1));
-        }
+        (0..100).for_each(|_| times.came_after(ms(1)));
         assert!(times.grace() < ms(28), "{:?}", times.grace());
     }
 
     #[test]
-    fn one_slow_reply_is_enough_to_wait_for_the_next() {
+    fn what_was_too_short_is_doubled_up_to_the_most() {
         let times = ReplyTimes::new(ms(1000));
-        (0..100).for_each(|_| times.came_after(ms(1)));
-        assert!(times.grace() < ms(30), "{:?}", times.grace());
-        times.came_after(ms(100));
-        assert!(times.grace() > ms(100), "{:?}", times.grace());
+        times.came_after(ms(5));
+        for span in [30, 60, 120, 240, 480, 500, 500] {
+            assert_eq!(times.grace(), ms(span));
+            times.came_not();
+        }
+        (0..100).for_each(|_| times.came_not());
+        assert_eq!(times.grace(), MOST);
+        times.came_after(ms(5));
+        assert!(times.grace() < ms(40), "{:?}", times.grace());
         (0..10).for_each(|_| times.came_after(ms(5000)));
-        assert_eq!(times.grace(), ms(1000), "the time-out of a command ends it");
+        assert_eq!(times.grace(), MOST, "a stall does not count for more");
+        assert_eq!(ReplyTimes::new(ms(100)).grace(), ms(100), "nor does a command take longer");
     }
 }
