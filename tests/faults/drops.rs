@@ -3,11 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, Error, HoldState, LockGuard, LossReason};
+use leasehold::{Client, Error, HoldState, Lease, LockGuard, LossReason};
 
 use crate::bed::{
-    GIVEN_UP, Outside, SILENCE, alone, at_rest, block_on, brisk, builder, hold, ms, note, runtime,
-    threads, turn, until, within,
+    GIVEN_UP, Outside, SILENCE, alone, at_rest, block_on, brisk, builder, hold, lost, ms, note,
+    runtime, threads, turn, until, within,
 };
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
@@ -145,7 +145,8 @@ fn a_guard_dropped_after_its_runtime_is_gone_frees_the_key() {
         // The caller's connections have moved: the client works on.
         within("another round", LIMIT, async {
             loop {
-                if let Ok(guard) = client.lock("n").try_lock(ms(100), ms(1_000)).await {
+                if let Ok(guard) = client.lock("n").try_lock(ms(100), Lease::fixed(ms(1_000))).await
+                {
                     return guard.unlock().await;
                 }
             }
@@ -271,7 +272,7 @@ fn shutdown_frees_all_and_tells_all_waiters() {
         for number in 0..100 {
             let name =
                 if number < 50 { format!("foreign{number}") } else { format!("held{number}") };
-            let mut lock = client.lock(name);
+            let lock = client.lock(name);
             waiters.push(tokio::spawn(async move { lock.lock().await.map(drop) }));
         }
         until("all wait", LIMIT, || client.stats().waiting == 100).await;
@@ -285,7 +286,7 @@ fn shutdown_frees_all_and_tells_all_waiters() {
             assert!(matches!(outcome, Err(Error::Closed)), "{outcome:?}");
         }
         for guard in &guards {
-            assert_eq!(within("lost", AT_ONCE, guard.lost()).await, LossReason::Closed);
+            assert_eq!(within("lost", AT_ONCE, lost(guard)).await, LossReason::Closed);
             assert!(matches!(guard.check(), Err(Error::Lost { .. })));
         }
         let refused = client.lock("n").lock().await;

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, Error, LossReason};
+use leasehold::{Client, Error, Lease, LossReason};
 
 use crate::bed::{
-    GIVEN_UP, Outside, SILENCE, alone, at_rest, beside, brisk, builder, connect, hold, ms, note,
-    runtime, size, turn, until, within,
+    GIVEN_UP, Outside, SILENCE, alone, at_rest, beside, brisk, builder, connect, hold, lost, ms,
+    note, runtime, size, turn, until, within,
 };
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
@@ -25,7 +25,7 @@ type Taking = tokio::task::JoinHandle<Result<Duration, Error>>;
 /// Somebody who waits as long as it takes; how long it took.
 async fn waiter(client: &Client, name: &str) -> Taking {
     let before = client.stats().listeners;
-    let mut lock = client.lock(name);
+    let lock = client.lock(name);
     let taking = tokio::spawn(async move {
         let started = Instant::now();
         let guard = lock.lock().await?;
@@ -151,9 +151,9 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
         let guard = hold(&holder, "held").await;
         let mut longest = Duration::ZERO;
         let mut check = async |what: &str, client: &Client, name: &str| {
-            let mut lock = client.lock(name);
+            let lock = client.lock(name);
             let started = Instant::now();
-            let outcome = lock.try_lock(wait, ms(5_000)).await;
+            let outcome = lock.try_lock(wait, Lease::fixed(ms(5_000))).await;
             let took = started.elapsed();
             assert!(took < limit, "{what} `{name}`: {took:?}");
             longest = longest.max(took);
@@ -172,10 +172,12 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
         // A waiter that was listening when it happened.
         server.resume();
         until("it is back", LIMIT, || direct.stats().releases_pending == 0).await;
-        let mut lock = direct.lock("held");
+        let lock = direct.lock("held");
         let started = Instant::now();
         let waiting =
-            tokio::spawn(async move { lock.try_lock(ms(400), ms(5_000)).await.map(drop) });
+            tokio::spawn(
+                async move { lock.try_lock(ms(400), Lease::fixed(ms(5_000))).await.map(drop) },
+            );
         until("it listens", LIMIT, || direct.stats().listeners == 1).await;
         server.pause();
         let outcome = within("the waiter", limit, waiting).await.expect("no panic");
@@ -212,7 +214,7 @@ fn all_waiters_of_a_restarted_server_get_their_turn_without_a_storm() {
         }
         let takings: Vec<_> = (0..waiters)
             .map(|number| {
-                let mut lock = clients[number % 2].lock(format!("n{}", number / 2 % names));
+                let lock = clients[number % 2].lock(format!("n{}", number / 2 % names));
                 tokio::spawn(async move {
                     let guard = lock.lock().await?;
                     tokio::task::yield_now().await;
@@ -240,7 +242,7 @@ fn all_waiters_of_a_restarted_server_get_their_turn_without_a_storm() {
         note(&format!("{waiters} waiters after a restart: {took:?}, {commands} commands"));
         assert!(commands < bound, "{commands} commands for {waiters} waiters");
         for guard in &guards {
-            let reason = within("lost", LIMIT, guard.lost()).await;
+            let reason = within("lost", LIMIT, lost(guard)).await;
             assert!(matches!(reason, LossReason::Gone | LossReason::Expired), "{reason:?}");
         }
         for client in &clients {
@@ -260,7 +262,7 @@ fn a_dead_server_is_not_hammered() {
         let _guard = hold(&holder, "n").await;
         let takings: Vec<_> = (0..100)
             .map(|_| {
-                let mut lock = client.lock("n");
+                let lock = client.lock("n");
                 tokio::spawn(async move { lock.lock().await.map(drop) })
             })
             .collect();
@@ -289,14 +291,14 @@ fn waiters_of_many_names_share_one_connection() {
         let client = connect(&server.url()).await;
         let mut outside = Outside::of(&server);
         let holds = (0..waiters).map(|number| {
-            let mut lock = holder.lock(format!("n{number}"));
+            let lock = holder.lock(format!("n{number}"));
             async move { lock.lock().await.expect("free") }
         });
         let guards = within("all held", LIMIT, futures::future::join_all(holds)).await;
         let started = Instant::now();
         let takings: Vec<_> = (0..waiters)
             .map(|number| {
-                let mut lock = client.lock(format!("n{number}"));
+                let lock = client.lock(format!("n{number}"));
                 tokio::spawn(async move { lock.lock().await?.unlock().await })
             })
             .collect();
@@ -339,7 +341,7 @@ fn waiters_of_one_name_cost_redis_one_contender() {
         let calls = client.stats().calls;
         let takings: Vec<_> = (1..waiters)
             .map(|_| {
-                let mut lock = client.lock("n");
+                let lock = client.lock("n");
                 tokio::spawn(async move { lock.lock().await?.unlock().await })
             })
             .collect();
@@ -395,11 +397,12 @@ fn a_zero_wait_never_stands_in_line() {
     let (start, end, waited) = (Barrier::new(2), Barrier::new(2), AtomicBool::new(false));
     let take_turns = || {
         for _ in 0..8_000 {
-            let mut lock = client.lock("n");
+            let lock = client.lock("n");
             start.wait();
             // The one that gets it keeps it until the other has its answer.
             let taken = runtime.block_on(async {
-                tokio::time::timeout(POLL * 20, lock.try_lock(Duration::ZERO, LIMIT)).await
+                tokio::time::timeout(POLL * 20, lock.try_lock(Duration::ZERO, Lease::fixed(LIMIT)))
+                    .await
             });
             waited.fetch_or(taken.is_err(), Ordering::SeqCst);
             end.wait();

@@ -58,7 +58,7 @@ const fn sort(name: &'static str, make: fn(&Client, &str) -> Lock) -> Sort {
 pub const SORTS: [Sort; 11] = [
     sort("lock", |client, name| client.lock(name)),
     sort("fair", |client, name| client.fair_lock(name)),
-    sort("fenced", |client, name| client.fenced_lock(name)),
+    sort("fenced", |client, name| client.fenced_lock(name).into()),
     sort("spin", |client, name| client.spin_lock(name)),
     Sort { counted: false, ..sort("string", |client, name| client.string_lock(name)) },
     Sort {
@@ -69,14 +69,10 @@ pub const SORTS: [Sort; 11] = [
         reentrant: false,
         ..sort("non-reentrant fair", |client, name| client.fair_lock(name).non_reentrant())
     },
-    sort("write", |client, name| {
-        std::mem::replace(client.read_write_lock(name).write(), client.lock(name))
-    }),
+    sort("write", |client, name| client.read_write_lock(name).split().1),
     Sort {
         exclusive: false,
-        ..sort("read", |client, name| {
-            std::mem::replace(client.read_write_lock(name).read(), client.lock(name))
-        })
+        ..sort("read", |client, name| client.read_write_lock(name).split().0)
     },
     Sort {
         parts: &[":a", ":b", ":c"],
