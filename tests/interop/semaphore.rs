@@ -111,7 +111,7 @@ async fn semaphore_permits_of_a_dead_client_come_back() {
     proxy.refuse();
     proxy.cut();
     let guard = dead.guard().expect("a hold");
-    soon("the dead one knows", lost(&guard)).await;
+    soon("the dead one knows", lost(guard)).await;
     assert_eq!(guard.state(), HoldState::Lost);
     let ours = soon("rust gets what came back", semaphore.acquire(1)).await.expect("acquire");
     joined("java gets what came back", theirs).await;

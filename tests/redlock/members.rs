@@ -127,8 +127,8 @@ async fn an_owner_re_enters_by_name() {
 #[tokio::test]
 async fn it_is_re_entrant_and_inspected_by_majority() {
     let servers = Servers::start(3);
-    let nodes = servers.clients().await;
-    let (lock, rival) = (nodes.lock(), nodes.lock());
+    let (nodes, rivals) = (servers.clients().await, servers.clients().await);
+    let (lock, rival) = (nodes.lock(), rivals.lock());
     assert!(!lock.is_locked().await.unwrap());
     let outer = lock.try_lock(ONCE, Lease::Renewed).await.unwrap();
     let inner = outer.reenter().await.unwrap();
@@ -136,6 +136,7 @@ async fn it_is_re_entrant_and_inspected_by_majority() {
     outer.check().unwrap();
     assert!(rival.is_locked().await.unwrap() && !rival.is_held().await.unwrap());
     assert!(lock.is_held().await.unwrap());
+    assert!(!nodes.lock().owned_by(&Owner::new()).is_held().await.unwrap());
     assert!(lock.remaining_lease().await.unwrap() > Some(ms(20_000)));
     outer.unlock().await.unwrap();
     assert!(!rival.is_locked().await.unwrap());
