@@ -133,8 +133,19 @@ impl Stage {
             other: connect(&server.url()).await,
             outside: Outside::of(server),
         };
-        // The scripts are known to the server from here on.
-        stage.lock("warm").lock().await.expect("free").unlock().await.expect("held");
+        // The scripts are known to the server from here on: what is sent is carried out.
+        let lock = stage.lock("warm");
+        let guard = lock.lock().await.expect("free");
+        if sort.reentrant {
+            drop(guard.reenter().await.expect("its own"));
+        }
+        if sort.is_single() {
+            let text = guard.hand_on().expect("held");
+            lock.restore(&text).await.expect("still there").unlock().await.expect("held");
+        } else {
+            guard.unlock().await.expect("held");
+        }
+        paid(&stage.client).await;
         stage
     }
 
