@@ -341,7 +341,7 @@ async fn quick(client: Client, mut random: fastrand::Rng, rounds: usize) {
             }
             4 => {
                 let outer = lock.lock().await.expect("redis is there");
-                drop(cut_after(moment, lock.lock()).await);
+                drop(cut_after(moment, outer.reenter()).await);
                 outer.unlock().await.expect("held");
             }
             _ => lock.lock().await.expect("redis is there").unlock().await.expect("held"),
