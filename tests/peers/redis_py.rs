@@ -14,7 +14,7 @@ struct Both {
     lock: Lock,
 }
 
-/// One key, an alias `py` for it in Python, and a lock value of ours.
+/// One key, an alias `py` for it in Python, and a lock of ours.
 async fn both(timeout: &str) -> Both {
     let server = Server::start();
     let python = Process::start(Library::RedisPy, &[server.url()]);
