@@ -148,6 +148,27 @@ fn a_lost_re_entry_of_any_sort_leaves_the_outer_hold() {
 }
 
 #[test]
+fn a_lost_take_over_of_any_sort_is_unknown_and_undone() {
+    each(&async |sort, bed| {
+        if !sort.is_single() {
+            return;
+        }
+        let (giver, taker) = (sort.lock(&bed.rival, "n"), sort.lock(&bed.client, "n"));
+        let text = giver.lock().await.expect("free").hand_on().expect("held");
+        // Its script is known to the server from here on.
+        let guard = taker.restore(&text).await.expect("still there");
+        let text = guard.hand_on().expect("held");
+        bed.proxy.swallow_replies();
+        assert_unknown(sort, &taker.restore(&text).await);
+        bed.proxy.pass();
+        until("it is undone", HEALED, || nothing_is_left(bed)).await;
+        rival_takes(bed, sort).await;
+        let late = giver.restore(&text).await;
+        assert!(matches!(late, Err(Error::NotOwner { .. })), "{}: {late:?}", sort.name);
+    });
+}
+
+#[test]
 fn a_lost_release_of_any_sort_is_repeated_and_harms_nobody() {
     each(&async |sort, bed| {
         let guard = sort
