@@ -29,7 +29,7 @@ async fn main() -> Result<(), Error> {
     let mut customers = JoinSet::new();
     let (done, mut served) = mpsc::unbounded_channel();
     for customer in 0..CUSTOMERS {
-        let (mut lock, done) = (tills[customer % 2].fair_lock(NAME), done.clone());
+        let (lock, done) = (tills[customer % 2].fair_lock(NAME), done.clone());
         customers.spawn(async move {
             let guard = lock.lock().await?;
             println!("customer {customer} prints at till {}", customer % 2);

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use leasehold::{EmbeddedRedis, FencingToken, LockGuard};
+use leasehold::{EmbeddedRedis, FencingToken, Lease};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
@@ -28,14 +28,14 @@ async fn main() -> Result<(), Failure> {
     let (slow, quick) = (redis.client(), redis.client());
     let (bucket, path) = (InMemory::new(), Path::from("index/current"));
 
-    let stale = slow.fenced_lock(LOCK).try_lock(Duration::ZERO, LEASE).await?;
-    let old = token(&stale);
+    let stale = slow.fenced_lock(LOCK).try_lock_now(Lease::fixed(LEASE)).await?;
+    let old = stale.token();
     assert!(put_fenced(&bucket, &path, old, "one segment").await?);
     println!("the slow one holds token {old}, has written, and stands still");
     sleep(LEASE * 2).await;
 
     let guard = quick.fenced_lock(LOCK).lock().await?;
-    let new = token(&guard);
+    let new = guard.token();
     assert!(put_fenced(&bucket, &path, new, "two segments").await?);
     println!("the quick one holds token {new} and has written");
 
@@ -48,10 +48,6 @@ async fn main() -> Result<(), Failure> {
     assert_eq!(bucket.get(&path).await?.bytes().await?, format!("{new}\ntwo segments"));
     println!("the bucket has what the quick one wrote");
     Ok(guard.unlock().await?)
-}
-
-fn token(guard: &LockGuard) -> FencingToken {
-    guard.token().expect("a guard of a fenced lock has a token")
 }
 
 /// Replaces an object unless a later holder has been there; false if so.

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use leasehold::{EmbeddedRedis, Error, LockGuard};
+use leasehold::{EmbeddedRedis, Error, Lease, LockGuard};
 use tokio::time::sleep;
 
 const LOCK: &str = "example:report";
@@ -23,24 +23,25 @@ async fn main() -> Result<(), Error> {
     let redis = EmbeddedRedis::new();
     let (slow, quick) = (redis.client(), redis.client());
 
-    let stale = slow.fenced_lock(LOCK).try_lock(Duration::ZERO, LEASE).await?;
-    let old = stale.token().expect("a guard of a fenced lock has a token");
-    assert!(slow.set_fenced(VALUE, old, "the first half of the slow one").await?);
+    let stale = slow.fenced_lock(LOCK).try_lock_now(Lease::fixed(LEASE)).await?;
+    let old = stale.token();
+    slow.set_fenced(VALUE, old, "the first half of the slow one").await?;
     println!("the slow one holds token {old}, has written, and stands still");
     sleep(LEASE * 2).await; // a collection of garbage, a moved machine, a laptop that was closed
 
     let guard = quick.fenced_lock(LOCK).lock().await?;
-    let new = guard.token().expect("a guard of a fenced lock has a token");
-    assert!(quick.set_fenced(VALUE, new, "all of the quick one").await?);
+    let new = guard.token();
+    quick.set_fenced(VALUE, new, "all of the quick one").await?;
     println!("the quick one holds token {new} and has written");
 
     // It was past its last `check` when it was stopped: only the resource can refuse it now.
-    let written = slow.set_fenced(VALUE, old, "the second half of the slow one").await?;
-    assert!(!written, "a stale holder has written");
-    println!("the slow one writes with token {old}: refused");
+    let written = slow.set_fenced(VALUE, old, "the second half of the slow one").await;
+    let refused = written.expect_err("a stale holder has written");
+    assert!(matches!(refused, Error::StaleToken { .. }), "{refused}");
+    println!("the slow one writes with token {old}: {refused}");
     is_lost(&stale);
 
-    assert!(quick.set_fenced(VALUE, new, "the quick one, mended").await?);
+    quick.set_fenced(VALUE, new, "the quick one, mended").await?;
     println!("the quick one writes again with token {new}: done");
     guard.unlock().await?;
     quick.shutdown(Duration::from_secs(5)).await?;

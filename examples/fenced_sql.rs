@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use leasehold::{EmbeddedRedis, FencingToken, LockGuard};
+use leasehold::{EmbeddedRedis, FencingToken, Lease};
 use rusqlite::{Connection, params};
 use tokio::time::sleep;
 
@@ -25,14 +25,14 @@ async fn main() -> Result<(), Failure> {
     let (slow, quick) = (redis.client(), redis.client());
     let accounts = Accounts::new()?;
 
-    let stale = slow.fenced_lock(LOCK).try_lock(Duration::ZERO, LEASE).await?;
-    let old = token(&stale);
+    let stale = slow.fenced_lock(LOCK).try_lock_now(Lease::fixed(LEASE)).await?;
+    let old = stale.token();
     let seen = accounts.claim(7, old)?.expect("nobody was here before");
     println!("the slow one holds token {old}, reads {seen}, and stands still");
     sleep(LEASE * 2).await;
 
     let guard = quick.fenced_lock(LOCK).lock().await?;
-    let new = token(&guard);
+    let new = guard.token();
     let balance = accounts.claim(7, new)?.expect("the latest token");
     assert!(accounts.set_balance(7, balance + 50, new)?);
     println!("the quick one holds token {new}, reads {balance} and writes {}", balance + 50);
@@ -44,17 +44,13 @@ async fn main() -> Result<(), Failure> {
 
     // The lock again, a new token, and everything from the beginning.
     let guard = slow.fenced_lock(LOCK).lock().await?;
-    let newest = token(&guard);
+    let newest = guard.token();
     let balance = accounts.claim(7, newest)?.expect("the latest token");
     assert!(accounts.set_balance(7, balance + 10, newest)?);
     assert_eq!(accounts.claim(7, newest)?, Some(160));
     println!("the slow one begins again with token {newest}: 160");
     guard.unlock().await?;
     Ok(())
-}
-
-fn token(guard: &LockGuard) -> FencingToken {
-    guard.token().expect("a guard of a fenced lock has a token")
 }
 
 struct Accounts(Connection);

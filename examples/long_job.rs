@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, Lock, LockGuard};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 const NAME: &str = "example:nightly-report";
 /// Far shorter than the default of 30 s, so that the example ends soon.
@@ -29,10 +29,10 @@ fn builder() -> ClientBuilder {
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let client = builder().lease(LEASE).connect().await?;
-    let mut lock = client.lock(NAME);
+    let lock = client.lock(NAME);
 
     println!("== a job of {:?} under a lease of {LEASE:?}", STEP * 12);
-    report(&mut lock, 12).await?;
+    report(&lock, 12).await?;
     println!("renewed {} times", client.stats().renewed);
 
     println!("== the same job, and somebody frees its lock after {:?}", STEP * 3);
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Error> {
         println!("(an operator frees the lock)");
         operator.force_unlock().await
     };
-    let (job, freed) = tokio::join!(report(&mut lock, 12), operator);
+    let (job, freed) = tokio::join!(report(&lock, 12), operator);
     freed?;
     match job {
         Err(error @ Error::Lost { .. }) => println!("the job stopped: {error}"),
@@ -52,7 +52,7 @@ async fn main() -> Result<(), Error> {
     client.shutdown(Duration::from_secs(5)).await
 }
 
-async fn report(lock: &mut Lock, steps: u32) -> Result<(), Error> {
+async fn report(lock: &Lock, steps: u32) -> Result<(), Error> {
     let guard = lock.lock().await?;
     // `run` polls the work only while the lock is held: at a loss it is dropped where it stands.
     guard.run(work(&guard, steps)).await?;
@@ -65,7 +65,7 @@ async fn report(lock: &mut Lock, steps: u32) -> Result<(), Error> {
 async fn work(guard: &LockGuard, steps: u32) {
     for step in 1..=steps {
         sleep(STEP).await;
-        let left = guard.deadline().saturating_duration_since(Instant::now());
+        let left = guard.remaining();
         println!("step {step}: {:?}, at least {left:?} left", guard.state());
     }
 }

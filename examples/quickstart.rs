@@ -8,13 +8,16 @@
 //! gets the lock, that the nested section needs no second lock, and how the holder learns that its
 //! lock is gone.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
+#![expect(clippy::large_futures, reason = "the whole tour is one future")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, Lease, Owner};
+use leasehold::{Client, ClientBuilder, EmbeddedRedis, Ended, Error, Lease, LockGuard};
 use tokio::time::{Instant, sleep};
 
 const NAME: &str = "example:orders:42";
+const WAIT: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -38,13 +41,13 @@ async fn tour(builder: ClientBuilder) -> Result<(), Error> {
     client.shutdown(Duration::from_secs(5)).await
 }
 
-/// Two lock values are two owners: they exclude each other, here as in two processes.
+/// Every acquisition is an owner of its own: they exclude each other, here as in two processes.
 async fn contend(client: &Client) -> Result<(), Error> {
-    let (mut anna, mut bert) = (client.lock(NAME), client.lock(NAME));
+    let (anna, bert) = (client.lock(NAME), client.lock(NAME));
     let held = anna.lock().await?;
     println!("anna holds {} as {}", held.name(), held.owner());
 
-    match bert.try_lock(Duration::ZERO, Lease::Renewed).await {
+    match bert.try_lock_now(Lease::Renewed).await {
         Ok(_) => println!("BUG: both hold it"),
         Err(error) => println!("bert does not wait: {error}"),
     }
@@ -54,37 +57,39 @@ async fn contend(client: &Client) -> Result<(), Error> {
         held.unlock().await
     };
     let start = Instant::now();
-    let wait = Duration::from_secs(5);
-    let (unlocked, taken) = tokio::join!(anna, bert.try_lock(wait, Lease::Renewed));
+    let (unlocked, taken) = tokio::join!(anna, bert.try_lock(WAIT, Lease::Renewed));
     unlocked?;
     println!("bert waits: it is his after {:?}", start.elapsed());
     taken?.unlock().await
 }
 
-/// A section that calls another one under the same lock: an owner that is passed along re-enters.
+/// A section that calls another one under the same lock: inside, its name is enough to take it again.
 async fn ship(client: &Client) -> Result<(), Error> {
-    let owner = Owner::new();
-    let shipping = client.lock(NAME).owned_by(&owner).lock().await?;
-    charge(client, &owner).await?;
-    println!("back outside: {} hold", shipping.hold_count());
-    shipping.unlock().await
+    let shipping = async |guard: Arc<LockGuard>| {
+        charge(client).await?;
+        println!("back outside: {} guard", guard.hold_count());
+        Ok(())
+    };
+    client.lock(NAME).try_run(WAIT, Lease::Renewed, shipping).await
 }
 
-async fn charge(client: &Client, owner: &Owner) -> Result<(), Error> {
-    let charging = client.lock(NAME).owned_by(owner).lock().await?;
-    println!("in the nested section: {} holds", charging.hold_count());
+/// Called from anywhere else it waits for the lock.
+async fn charge(client: &Client) -> Result<(), Error> {
+    let charging = client.lock(NAME).try_lock(WAIT, Lease::Renewed).await?;
+    println!("in the nested section: {} guards", charging.hold_count());
     charging.unlock().await
 }
 
 /// The lock is taken away while it is held. The guard tells, and nothing brings it back.
 async fn lose(client: &Client) -> Result<(), Error> {
     let guard = client.lock(NAME).lock().await?;
-    println!("held: {:?}, for {:?} at least", guard.state(), guard.deadline() - Instant::now());
+    println!("held: {:?}, for {:?} at least", guard.state(), guard.remaining());
 
     client.lock(NAME).force_unlock().await?; // an operator, a failover, a DEL
     let start = Instant::now();
-    let reason = guard.lost().await;
-    println!("lost: {reason}; noticed after {:?}", start.elapsed());
+    if let Ended::Lost(reason) = guard.ended().await {
+        println!("lost: {reason}; noticed after {:?}", start.elapsed());
+    }
     if let Err(error) = guard.check() {
         println!("the next step is not taken: {error}");
     }

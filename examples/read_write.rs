@@ -20,17 +20,17 @@ async fn main() -> Result<(), Error> {
     // One for each process.
     let redis = EmbeddedRedis::new();
     let (shop, search, editor) = (redis.client(), redis.client(), redis.client());
-    let mut shop = shop.read_write_lock(NAME);
-    let mut search = search.read_write_lock(NAME);
-    let mut editor = editor.read_write_lock(NAME);
+    let shop = shop.read_write_lock(NAME);
+    let search = search.read_write_lock(NAME);
+    let editor = editor.read_write_lock(NAME);
 
     let (in_shop, in_search) = tokio::try_join!(shop.read().lock(), search.read().lock())?;
     println!("two read");
-    let refused = editor.write().try_lock(Duration::ZERO, Lease::Renewed).await;
+    let refused = editor.write().try_lock_now(Lease::Renewed).await;
     assert!(refused.is_err_and(|error| error.is_timeout()), "wrote among readers");
 
     // A reader that wants to write would wait for its own release: told so, at once.
-    let upgrade = shop.write().lock().await;
+    let upgrade = shop.write().acquire().within(&in_shop).await;
     assert!(matches!(upgrade, Err(Error::AlreadyHeld { .. })));
 
     let (writing, shop_left, search_left) = tokio::join!(
@@ -41,10 +41,10 @@ async fn main() -> Result<(), Error> {
     shop_left.and(search_left)?;
     let writing = writing?;
     println!("one writes");
-    assert!(shop.read().try_lock(Duration::ZERO, Lease::Renewed).await.is_err(), "read a half");
+    assert!(shop.read().try_lock_now(Lease::Renewed).await.is_err(), "read a half");
 
-    // Downgrade: its own read side first, then the write side goes.
-    let checking = editor.read().lock().await?;
+    // Downgrade: read within the write hold first, then that goes.
+    let checking = editor.read().acquire().within(&writing).await?;
     writing.unlock().await?;
     let in_shop = shop.read().try_lock(WAIT, Lease::Renewed).await?;
     println!("the writer checks its work, the others read again");

@@ -37,8 +37,7 @@ async fn main() -> Result<(), Error> {
 }
 
 async fn transfer(branch: &Client, from: usize, to: usize) -> Result<(), Error> {
-    let mut both =
-        branch.multi_lock([from, to].map(|account| format!("example:account:{account}")));
+    let both = branch.multi_lock([from, to].map(|account| format!("example:account:{account}")));
     let guard = both.try_lock(Duration::from_secs(30), Lease::Renewed).await?;
     let (source, target) = (ACCOUNTS[from].load(Relaxed), ACCOUNTS[to].load(Relaxed));
     sleep(Duration::from_millis(1)).await; // somebody else would come between here

@@ -62,7 +62,7 @@ async fn ship(
     Query(query): Query<HashMap<String, u64>>,
 ) -> Result<String, Refusal> {
     let wait = Duration::from_millis(query.get("wait").copied().unwrap_or(0));
-    let work = async || sleep(Duration::from_millis(300)).await;
+    let work = async |_guard| sleep(Duration::from_millis(300)).await;
     lock(&client, order).run(wait, Lease::Renewed, work).await.map_err(refuse)?;
     Ok(format!("order {order} is shipped\n"))
 }

@@ -18,19 +18,17 @@ const WAKE_LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run(options: &Options) -> Result<Report, Failure> {
     let (one, other) = (Client::connect(&options.url).await?, Client::connect(&options.url).await?);
-    let (mut holder, mut waiter) = (one.lock(KEY), other.lock(KEY));
+    let (holder, waiter) = (one.lock(KEY), other.lock(KEY));
 
     let warm = Instant::now() + options.warmup;
     while Instant::now() < warm {
-        (_, waiter) = hand_over(&mut holder, waiter, options.hold).await?;
+        hand_over(&holder, &waiter, options.hold).await?;
     }
     let begin = Sample::take(options.address()).await?;
     let limit = begin.at + 4 * options.measured;
     let mut latencies = Vec::new();
     while latencies.len() < options.rounds && Instant::now() < limit {
-        let latency;
-        (latency, waiter) = hand_over(&mut holder, waiter, options.hold).await?;
-        latencies.push(latency);
+        latencies.push(hand_over(&holder, &waiter, options.hold).await?);
     }
     let end = Sample::take(options.address()).await?;
 
@@ -44,24 +42,20 @@ pub(crate) async fn run(options: &Options) -> Result<Report, Failure> {
 }
 
 /// One round: from just before the holder's unlock to the return of the waiter's lock.
-async fn hand_over(
-    holder: &mut Lock,
-    mut waiter: Lock,
-    hold: Duration,
-) -> Result<(Duration, Lock), Failure> {
-    let guard = holder.lock().await?;
+async fn hand_over(holder: &Lock, waiter: &Lock, hold: Duration) -> Result<Duration, Failure> {
+    let (guard, waiter) = (holder.lock().await?, waiter.clone());
     let mut waiting = JoinSet::new();
     waiting.spawn(async move {
         let guard = waiter.lock().await?;
         let got = Instant::now();
         guard.unlock().await?;
-        Ok::<_, Failure>((got, waiter))
+        Ok::<_, Failure>(got)
     });
     sleep(hold + Duration::from_micros(fastrand::u64(..1000))).await;
     let freed = Instant::now();
     guard.unlock().await?;
     let returned = timeout(WAKE_LIMIT, waiting.join_next()).await;
     let returned = returned.map_err(|_| "the waiter was not woken")?;
-    let (got, waiter) = returned.ok_or("no waiter")???;
-    Ok((got - freed, waiter))
+    let got = returned.ok_or("no waiter")???;
+    Ok(got - freed)
 }

@@ -94,7 +94,7 @@ impl Watch {
 }
 
 /// The lock, or a short pause after an error.
-async fn take(lock: &mut Lock, watch: &Watch) -> Option<LockGuard> {
+async fn take(lock: &Lock, watch: &Watch) -> Option<LockGuard> {
     match lock.lock().await {
         Ok(guard) => Some(guard),
         Err(error) => {
@@ -105,11 +105,11 @@ async fn take(lock: &mut Lock, watch: &Watch) -> Option<LockGuard> {
     }
 }
 
-async fn pairs(mut lock: Lock, watch: Arc<Watch>) -> Vec<Duration> {
+async fn pairs(lock: Lock, watch: Arc<Watch>) -> Vec<Duration> {
     let mut latencies = Vec::new();
     while !watch.is_stopped() {
         let start = Instant::now();
-        let Some(guard) = take(&mut lock, &watch).await else { continue };
+        let Some(guard) = take(&lock, &watch).await else { continue };
         if let Err(error) = guard.unlock().await {
             watch.failed(&error);
         }
@@ -121,7 +121,7 @@ async fn pairs(mut lock: Lock, watch: Arc<Watch>) -> Vec<Duration> {
 }
 
 async fn turns(
-    mut lock: Lock,
+    lock: Lock,
     me: usize,
     mut probe: Option<Probe>,
     watch: Arc<Watch>,
@@ -129,7 +129,7 @@ async fn turns(
     let mut latencies = Vec::new();
     while !watch.is_stopped() {
         let start = Instant::now();
-        let Some(guard) = take(&mut lock, &watch).await else { continue };
+        let Some(guard) = take(&lock, &watch).await else { continue };
         let latency = start.elapsed();
         watch.enter();
         if let Some(probe) = &mut probe

@@ -183,7 +183,7 @@ async fn settle(session: &Session, chore: Chore) {
 /// One call of a chore, as soon as there is a slot for it.
 async fn send(session: &Session, lane: Lane, call: Call) -> Result<Value, CallError> {
     let _slot = session.releases.slot(lane).await;
-    session.call(lane, call).await
+    session.call_unmeasured(lane, call).await
 }
 
 /// Lowers the count until Redis confirms it. It is a nicety for other clients: the last release
@@ -199,7 +199,7 @@ async fn lower(session: &Session, hold: &Arc<Hold>) {
         }
         let call = session.release_call(&hold.place, &hold.field, guards);
         // The caller's lane: behind re-entries that were sent before.
-        let reply = session.call(Lane::Caller, call).await;
+        let reply = session.call_unmeasured(Lane::Caller, call).await;
         drop(slot);
         match reply {
             Ok(_) => return,

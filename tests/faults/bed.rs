@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, ClientBuilder, Error, LockGuard};
+use leasehold::{Client, ClientBuilder, Ended, Error, LockGuard, LossReason};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::support::resp::{Connection, Reply};
@@ -338,4 +338,15 @@ pub(crate) fn threads() -> usize {
 /// Takes a lock that must be free, by a client of its own.
 pub(crate) async fn hold(client: &Client, name: &str) -> LockGuard {
     client.lock(name).lock().await.expect("it is free")
+}
+
+/// Resolves when the hold has come to its end, which must be a loss.
+pub(crate) fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send + 'static {
+    let ended = guard.ended();
+    async move {
+        match ended.await {
+            Ended::Lost(reason) => reason,
+            other => panic!("not lost: {other:?}"),
+        }
+    }
 }

@@ -5,11 +5,11 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, Error, Lock, LockGuard};
+use leasehold::{Client, Error, Lease, Lock, LockGuard};
 
 use crate::bed::{
-    Outside, alone, at_rest, connect, cut_after, cut_after_polls, hold, idle, ms, note, size,
-    threads, until,
+    Outside, alone, at_rest, connect, cut_after, cut_after_polls, idle, ms, note, size, threads,
+    until,
 };
 use crate::sorts::{SORTS, Sort};
 use crate::support::proxy::Proxy;
@@ -22,6 +22,7 @@ const SETTLED: Duration = Duration::from_secs(5);
 const CUTS: u32 = 400;
 /// A contended call that is not cut ends by itself after this.
 const WAIT: Duration = ms(12);
+const FIXED: Lease = Lease::fixed(ms(30_000));
 
 /// Where the future is cut.
 #[derive(Clone, Copy, Debug)]
@@ -61,29 +62,32 @@ enum Scene {
     TryHeld,
     /// `lock` of a lock that another client holds.
     LockHeld,
-    /// `try_lock` under an outer hold of the same owner.
+    /// `acquire` within an outer hold.
+    Within,
+    /// `reenter` of a guard.
     Reenter,
     /// `unlock` of an only guard.
     Unlock,
     /// `unlock` of an inner guard.
     UnlockInner,
-    /// `adopt` of a hold that another client handed on; only a plain lock has a handle.
-    Adopt,
-    /// `restore` of a hold that was left to its lease; not of several locks.
+    /// `restore` of a hold that another client handed on; not of several locks.
+    TakeOver,
+    /// `restore` of a hold that this client handed on; not of several locks.
     Restore,
     /// `extend` of a hold.
     Extend,
 }
 
-const SCENES: [Scene; 10] = [
+const SCENES: [Scene; 11] = [
     Scene::TryFree,
     Scene::LockFree,
     Scene::TryHeld,
     Scene::LockHeld,
+    Scene::Within,
     Scene::Reenter,
     Scene::Unlock,
     Scene::UnlockInner,
-    Scene::Adopt,
+    Scene::TakeOver,
     Scene::Restore,
     Scene::Extend,
 ];
@@ -91,9 +95,8 @@ const SCENES: [Scene; 10] = [
 impl Scene {
     fn fits(self, sort: &Sort) -> bool {
         match self {
-            Scene::Reenter | Scene::UnlockInner => sort.reentrant,
-            Scene::Adopt => sort.name == PLAIN.name,
-            Scene::Restore => sort.is_single(),
+            Scene::Within | Scene::Reenter | Scene::UnlockInner => sort.reentrant,
+            Scene::TakeOver | Scene::Restore => sort.is_single(),
             _ => true,
         }
     }
@@ -130,8 +133,19 @@ impl Stage {
             other: connect(&server.url()).await,
             outside: Outside::of(server),
         };
-        // The scripts are known to the server from here on.
-        stage.lock("warm").lock().await.expect("free").unlock().await.expect("held");
+        // The scripts are known to the server from here on: what is sent is carried out.
+        let lock = stage.lock("warm");
+        let guard = lock.lock().await.expect("free");
+        if sort.reentrant {
+            drop(guard.reenter().await.expect("its own"));
+        }
+        if sort.is_single() {
+            let text = guard.hand_on().expect("held");
+            lock.restore(&text).await.expect("still there").unlock().await.expect("held");
+        } else {
+            guard.unlock().await.expect("held");
+        }
+        paid(&stage.client).await;
         stage
     }
 
@@ -151,7 +165,7 @@ impl Stage {
         taken.expect("it is free")
     }
 
-    async fn taken(&self, lock: &mut Lock) -> LockGuard {
+    async fn taken(&self, lock: &Lock) -> LockGuard {
         let guard = lock.lock().await.expect("free");
         paid(&self.client).await;
         guard
@@ -164,16 +178,22 @@ impl Stage {
     /// Plays a scene with a cut; true if the call was done before it.
     async fn play(&mut self, scene: Scene, cut: Cut) -> bool {
         let name = "cut";
-        let mut lock = self.lock(name);
+        let lock = self.lock(name);
         let what = format!("{}, {scene:?} {cut:?}", self.sort.name);
         let done = match scene {
-            Scene::TryFree => kept(&what, cut.apply(lock.try_lock(WAIT, ms(30_000))).await),
+            Scene::TryFree => kept(&what, cut.apply(lock.try_lock(WAIT, FIXED)).await),
             Scene::LockFree => kept(&what, cut.apply(lock.lock()).await),
-            Scene::TryHeld | Scene::LockHeld => self.held(&what, scene, cut, &mut lock).await,
-            Scene::Reenter => {
-                let outer = self.taken(&mut lock).await;
+            Scene::TryHeld | Scene::LockHeld => self.held(&what, scene, cut, &lock).await,
+            Scene::Within | Scene::Reenter => {
+                let outer = self.taken(&lock).await;
                 let before = self.contents();
-                let done = kept(&what, cut.apply(lock.try_lock(WAIT, ms(30_000))).await);
+                let again = async {
+                    match scene {
+                        Scene::Reenter => outer.reenter().await,
+                        _ => lock.acquire().within(&outer).wait(WAIT).lease(FIXED).await,
+                    }
+                };
+                let done = kept(&what, cut.apply(again).await);
                 self.settled(&what, &before).await;
                 outer.check().expect("the outer hold is not touched");
                 assert_eq!(outer.hold_count(), 1, "{what}");
@@ -185,29 +205,28 @@ impl Stage {
                 released(&what, cut.apply(guard.unlock()).await)
             }
             Scene::UnlockInner => {
-                let outer = self.taken(&mut lock).await;
+                let outer = self.taken(&lock).await;
                 let before = self.contents();
-                let inner = lock.lock().await.expect("its own");
+                let inner = outer.reenter().await.expect("its own");
                 let done = released(&what, cut.apply(inner.unlock()).await);
                 self.settled(&what, &before).await;
                 outer.check().expect("the outer hold is not touched");
                 outer.unlock().await.unwrap_or_else(|error| panic!("{what}: {error:?}"));
                 done
             }
-            Scene::Adopt => self.adopt(&what, name, cut).await,
-            Scene::Restore => self.restore(&what, &mut lock, cut).await,
-            Scene::Extend => self.extend(&what, &mut lock, cut).await,
+            Scene::TakeOver | Scene::Restore => self.restore(&what, scene, &lock, cut).await,
+            Scene::Extend => self.extend(&what, &lock, cut).await,
         };
         self.settled(&what, &Reply::Array(vec![])).await;
         idle(&self.client, SETTLED).await;
         done
     }
 
-    async fn held(&mut self, what: &str, scene: Scene, cut: Cut, lock: &mut Lock) -> bool {
+    async fn held(&mut self, what: &str, scene: Scene, cut: Cut, lock: &Lock) -> bool {
         let guard = self.rival("cut").await;
         let before = self.contents();
         let done = if matches!(scene, Scene::TryHeld) {
-            match cut.apply(lock.try_lock(WAIT, ms(30_000))).await {
+            match cut.apply(lock.try_lock(WAIT, FIXED)).await {
                 // A reply that a stalled machine brings after the wait counts as lost.
                 Some(Err(error)) if error.is_timeout() || is_lost_reply(&error) => true,
                 None => false,
@@ -223,27 +242,18 @@ impl Stage {
         done
     }
 
-    async fn adopt(&self, what: &str, name: &str, cut: Cut) -> bool {
-        let handle = hold(&self.other, name).await.into_handle().expect("held");
-        let done = kept(what, cut.apply(self.client.adopt(&handle)).await);
+    async fn restore(&self, what: &str, scene: Scene, lock: &Lock, cut: Cut) -> bool {
+        let from = if matches!(scene, Scene::TakeOver) { &self.other } else { &self.client };
+        let guard = self.sort.lock(from, lock.name()).lock().await.expect("free");
+        let text = guard.hand_on().expect("held");
+        let done = kept(what, cut.apply(lock.restore(&text)).await);
         if cut.begins_nothing() {
-            drop(self.client.adopt(&handle).await.expect("still there"));
+            drop(lock.restore(&text).await.expect("still there"));
         }
         done
     }
 
-    async fn restore(&self, what: &str, lock: &mut Lock, cut: Cut) -> bool {
-        let guard = lock.lock().await.expect("free");
-        let owner = guard.owner().to_owned();
-        guard.forget();
-        let done = kept(what, cut.apply(lock.restore(&owner)).await);
-        if cut.begins_nothing() {
-            drop(lock.restore(&owner).await.expect("still there"));
-        }
-        done
-    }
-
-    async fn extend(&mut self, what: &str, lock: &mut Lock, cut: Cut) -> bool {
+    async fn extend(&mut self, what: &str, lock: &Lock, cut: Cut) -> bool {
         let guard = self.taken(lock).await;
         let before = self.contents();
         let done = released(what, cut.apply(guard.extend(ms(40_000))).await);
@@ -417,7 +427,7 @@ fn a_dropped_waiter_lets_the_next_one_in() {
             let mut stage = Stage::new(sort, &server, &server.url()).await;
             for polls in 0..12 {
                 let guard = stage.rival("cut").await;
-                let (mut first, mut second) = (stage.lock("cut"), stage.lock("cut"));
+                let (first, second) = (stage.lock("cut"), stage.lock("cut"));
                 let next = tokio::spawn(async move {
                     let guard = second.lock().await?;
                     guard.unlock().await

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, ClientBuilder, LocalHandover};
+use leasehold::{Client, ClientBuilder, Lease, LocalHandover};
 
 use crate::bed::{Outside, alone, builder, ms, until, within};
 use crate::support::proxy::Proxy;
@@ -18,9 +18,9 @@ fn quiet(server: &Server) -> ClientBuilder {
 
 /// The server knows all scripts that the client will use.
 async fn warm(client: &Client) {
-    let mut lock = client.lock("warm");
+    let lock = client.lock("warm");
     let outer = lock.lock().await.expect("free");
-    lock.lock().await.expect("its own").unlock().await.expect("held");
+    outer.reenter().await.expect("its own").unlock().await.expect("held");
     outer.unlock().await.expect("held");
 }
 
@@ -66,10 +66,10 @@ fn re_entrance_is_one_call_each_way() {
         let client = quiet(&server).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
         warm(&client).await;
-        let mut lock = client.lock("n");
+        let lock = client.lock("n");
         let outer = lock.lock().await.expect("free");
         outside.reset_stats();
-        let inner = lock.lock().await.expect("its own");
+        let inner = outer.reenter().await.expect("its own");
         assert_eq!(outside.calls("evalsha"), 1);
         assert_eq!(outside.holds("n"), [(outer.owner().to_owned(), 2)]);
         inner.unlock().await.expect("held");
@@ -91,7 +91,7 @@ fn a_contended_acquisition_is_two_calls_a_subscription_and_one_for_each_wake() {
         for channel in ["first", "second"] {
             let guard = holder.lock(channel).lock().await.expect("free");
             outside.reset_stats();
-            let mut lock = waiter.lock(channel);
+            let lock = waiter.lock(channel);
             let next = tokio::spawn(async move { lock.lock().await });
             until("it asked twice", LIMIT, || outside.calls("evalsha") == 2).await;
             assert_eq!(outside.calls("subscribe"), 1);
@@ -126,7 +126,7 @@ fn a_hot_name_keeps_its_subscription() {
         outside.reset_stats();
         for _ in 0..20 {
             let guard = holder.lock("hot").lock().await.expect("free");
-            let mut lock = waiter.lock("hot");
+            let lock = waiter.lock("hot");
             let next = tokio::spawn(async move { lock.lock().await });
             until("it waits", LIMIT, || waiter.stats().listeners == 1).await;
             guard.unlock().await.expect("held");
@@ -151,7 +151,7 @@ fn local_waiters_of_a_held_lock_cost_nothing_and_are_served_without_calls() {
         let guard = client.lock("n").lock().await.expect("free");
         let waiters: Vec<_> = (0..200)
             .map(|_| {
-                let mut lock = client.lock("n");
+                let lock = client.lock("n");
                 tokio::spawn(async move { lock.lock().await?.unlock().await })
             })
             .collect();
@@ -243,10 +243,10 @@ async fn fair_costs(others: i64) -> Vec<(&'static str, Vec<(String, u64)>)> {
     let crowd = builder(&proxy.url()).fair_claim(CLAIM).connect().await.expect("connects");
     let lock = || client.fair_lock("n");
     lock().lock().await.expect("free").unlock().await.expect("held");
-    let guard = lock().try_lock(Duration::ZERO, ms(600_000)).await.expect("free");
+    let guard = lock().try_lock(Duration::ZERO, Lease::fixed(ms(600_000))).await.expect("free");
     let connections = server.clients("id=").len();
     for _ in 0..others {
-        let mut lock = crowd.fair_lock("n");
+        let lock = crowd.fair_lock("n");
         tokio::spawn(async move { lock.lock().await.map(drop) });
     }
     in_queue(&mut outside, others).await;
@@ -257,11 +257,11 @@ async fn fair_costs(others: i64) -> Vec<(&'static str, Vec<(String, u64)>)> {
 
     let mut costs = Vec::new();
     outside.reset_stats();
-    lock().try_lock(Duration::ZERO, ms(600_000)).await.expect_err("it is held");
+    lock().try_lock(Duration::ZERO, Lease::fixed(ms(600_000))).await.expect_err("it is held");
     costs.push(("a zero wait", work_of(1, &mut outside).await.expect("nothing else")));
     let (waits, joins) = loop {
         outside.reset_stats();
-        let mut lock = lock();
+        let lock = lock();
         let waits = tokio::spawn(async move { lock.lock().await.map(drop) });
         if let Some(work) = work_of(2, &mut outside).await {
             break (waits, work);

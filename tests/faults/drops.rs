@@ -3,11 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, Error, HoldState, LockGuard, LossReason};
+use leasehold::{Client, Error, HoldState, Lease, LockGuard, LossReason};
 
 use crate::bed::{
-    GIVEN_UP, Outside, SILENCE, alone, at_rest, block_on, brisk, builder, hold, ms, note, runtime,
-    threads, turn, until, within,
+    GIVEN_UP, Outside, SILENCE, alone, at_rest, block_on, brisk, builder, hold, lost, ms, note,
+    runtime, threads, turn, until, within,
 };
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
@@ -15,8 +15,10 @@ use crate::support::server::Server;
 const LIMIT: Duration = Duration::from_secs(20);
 /// A drop takes no longer, whatever the state of the world. What it could wait for takes far longer.
 const AT_ONCE: Duration = GIVEN_UP;
-/// The key is free within this after a drop. Without a release it would stay for its lease of 30 s.
-const FREED: Duration = ms(5_000);
+/// Where a test waits for its end.
+const LEASE: Duration = ms(1_000);
+/// What a busy machine may add.
+const NOISE: Duration = ms(250);
 
 /// A client that takes no silence for a lost reply: whoever waited for one would wait for long.
 async fn patient(url: &str) -> Client {
@@ -30,19 +32,43 @@ fn timed(what: &str, drops: impl FnOnce()) {
     assert!(took < AT_ONCE, "{what} took {took:?}");
 }
 
-async fn freed(outside: &mut Outside, key: &str) {
-    until(&format!("`{key}` is free"), FREED, || !outside.exists(key)).await;
+/// Looks at Redis from outside, and knows how long a release takes that is waited for.
+struct Watch {
+    outside: Outside,
+    usual: Duration,
+}
+
+impl Watch {
+    async fn new(server: &Server) -> Self {
+        let client = patient(&server.url()).await;
+        let (mut outside, mut usual) = (Outside::of(server), Duration::ZERO);
+        for _ in 0..10 {
+            let guard = hold(&client, "usual").await;
+            let started = Instant::now();
+            guard.unlock().await.expect("held");
+            assert!(!outside.exists("usual"));
+            usual = usual.max(started.elapsed());
+        }
+        client.shutdown(LIMIT).await.expect("nothing is left");
+        Watch { outside, usual }
+    }
+
+    /// Waits until a key that was given up a moment ago is free, no longer than an unlock would take.
+    async fn freed(&mut self, key: &str) {
+        let limit = self.usual * 4 + NOISE;
+        until(&format!("`{key}` is free"), limit, || !self.outside.exists(key)).await;
+    }
 }
 
 #[test]
 fn a_guard_dropped_in_a_task_frees_the_key_at_once() {
     alone(LIMIT, async {
         let server = Server::start();
+        let mut watch = Watch::new(&server).await;
         let client = patient(&server.url()).await;
-        let mut outside = Outside::of(&server);
         let guard = hold(&client, "n").await;
         tokio::spawn(async move { timed("the drop", || drop(guard)) }).await.expect("no panic");
-        freed(&mut outside, "n").await;
+        watch.freed("n").await;
         at_rest(&client, LIMIT).await;
     });
 }
@@ -51,8 +77,8 @@ fn a_guard_dropped_in_a_task_frees_the_key_at_once() {
 fn a_guard_dropped_with_an_aborted_task_frees_the_key_at_once() {
     alone(LIMIT, async {
         let server = Server::start();
+        let mut watch = Watch::new(&server).await;
         let client = patient(&server.url()).await;
-        let mut outside = Outside::of(&server);
         let guard = hold(&client, "n").await;
         let task = tokio::spawn(async move {
             let _guard = guard;
@@ -61,7 +87,7 @@ fn a_guard_dropped_with_an_aborted_task_frees_the_key_at_once() {
         tokio::task::yield_now().await;
         task.abort();
         assert!(task.await.is_err_and(|error| error.is_cancelled()));
-        freed(&mut outside, "n").await;
+        watch.freed("n").await;
         at_rest(&client, LIMIT).await;
     });
 }
@@ -70,12 +96,12 @@ fn a_guard_dropped_with_an_aborted_task_frees_the_key_at_once() {
 fn a_guard_dropped_on_a_plain_thread_frees_the_key_at_once() {
     alone(LIMIT, async {
         let server = Server::start();
+        let mut watch = Watch::new(&server).await;
         let client = patient(&server.url()).await;
-        let mut outside = Outside::of(&server);
         let guard = hold(&client, "n").await;
         let thread = std::thread::spawn(move || timed("the drop", || drop(guard)));
         assert!(thread.join().is_ok(), "no panic");
-        freed(&mut outside, "n").await;
+        watch.freed("n").await;
         at_rest(&client, LIMIT).await;
     });
 }
@@ -84,8 +110,8 @@ fn a_guard_dropped_on_a_plain_thread_frees_the_key_at_once() {
 fn a_guard_dropped_while_unwinding_frees_the_key_at_once() {
     alone(LIMIT, async {
         let server = Server::start();
+        let mut watch = Watch::new(&server).await;
         let client = patient(&server.url()).await;
-        let mut outside = Outside::of(&server);
         let guard = hold(&client, "n").await;
         let caught = catch_unwind(AssertUnwindSafe(move || {
             let _guard: LockGuard = guard;
@@ -93,7 +119,7 @@ fn a_guard_dropped_while_unwinding_frees_the_key_at_once() {
             std::panic::resume_unwind(Box::new("on purpose"));
         }));
         assert!(caught.is_err());
-        freed(&mut outside, "n").await;
+        watch.freed("n").await;
         at_rest(&client, LIMIT).await;
     });
 }
@@ -102,8 +128,8 @@ fn a_guard_dropped_while_unwinding_frees_the_key_at_once() {
 fn a_guard_dropped_by_the_end_of_its_runtime_frees_the_key() {
     let _turn = turn();
     let server = Server::start();
-    let mut outside = Outside::of(&server);
     let own = runtime(1);
+    let mut watch = own.block_on(Watch::new(&server));
     let client = own.block_on(async {
         let client = patient(&server.url()).await;
         let guard = hold(&client, "n").await;
@@ -113,13 +139,13 @@ fn a_guard_dropped_by_the_end_of_its_runtime_frees_the_key() {
         });
         client
     });
-    assert!(outside.exists("n"));
+    assert!(watch.outside.exists("n"));
     let started = Instant::now();
     own.shutdown_timeout(LIMIT);
     note(&format!("the runtime's end took {:?}", started.elapsed()));
     assert!(started.elapsed() < AT_ONCE, "{:?}", started.elapsed());
     block_on(LIMIT, async {
-        freed(&mut outside, "n").await;
+        watch.freed("n").await;
         at_rest(&client, LIMIT).await;
     });
 }
@@ -128,8 +154,8 @@ fn a_guard_dropped_by_the_end_of_its_runtime_frees_the_key() {
 fn a_guard_dropped_after_its_runtime_is_gone_frees_the_key() {
     let _turn = turn();
     let server = Server::start();
-    let mut outside = Outside::of(&server);
     let own = runtime(1);
+    let mut watch = own.block_on(Watch::new(&server));
     let (client, guard) = own.block_on(async {
         let client = patient(&server.url()).await;
         let guard = hold(&client, "n").await;
@@ -137,15 +163,16 @@ fn a_guard_dropped_after_its_runtime_is_gone_frees_the_key() {
     });
     drop(own);
     assert_eq!(guard.state(), HoldState::Held, "renewal needs no runtime of the caller");
-    assert!(outside.exists("n"));
+    assert!(watch.outside.exists("n"));
     timed("the drop", || drop(guard));
     block_on(LIMIT, async {
-        freed(&mut outside, "n").await;
+        watch.freed("n").await;
         at_rest(&client, LIMIT).await;
         // The caller's connections have moved: the client works on.
         within("another round", LIMIT, async {
             loop {
-                if let Ok(guard) = client.lock("n").try_lock(ms(100), ms(1_000)).await {
+                if let Ok(guard) = client.lock("n").try_lock(ms(100), Lease::fixed(ms(1_000))).await
+                {
                     return guard.unlock().await;
                 }
             }
@@ -159,8 +186,8 @@ fn a_guard_dropped_after_its_runtime_is_gone_frees_the_key() {
 fn a_hold_outlives_the_runtime_that_took_it() {
     let _turn = turn();
     let server = Server::start();
-    let mut outside = Outside::of(&server);
     let own = runtime(1);
+    let mut watch = own.block_on(Watch::new(&server));
     let (client, guard) = own.block_on(async {
         let client = brisk(&server.url()).lease(ms(1_500)).connect().await.expect("connects");
         let guard = hold(&client, "n").await;
@@ -170,14 +197,14 @@ fn a_hold_outlives_the_runtime_that_took_it() {
     block_on(LIMIT, async {
         let end = Instant::now() + ms(4_000);
         until("several leases", LIMIT, || {
-            assert!(outside.pttl("n") > 100, "it is renewed");
+            assert!(watch.outside.pttl("n") > 100, "it is renewed");
             assert_eq!(guard.state(), HoldState::Held);
             Instant::now() > end
         })
         .await;
         guard.extend(ms(30_000)).await.expect("held");
         drop(guard);
-        freed(&mut outside, "n").await;
+        watch.freed("n").await;
         drop(client);
     });
 }
@@ -186,7 +213,7 @@ fn a_hold_outlives_the_runtime_that_took_it() {
 fn a_drop_does_not_wait_for_a_dead_server() {
     alone(LIMIT, async {
         let server = Server::start();
-        let settings = builder(&server.url()).command_timeout(SILENCE).lease(ms(1_000));
+        let settings = builder(&server.url()).command_timeout(SILENCE).lease(LEASE);
         let client = settings.connect().await.expect("connects");
         let guards = [hold(&client, "a").await, hold(&client, "b").await];
         server.pause();
@@ -198,7 +225,7 @@ fn a_drop_does_not_wait_for_a_dead_server() {
         timed("the client's drop", || drop(client));
         server.resume();
         let mut outside = Outside::of(&server);
-        until("both end with their leases", FREED, || outside.keys() == 0).await;
+        until("both end with their leases", LEASE + NOISE, || outside.keys() == 0).await;
     });
 }
 
@@ -206,6 +233,7 @@ fn a_drop_does_not_wait_for_a_dead_server() {
 fn a_client_that_is_dropped_leaves_no_connection_and_no_thread() {
     alone(LIMIT * 3, async {
         let server = Server::start();
+        let mut watch = Watch::new(&server).await;
         until("other tests' threads have ended", LIMIT, || threads() == 0).await;
         let clients = [patient(&server.url()).await, patient(&server.url()).await];
         assert_eq!(threads(), 2, "one thread for each client");
@@ -218,8 +246,7 @@ fn a_client_that_is_dropped_leaves_no_connection_and_no_thread() {
         guard.check().expect("a guard keeps its client alive");
         let started = Instant::now();
         timed("the last drop", || drop(guard));
-        let mut outside = Outside::of(&server);
-        freed(&mut outside, "n").await;
+        watch.freed("n").await;
         until("no thread", LIMIT, || threads() == 0).await;
         until("no connection", LIMIT, || server.clients("name=leasehold:").is_empty()).await;
         note(&format!("gone {:?} after the last drop", started.elapsed()));
@@ -230,6 +257,7 @@ fn a_client_that_is_dropped_leaves_no_connection_and_no_thread() {
 fn a_client_whose_runtime_ended_leaves_no_connection_and_no_thread() {
     let server = Server::start();
     alone(LIMIT * 3, async {
+        let mut watch = Watch::new(&server).await;
         until("other tests' threads have ended", LIMIT, || threads() == 0).await;
         let thread = std::thread::spawn({
             let url = server.url();
@@ -246,8 +274,7 @@ fn a_client_whose_runtime_ended_leaves_no_connection_and_no_thread() {
             }
         });
         thread.join().expect("no panic");
-        let mut outside = Outside::of(&server);
-        freed(&mut outside, "n").await;
+        watch.freed("n").await;
         until("no thread", LIMIT, || threads() == 0).await;
         until("no connection", LIMIT, || server.clients("name=leasehold:").is_empty()).await;
     });
@@ -271,7 +298,7 @@ fn shutdown_frees_all_and_tells_all_waiters() {
         for number in 0..100 {
             let name =
                 if number < 50 { format!("foreign{number}") } else { format!("held{number}") };
-            let mut lock = client.lock(name);
+            let lock = client.lock(name);
             waiters.push(tokio::spawn(async move { lock.lock().await.map(drop) }));
         }
         until("all wait", LIMIT, || client.stats().waiting == 100).await;
@@ -285,7 +312,7 @@ fn shutdown_frees_all_and_tells_all_waiters() {
             assert!(matches!(outcome, Err(Error::Closed)), "{outcome:?}");
         }
         for guard in &guards {
-            assert_eq!(within("lost", AT_ONCE, guard.lost()).await, LossReason::Closed);
+            assert_eq!(within("lost", AT_ONCE, lost(guard)).await, LossReason::Closed);
             assert!(matches!(guard.check(), Err(Error::Lost { .. })));
         }
         let refused = client.lock("n").lock().await;

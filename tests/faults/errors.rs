@@ -17,8 +17,8 @@ pub(crate) const CALL: Duration = Duration::from_secs(1);
 
 /// One question, one answer.
 async fn ask(client: &Client, name: &str) -> Result<(), Error> {
-    let mut lock = client.lock(name);
-    let asked = lock.try_lock(Duration::ZERO, ms(5_000));
+    let lock = client.lock(name);
+    let asked = lock.try_lock(Duration::ZERO, Lease::fixed(ms(5_000)));
     let guard = within("a call", CALL, asked).await?;
     within("a release", CALL, guard.unlock()).await
 }
@@ -73,7 +73,7 @@ fn loading_is_unavailable() {
         let second = refused_connect(&server.url()).await.expect("connects");
         assert_unavailable("a call", ask(&second, "n").await, "LOADING");
         // Who is patient waits for the end of it.
-        let mut lock = client.lock("patient");
+        let lock = client.lock("patient");
         let guard = within("loaded", LIMIT, lock.lock()).await.expect("it passes");
         guard.unlock().await.expect("held");
         assert_eq!(outside.read().text(), "OK");
@@ -138,15 +138,15 @@ fn a_full_server_renews_what_is_held() {
         let server = Server::start();
         let client = brisk(&server.url()).lease(ms(3000)).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
-        let mut locks = [
+        let locks = [
             client.lock("plain"),
             client.fair_lock("fair"),
-            client.fenced_lock("fenced"),
+            client.fenced_lock("fenced").into(),
             client.string_lock("string"),
         ];
-        let (mut read, mut write) = (client.read_write_lock("r"), client.read_write_lock("w"));
+        let (read, write) = (client.read_write_lock("r"), client.read_write_lock("w"));
         let mut guards = Vec::new();
-        for lock in locks.iter_mut().chain([read.read(), write.write()]) {
+        for lock in locks.iter().chain([read.read(), write.write()]) {
             guards.push(lock.lock().await.expect("it is free"));
         }
         let semaphore = client.semaphore("semaphore");
@@ -184,7 +184,7 @@ fn a_full_server_lets_waiters_go() {
         semaphore.try_set_permits(0).await.expect("set");
         let expirable = client.permit_expirable_semaphore("permits");
         expirable.try_set_permits(1).await.expect("set");
-        let permit = expirable.acquire(ms(60_000)).await.expect("there is one");
+        let permit = expirable.acquire(Lease::fixed(ms(60_000))).await.expect("there is one");
         outside.command(&["CONFIG", "SET", "maxmemory", "1"]);
         let wait = latch.wait(LIMIT);
         let open = async {
@@ -270,7 +270,7 @@ fn missing_rights_are_protocol() {
         allow("deaf", &["~*", "resetchannels", "+@all"]);
         let client = brisk(&user("nothing")).connect().await.expect("connects");
         assert_protocol("no scripts", ask(&client, "n").await, "NOPERM");
-        let mut lock = client.lock("n");
+        let lock = client.lock("n");
         let outcome = within("lock", CALL, lock.lock()).await;
         assert_protocol("no scripts, patient", outcome, "NOPERM");
         at_rest(&client, LIMIT).await;
@@ -285,8 +285,9 @@ fn missing_rights_are_protocol() {
         ask(&client, "n").await.expect("a free lock");
         let other = connect(&server.url()).await;
         let guard = hold(&other, "n").await;
-        let mut lock = client.lock("n");
-        let outcome = within("it cannot wait", CALL, lock.try_lock(ms(500), ms(1_000))).await;
+        let lock = client.lock("n");
+        let outcome =
+            within("it cannot wait", CALL, lock.try_lock(ms(500), Lease::fixed(ms(1_000)))).await;
         assert_protocol("no channel", outcome, "NOPERM");
         guard.unlock().await.expect("held");
         at_rest(&client, LIMIT).await;
@@ -302,7 +303,7 @@ fn a_key_of_another_type_is_protocol() {
         outside.command(&["SET", "n", "a string"]);
         let started = Instant::now();
         assert_protocol("asked once", ask(&client, "n").await, "WRONGTYPE");
-        let mut lock = client.lock("n");
+        let lock = client.lock("n");
         let outcome = within("lock", CALL, lock.lock()).await;
         assert_protocol("patient", outcome, "WRONGTYPE");
         assert!(started.elapsed() < ms(500), "{:?}", started.elapsed());
@@ -318,10 +319,10 @@ fn scripts_that_the_server_forgot_are_sent_again() {
         let server = Server::start();
         let client = brisk(&server.url()).lease(ms(600)).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
-        let mut lock = client.lock("n");
+        let lock = client.lock("n");
         let outer = lock.lock().await.expect("free");
         outside.command(&["SCRIPT", "FLUSH"]);
-        let inner = lock.lock().await.expect("re-entered");
+        let inner = outer.reenter().await.expect("re-entered");
         outside.command(&["SCRIPT", "FLUSH"]);
         inner.unlock().await.expect("held");
         outside.command(&["SCRIPT", "FLUSH"]);

@@ -93,7 +93,7 @@ fn contending_process() {
         let turns = Arc::new(Mutex::new(Turns::new()));
         let tasks: Vec<_> = (0..TASKS)
             .map(|_| {
-                let (mut lock, judge) = (client.lock("section"), judge.clone());
+                let (lock, judge) = (client.lock("section"), judge.clone());
                 let turns = turns.clone();
                 tokio::spawn(async move {
                     let mut done = 0;

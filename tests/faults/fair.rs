@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, Error, LockGuard};
+use leasehold::{Client, Error, Lease, LockGuard};
 
 use crate::bed::{
     Outside, Running, alone, at_rest, beside, brisk, child, connect, ms, note, until, within,
@@ -29,7 +29,7 @@ fn places(outside: &mut Outside) -> usize {
 /// Starts a waiter, and returns when it is in the queue.
 async fn queued(outside: &mut Outside, client: &Client) -> Taking {
     let before = places(outside);
-    let mut lock = client.fair_lock("n");
+    let lock = client.fair_lock("n");
     let taking = tokio::spawn(async move { lock.lock().await });
     until("it is in the queue", LIMIT, || places(outside) == before + 1).await;
     taking
@@ -189,10 +189,15 @@ fn a_waiter_whose_writes_are_paused_gives_up_in_time_and_leaves_the_queue() {
         let server = Server::start();
         let mut outside = Outside::of(&server);
         let (holder, client) = (connect(&server.url()).await, connect(&server.url()).await);
-        let guard = holder.fair_lock("n").try_lock(Duration::ZERO, ms(60_000)).await.expect("free");
-        let mut lock = client.fair_lock("n");
+        let guard = holder
+            .fair_lock("n")
+            .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
+            .await
+            .expect("free");
+        let lock = client.fair_lock("n");
         let (wait, started) = (ms(800), Instant::now());
-        let taking = tokio::spawn(async move { lock.try_lock(wait, ms(5_000)).await });
+        let taking =
+            tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5_000))).await });
         until("it is in the queue", LIMIT, || places(&mut outside) == 1).await;
         outside.command(&["CLIENT", "PAUSE", "2000", "WRITE"]);
         let refused =

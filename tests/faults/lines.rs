@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, Error, LocalHandover, LockGuard};
+use leasehold::{Client, Error, Lease, LocalHandover, LockGuard};
 use parking_lot::Mutex;
 
 use crate::bed::{Outside, alone, at_rest, brisk, connect, ms, note, seed, size, until, within};
@@ -25,22 +25,21 @@ fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
                 .expect("connects");
             let rival = connect(&server.url()).await;
             let mut outside = Outside::of(&server);
-            let lease = move || -> leasehold::Lease {
-                if fixed { LEASE.into() } else { leasehold::Lease::Renewed }
-            };
+            let lease = if fixed { Lease::fixed(LEASE) } else { Lease::Renewed };
             // Once without a fault: the scripts are known then.
             for lose in [false, true] {
-                let mut first = client.lock("n");
-                let mut second = client.lock("n");
-                let guard = first.try_lock(ms(1_000), lease()).await.expect("free");
-                let next = tokio::spawn(async move { second.try_lock(LIMIT, lease()).await });
+                let first = client.lock("n");
+                let second = client.lock("n");
+                let guard = first.try_lock(ms(1_000), lease).await.expect("free");
+                let next = tokio::spawn(async move { second.try_lock(LIMIT, lease).await });
                 until("the next waits", LIMIT, || client.stats().waiting == 1).await;
                 if lose {
                     proxy.swallow_replies();
                 }
                 drop(guard);
-                let mut other = rival.lock("n");
-                let theirs = tokio::spawn(async move { other.try_lock(LIMIT, LEASE).await });
+                let other = rival.lock("n");
+                let theirs =
+                    tokio::spawn(async move { other.try_lock(LIMIT, Lease::fixed(LEASE)).await });
                 let (mut most, end) = (0, Instant::now() + ms(700));
                 until("the take-over is lost", LIMIT, || {
                     most = most.max(outside.holds("n").len());
@@ -128,13 +127,13 @@ async fn contend(
     spans: Arc<Mutex<Vec<Span>>>,
     end: Instant,
 ) {
-    let mut lock = client.lock("n");
+    let lock = client.lock("n");
     while Instant::now() < end {
         let wait = ms(random.u64(0..300));
         let taken = if random.bool() {
-            lock.try_lock(wait, leasehold::Lease::Renewed).await
+            lock.try_lock(wait, Lease::Renewed).await
         } else {
-            lock.try_lock(wait, ms(random.u64(20..300))).await
+            lock.try_lock(wait, Lease::fixed(ms(random.u64(20..300)))).await
         };
         let Ok(guard) = taken else {
             tokio::time::sleep(ms(random.u64(0..20))).await;

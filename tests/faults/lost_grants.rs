@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use leasehold::Error;
+use leasehold::{Error, Lease};
 
 use crate::bed::{alone, ms, until, within};
 use crate::lost_replies::{Bed, HEALED};
@@ -64,7 +64,7 @@ fn assert_unknown<T: Debug>(sort: &Sort, outcome: &Result<T, Error>) {
 
 /// The rival gets it and keeps it, undisturbed by what may come late.
 async fn rival_takes(bed: &mut Bed, sort: &Sort) {
-    let mut lock = sort.lock(&bed.rival, "n");
+    let lock = sort.lock(&bed.rival, "n");
     let guard = within("the rival's turn", LIMIT, lock.lock()).await.expect("free");
     let end = Instant::now() + ms(400);
     until("repetitions pass by", LIMIT, || {
@@ -80,7 +80,7 @@ async fn rival_takes(bed: &mut Bed, sort: &Sort) {
 fn a_lost_grant_of_any_sort_is_unknown_and_undone() {
     each(&async |sort, bed| {
         bed.proxy.swallow_replies();
-        let outcome = sort.lock(&bed.client, "n").try_lock(ms(200), LONG).await;
+        let outcome = sort.lock(&bed.client, "n").try_lock(ms(200), Lease::fixed(LONG)).await;
         assert_unknown(sort, &outcome);
         bed.proxy.pass();
         until("it is undone", HEALED, || nothing_is_left(bed)).await;
@@ -92,7 +92,7 @@ fn a_lost_grant_of_any_sort_is_unknown_and_undone() {
 fn a_lost_grant_of_any_sort_that_is_dropped_is_undone() {
     each(&async |sort, bed| {
         bed.proxy.swallow_replies();
-        let mut lock = sort.lock(&bed.client, "n");
+        let lock = sort.lock(&bed.client, "n");
         let taking = tokio::spawn(async move { lock.lock().await.map(drop) });
         until("redis granted the first", LIMIT, || is_granted(bed, sort)).await;
         taking.abort();
@@ -106,7 +106,7 @@ fn a_lost_grant_of_any_sort_that_is_dropped_is_undone() {
 fn a_patient_acquisition_of_any_sort_gets_its_lost_grant_back() {
     each(&async |sort, bed| {
         bed.proxy.swallow_replies();
-        let mut lock = sort.lock(&bed.client, "n");
+        let lock = sort.lock(&bed.client, "n");
         let taking = tokio::spawn(async move { lock.lock().await });
         until("redis granted the first", LIMIT, || is_granted(bed, sort)).await;
         bed.proxy.pass();
@@ -129,10 +129,11 @@ fn a_lost_re_entry_of_any_sort_leaves_the_outer_hold() {
         if !sort.reentrant {
             return;
         }
-        let mut lock = sort.lock(&bed.client, "n");
-        let outer = lock.try_lock(Duration::ZERO, LONG).await.expect("free");
+        let lock = sort.lock(&bed.client, "n");
+        let outer = lock.try_lock(Duration::ZERO, Lease::fixed(LONG)).await.expect("free");
         bed.proxy.swallow_replies();
-        assert_unknown(sort, &lock.try_lock(ms(200), LONG).await);
+        let again = lock.acquire().within(&outer).wait(ms(200)).lease(Lease::fixed(LONG));
+        assert_unknown(sort, &again.await);
         outer.check().expect("the outer hold is not touched");
         assert_eq!(outer.hold_count(), 1, "{}", sort.name);
         bed.proxy.pass();
@@ -147,9 +148,34 @@ fn a_lost_re_entry_of_any_sort_leaves_the_outer_hold() {
 }
 
 #[test]
+fn a_lost_take_over_of_any_sort_is_unknown_and_undone() {
+    each(&async |sort, bed| {
+        if !sort.is_single() {
+            return;
+        }
+        let (giver, taker) = (sort.lock(&bed.rival, "n"), sort.lock(&bed.client, "n"));
+        let text = giver.lock().await.expect("free").hand_on().expect("held");
+        // Its script is known to the server from here on.
+        let guard = taker.restore(&text).await.expect("still there");
+        let text = guard.hand_on().expect("held");
+        bed.proxy.swallow_replies();
+        assert_unknown(sort, &taker.restore(&text).await);
+        bed.proxy.pass();
+        until("it is undone", HEALED, || nothing_is_left(bed)).await;
+        rival_takes(bed, sort).await;
+        let late = giver.restore(&text).await;
+        assert!(matches!(late, Err(Error::NotOwner { .. })), "{}: {late:?}", sort.name);
+    });
+}
+
+#[test]
 fn a_lost_release_of_any_sort_is_repeated_and_harms_nobody() {
     each(&async |sort, bed| {
-        let guard = sort.lock(&bed.client, "n").try_lock(Duration::ZERO, LONG).await.expect("free");
+        let guard = sort
+            .lock(&bed.client, "n")
+            .try_lock(Duration::ZERO, Lease::fixed(LONG))
+            .await
+            .expect("free");
         bed.proxy.swallow_replies();
         let releasing = tokio::spawn(guard.unlock());
         until("redis released it", LIMIT, || nothing_is_left(bed)).await;
@@ -170,8 +196,8 @@ fn a_lost_refusal_of_any_sort_leaves_the_holder_alone() {
         }
         let guard = sort.lock(&bed.rival, "n").lock().await.expect("free");
         bed.proxy.swallow_replies();
-        let mut lock = sort.lock(&bed.client, "n");
-        let outcome = lock.try_lock(ms(300), LONG).await;
+        let lock = sort.lock(&bed.client, "n");
+        let outcome = lock.try_lock(ms(300), Lease::fixed(LONG)).await;
         assert!(outcome.is_err(), "{}", sort.name);
         bed.proxy.pass();
         until("nothing of it is left", HEALED, || only(bed, &sort.keys("n"))).await;

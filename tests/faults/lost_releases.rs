@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Error, Lock};
+use leasehold::{Error, Lease, Lock};
 
 use crate::bed::{alone, assert_unknown, at_rest, beside, hold, ms, until, within};
 use crate::lost_replies::{Bed, HEALED, LEASE, LIMIT};
@@ -28,10 +28,10 @@ fn a_release_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
 fn an_inner_release_whose_reply_is_lost_does_not_free_the_outer_hold() {
     beside(LIMIT, async {
         let mut bed = Bed::new().await;
-        let mut lock = bed.client.lock("n");
-        let outer = lock.try_lock(Duration::ZERO, ms(20_000)).await.expect("free");
+        let lock = bed.client.lock("n");
+        let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.expect("free");
         let owner = outer.owner().to_owned();
-        let inner = lock.lock().await.expect("its own");
+        let inner = outer.reenter().await.expect("its own");
         bed.proxy.swallow_replies();
         assert_unknown(within("an answer", ms(1_000), inner.unlock()).await);
         outer.check().expect("the outer hold is not touched");
@@ -106,8 +106,8 @@ fn a_release_without_any_reply_is_unknown_and_releases_nobody_else() {
 fn a_release_that_never_arrived_is_repeated_until_it_does() {
     beside(LIMIT, async {
         let mut bed = Bed::new().await;
-        let mut lock = bed.client.lock("n");
-        let guard = lock.try_lock(Duration::ZERO, ms(20_000)).await.expect("free");
+        let lock = bed.client.lock("n");
+        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.expect("free");
         bed.proxy.half_open();
         let outcome = within("an answer", ms(1_500), guard.unlock()).await;
         let told = matches!(outcome, Err(Error::Unknown { .. } | Error::Unavailable { .. }));
@@ -123,8 +123,8 @@ fn a_release_that_never_arrived_is_repeated_until_it_does() {
 fn a_dropped_guard_is_released_when_the_line_is_back() {
     beside(LIMIT, async {
         let mut bed = Bed::new().await;
-        let mut lock = bed.client.lock("n");
-        let guard = lock.try_lock(Duration::ZERO, ms(20_000)).await.expect("free");
+        let lock = bed.client.lock("n");
+        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.expect("free");
         bed.proxy.half_open();
         drop(guard);
         assert!(bed.outside.exists("n"));
@@ -143,8 +143,8 @@ fn releases_do_not_wait_for_undos_that_are_repeated() {
         let many = 400;
         let crowd = || -> Vec<_> {
             let locks = (0..many).map(|number| bed.client.lock(format!("n{number}")));
-            let take = async |mut lock: Lock| {
-                let guard = lock.try_lock(LIMIT, LIMIT).await.expect("asked again");
+            let take = async |lock: Lock| {
+                let guard = lock.try_lock(LIMIT, Lease::fixed(LIMIT)).await.expect("asked again");
                 guard.unlock().await.expect("held");
             };
             locks.map(|lock| tokio::spawn(take(lock))).collect()

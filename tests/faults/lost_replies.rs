@@ -5,11 +5,11 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, ClientBuilder, Error, HoldState, LossReason};
+use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
 
 use crate::bed::{
-    GIVEN_UP, Outside, SILENCE, alone, assert_unknown, at_rest, beside, brisk, connect, hold, ms,
-    note, seed, until, within,
+    GIVEN_UP, Outside, SILENCE, alone, assert_unknown, at_rest, beside, brisk, connect, hold, lost,
+    ms, note, seed, until, within,
 };
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
@@ -44,9 +44,9 @@ impl Bed {
         let outside = Outside::of(&server);
         // All scripts are known to the server: a call is one round trip.
         for client in [&client, &rival] {
-            let mut lock = client.lock("warm");
+            let lock = client.lock("warm");
             let outer = lock.lock().await.expect("free");
-            lock.lock().await.expect("its own").unlock().await.expect("held");
+            outer.reenter().await.expect("its own").unlock().await.expect("held");
             outer.unlock().await.expect("held");
         }
         Bed { server, proxy, client, rival, outside }
@@ -55,7 +55,7 @@ impl Bed {
     /// The rival gets the lock within `limit`, keeps it while the other client settles, and is not
     /// disturbed.
     pub(crate) async fn rival_takes(&mut self, name: &str, limit: Duration) {
-        let mut lock = self.rival.lock(name);
+        let lock = self.rival.lock(name);
         let guard = within("the rival's turn", limit, lock.lock()).await.expect("free");
         let owner = guard.owner().to_owned();
         let end = Instant::now() + ms(600);
@@ -73,9 +73,9 @@ fn an_acquisition_whose_reply_is_lost_is_unknown_and_undone() {
     beside(LIMIT, async {
         let mut bed = Bed::with(|client| client.command_timeout(SILENCE)).await;
         bed.proxy.swallow_replies();
-        let mut lock = bed.client.lock("n");
+        let lock = bed.client.lock("n");
         let started = Instant::now();
-        let outcome = lock.try_lock(ms(200), ms(20_000)).await;
+        let outcome = lock.try_lock(ms(200), Lease::fixed(ms(20_000))).await;
         assert!(started.elapsed() < GIVEN_UP, "{:?}", started.elapsed());
         assert!(outcome.as_ref().is_err_and(Error::may_be_held), "{outcome:?}");
         assert_unknown(outcome);
@@ -92,8 +92,9 @@ fn an_acquisition_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
     beside(LIMIT, async {
         let mut bed = Bed::new().await;
         bed.proxy.swallow_replies();
-        let mut lock = bed.client.lock("n");
-        let taking = tokio::spawn(async move { lock.try_lock(ms(1_000), ms(20_000)).await });
+        let lock = bed.client.lock("n");
+        let taking =
+            tokio::spawn(async move { lock.try_lock(ms(1_000), Lease::fixed(ms(20_000))).await });
         until("redis granted it", LIMIT, || bed.outside.exists("n")).await;
         bed.proxy.refuse();
         bed.proxy.cut();
@@ -111,8 +112,8 @@ fn an_acquisition_that_never_arrived_is_unknown_and_leaves_nothing() {
     beside(LIMIT, async {
         let mut bed = Bed::new().await;
         bed.proxy.swallow_requests();
-        let mut lock = bed.client.lock("n");
-        assert_unknown(lock.try_lock(ms(200), LEASE).await);
+        let lock = bed.client.lock("n");
+        assert_unknown(lock.try_lock(ms(200), Lease::fixed(LEASE)).await);
         assert!(!bed.outside.exists("n"));
         bed.proxy.pass();
         bed.rival_takes("n", ms(200)).await;
@@ -126,7 +127,7 @@ fn a_patient_acquisition_gets_its_lost_grant_back() {
     beside(LIMIT, async {
         let mut bed = Bed::new().await;
         bed.proxy.swallow_replies();
-        let mut lock = bed.client.lock("n");
+        let lock = bed.client.lock("n");
         let taking = tokio::spawn(async move { lock.lock().await });
         until("redis granted it", LIMIT, || bed.outside.exists("n")).await;
         let granted = bed.outside.holds("n");
@@ -147,14 +148,14 @@ fn a_slow_grant_counts_from_when_it_was_asked_for() {
     beside(LIMIT, async {
         let bed = Bed::new().await;
         bed.proxy.delay_replies(ms(200));
-        let mut lock = bed.client.lock("n");
+        let lock = bed.client.lock("n");
         let asked = tokio::time::Instant::now();
-        let guard = lock.try_lock(ms(1_000), LEASE).await.expect("free");
+        let guard = lock.try_lock(ms(1_000), Lease::fixed(LEASE)).await.expect("free");
         assert!(asked.elapsed() >= ms(200));
         // Redis counts from when it ran the script, which is soon after it was asked.
         assert!(guard.deadline() < asked + LEASE, "{:?}", guard.deadline() - asked);
         bed.proxy.flow();
-        within("lost", LEASE, guard.lost()).await;
+        within("lost", LEASE, lost(&guard)).await;
     });
 }
 
@@ -164,7 +165,7 @@ fn an_acquisition_cut_off_before_its_reply_is_neither_lost_nor_doubled() {
         let mut bed = Bed::new().await;
         for round in 0..10 {
             bed.proxy.delay_replies(ms(30));
-            let mut lock = bed.client.lock("n");
+            let lock = bed.client.lock("n");
             let taking = tokio::spawn(async move { lock.lock().await });
             until("redis granted it", LIMIT, || bed.outside.exists("n")).await;
             bed.proxy.pass();
@@ -184,7 +185,7 @@ fn a_dropped_acquisition_whose_reply_is_lost_is_undone() {
     beside(LIMIT, async {
         let mut bed = Bed::new().await;
         bed.proxy.swallow_replies();
-        let mut lock = bed.client.lock("n");
+        let lock = bed.client.lock("n");
         let taking = tokio::spawn(async move { lock.lock().await.map(drop) });
         until("redis granted it", LIMIT, || bed.outside.exists("n")).await;
         taking.abort();
@@ -198,11 +199,12 @@ fn a_dropped_acquisition_whose_reply_is_lost_is_undone() {
 fn a_re_entry_whose_reply_is_lost_leaves_the_outer_hold() {
     beside(LIMIT, async {
         let mut bed = Bed::new().await;
-        let mut lock = bed.client.lock("n");
-        let outer = lock.try_lock(Duration::ZERO, ms(20_000)).await.expect("free");
+        let lock = bed.client.lock("n");
+        let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.expect("free");
         let owner = outer.owner().to_owned();
         bed.proxy.swallow_replies();
-        assert_unknown(lock.try_lock(ms(200), ms(20_000)).await);
+        let again = lock.acquire().within(&outer).wait(ms(200)).lease(Lease::fixed(ms(20_000)));
+        assert_unknown(again.await);
         outer.check().expect("the outer hold is not touched");
         assert_eq!(outer.hold_count(), 1);
         bed.proxy.pass();
@@ -229,7 +231,7 @@ fn renewals_without_replies_make_a_hold_uncertain_then_lost_and_then_free() {
             until("uncertain", LEASE, || guard.state() == HoldState::Uncertain).await;
             guard.check().expect("nobody else can have it yet");
             assert!(bed.outside.exists("n"));
-            let lost = tokio::spawn(guard.lost());
+            let lost = tokio::spawn(lost(&guard));
             let reason = within("lost", LEASE, lost).await.expect("no panic");
             let after = cut.elapsed();
             assert_eq!(reason, LossReason::Expired);
@@ -283,18 +285,20 @@ fn a_late_reply_is_nobody_elses() {
             .map(|task| {
                 let mut random = fastrand::Rng::with_seed(seed ^ task);
                 let name = format!("n{task}");
-                let (mut mine, mut theirs) = (bed.client.lock(&name), bed.rival.lock(&name));
+                let (mine, theirs) = (bed.client.lock(&name), bed.rival.lock(&name));
                 let (mut outside, rival) = (Outside::of(&bed.server), bed.rival.clone());
                 tokio::spawn(async move {
                     let mut granted = 0;
                     while Instant::now() < end {
                         // Half of the time somebody else holds it: then no reply may grant it.
-                        let other = random.bool().then(|| theirs.try_lock(ms(2_000), LEASE));
+                        let other =
+                            random.bool().then(|| theirs.try_lock(ms(2_000), Lease::fixed(LEASE)));
                         let other = match other {
                             Some(other) => other.await.ok(),
                             None => None,
                         };
-                        let taken = mine.try_lock(ms(random.u64(0..600)), LEASE).await;
+                        let taken =
+                            mine.try_lock(ms(random.u64(0..600)), Lease::fixed(LEASE)).await;
                         if let Ok(guard) = &taken {
                             let late = guard.check().is_err();
                             let holds = outside.holds(&name);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, ConfigError, Error, HoldHandle};
+use leasehold::{Client, ConfigError, Error, Lease};
 
 use crate::bed::{Outside, at_rest, beside, connect, hold, ms, within};
 use crate::errors::{CALL, LIMIT};
@@ -23,12 +23,12 @@ fn bad_names_are_refused_unsent_with_value_and_limit() {
             ("a}b", &["brace"]),
             ("{}x", &["{}x", "empty pair"]),
         ] {
-            let mut lock = client.lock(name);
+            let lock = client.lock(name);
             let outcomes = [
                 lock.lock().await.map(drop),
-                lock.try_lock(Duration::ZERO, ms(1_000)).await.map(drop),
+                lock.try_lock(Duration::ZERO, Lease::fixed(ms(1_000))).await.map(drop),
                 lock.acquire().wait(ms(10)).await.map(drop),
-                lock.run(ms(10), ms(1_000), async || ()).await,
+                lock.run(ms(10), Lease::fixed(ms(1_000)), async |_guard| ()).await,
                 lock.is_locked().await.map(drop),
                 lock.is_held().await.map(drop),
                 lock.hold_count().await.map(drop),
@@ -61,12 +61,12 @@ fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
         let guard = hold(&client, "held").await;
         let before = client.stats().calls;
         for lease in [Duration::ZERO, ms(9), Duration::from_hours(8784), Duration::MAX] {
-            let mut lock = client.lock("n");
+            let lock = client.lock("n");
             let outcomes = [
-                lock.try_lock(Duration::ZERO, lease).await.map(drop),
-                lock.acquire().lease(lease).await.map(drop),
+                lock.try_lock(Duration::ZERO, Lease::fixed(lease)).await.map(drop),
+                lock.acquire().lease(Lease::fixed(lease)).await.map(drop),
                 lock.acquire().max_hold(lease).await.map(drop),
-                lock.run(Duration::ZERO, lease, async || ()).await,
+                lock.run(Duration::ZERO, Lease::fixed(lease), async |_guard| ()).await,
                 guard.extend(lease).await,
             ];
             for outcome in outcomes {
@@ -81,12 +81,18 @@ fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
         assert_eq!(client.stats().calls, before);
         // Without end is a wait like any other; a fraction of a millisecond is cut off.
         for wait in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_nanos(1)] {
-            let mut lock = client.lock("n");
-            let guard = within("free", CALL, lock.try_lock(wait, Duration::from_micros(10_999)));
+            let lock = client.lock("n");
+            let guard = within(
+                "free",
+                CALL,
+                lock.try_lock(wait, Lease::fixed(Duration::from_micros(10_999))),
+            );
             let left = guard.await.map(|guard| guard.deadline());
             assert!(left.is_ok() || matches!(left, Err(Error::Timeout { .. })), "{left:?}");
             let longest = Duration::from_hours(8760);
-            let guard = within("free", CALL, client.lock("long").try_lock(wait, longest)).await;
+            let guard =
+                within("free", CALL, client.lock("long").try_lock(wait, Lease::fixed(longest)))
+                    .await;
             if let Ok(guard) = guard {
                 guard.unlock().await.expect("held");
             }
@@ -160,31 +166,39 @@ fn a_prefix_with_a_brace_is_refused_at_the_first_call() {
 }
 
 #[test]
-fn corrupt_handles_are_refused_unsent() {
+fn corrupt_texts_are_refused_unsent() {
     beside(LIMIT, async {
         let server = Server::start();
         let client = connect(&server.url()).await;
-        let text = hold(&client, "n").await.into_handle().expect("held").to_string();
+        let text = hold(&client, "n").await.hand_on().expect("held");
+        let lock = client.lock("n");
         let before = client.stats().calls;
+        let refused = async |text: &str| {
+            let outcome = lock.restore(text).await;
+            assert!(
+                matches!(outcome, Err(Error::Config(ConfigError::HandOnText { .. }))),
+                "{text}: {outcome:?}"
+            );
+        };
         for cut in 0..text.len() {
-            assert!(text[..cut].parse::<HoldHandle>().is_err(), "{}", &text[..cut]);
+            refused(&text[..cut]).await;
         }
-        let seed = crate::bed::seed("corrupt_handles");
+        let seed = crate::bed::seed("corrupt_texts");
         let mut random = fastrand::Rng::with_seed(seed);
         for _ in 0..1_000 {
             let mut bytes = text.clone().into_bytes();
             let at = random.usize(..bytes.len());
             bytes[at] = random.u8(1..128);
             let changed = String::from_utf8(bytes).expect("ascii");
-            let parsed = changed.parse::<HoldHandle>();
-            assert!(changed == text || parsed.is_err(), "{changed}");
+            if changed != text {
+                refused(&changed).await;
+            }
         }
         assert_eq!(client.stats().calls, before);
-        let handle = text.parse().expect("whole");
-        client.adopt(&handle).await.expect("still there").unlock().await.expect("held");
-        // Its hold has ended: adopting it again takes nothing.
-        let again = client.adopt(&handle).await;
-        assert!(matches!(again, Err(Error::Lost { .. })), "{again:?}");
+        lock.restore(&text).await.expect("still there").unlock().await.expect("held");
+        // Its hold has ended: the text takes nothing.
+        let again = lock.restore(&text).await;
+        assert!(matches!(again, Err(Error::NotOwner { .. })), "{again:?}");
         assert_eq!(Outside::of(&server).keys(), 0);
         at_rest(&client, LIMIT).await;
     });

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Error, HoldState, Stats};
 
-use crate::bed::{alone, at_rest, brisk, ms, until, within};
+use crate::bed::{alone, at_rest, brisk, lost, ms, until, within};
 use crate::sorts::SORTS;
 use crate::support::server::Server;
 
@@ -16,19 +16,19 @@ fn holds_of_every_sort_are_lost_and_later_ones_are_renewed() {
     alone(LIMIT, async {
         let mut server = Server::start();
         let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
-        let mut locks = SORTS.map(|sort| sort.lock(&client, sort.name));
+        let locks = SORTS.map(|sort| sort.lock(&client, sort.name));
         let mut guards = Vec::new();
-        for lock in &mut locks {
+        for lock in &locks {
             guards.push(lock.lock().await.expect("free"));
         }
         server.restart();
         for (guard, sort) in guards.into_iter().zip(SORTS) {
-            within("told", LEASE * 2, guard.lost()).await;
+            within("told", LEASE * 2, lost(&guard)).await;
             let late = within("told", LEASE, guard.unlock()).await;
             assert!(matches!(late, Err(Error::Lost { .. })), "{}: {late:?}", sort.name);
         }
         let mut guards = Vec::new();
-        for lock in &mut locks {
+        for lock in &locks {
             guards.push(within("again", LIMIT, lock.lock()).await.expect("free"));
         }
         let end = Instant::now() + LEASE * 3;
@@ -57,7 +57,7 @@ fn waiters_of_every_sort_are_served_after_it() {
         for sort in sorts {
             guards.push(sort.lock(&holder, sort.name).lock().await.expect("free"));
             for _ in 0..3 {
-                let mut lock = sort.lock(&client, sort.name);
+                let lock = sort.lock(&client, sort.name);
                 takings.push(tokio::spawn(async move { lock.lock().await?.unlock().await }));
             }
         }

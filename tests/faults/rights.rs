@@ -34,9 +34,9 @@ fn refused(outside: &mut Outside) -> Vec<String> {
 
 /// All that a client can do with plain locks.
 async fn everything(a: &Client, b: &Client) -> Result<(), Error> {
-    let (mut held, mut wanted) = (a.lock("orders:1"), b.lock("orders:1"));
+    let (held, wanted) = (a.lock("orders:1"), b.lock("orders:1"));
     let outer = held.lock().await?;
-    let inner = held.try_lock(ms(0), ms(900)).await?;
+    let inner = held.acquire().within(&outer).lease(Lease::fixed(ms(900))).await?;
     inner.unlock().await?;
     outer.extend(ms(2000)).await?;
     assert!(wanted.is_locked().await? && held.is_held().await?);
@@ -52,11 +52,12 @@ async fn everything(a: &Client, b: &Client) -> Result<(), Error> {
     let (taken, unlocked) = tokio::join!(wanted.lock(), unlock);
     unlocked?;
     // Another waiter of the same client takes over with a lease of its own.
-    let mut next = b.lock("orders:1");
-    let (taken_over, unlocked) = tokio::join!(next.try_lock(ms(5000), ms(5000)), taken?.unlock());
+    let next = b.lock("orders:1");
+    let (taken_over, unlocked) =
+        tokio::join!(next.try_lock(ms(5000), Lease::fixed(ms(5000))), taken?.unlock());
     unlocked?;
-    let handle = taken_over?.into_handle()?;
-    drop(a.adopt(&handle).await?);
+    let text = taken_over?.hand_on()?;
+    drop(held.restore(&text).await?);
     let forced = a.lock("orders:2").try_lock(ms(0), Lease::Renewed).await?;
     assert!(b.lock("orders:2").force_unlock().await?);
     drop(forced);
@@ -65,12 +66,12 @@ async fn everything(a: &Client, b: &Client) -> Result<(), Error> {
 
 /// Another client waits for a lock, and gets it.
 async fn contend(
-    (holder, held): (&Client, &mut Lock),
-    (waiter, wanted): (&Client, &mut Lock),
+    (holder, held): (&Client, &Lock),
+    (waiter, wanted): (&Client, &Lock),
 ) -> Result<(), Error> {
     let outer = held.lock().await?;
     outer.extend(ms(500)).await?;
-    held.lock().await?.unlock().await?;
+    outer.reenter().await?.unlock().await?;
     assert!(wanted.is_locked().await? && held.is_held().await?);
     let unlock = async {
         let renewed = holder.stats().renewed;
@@ -97,7 +98,7 @@ fn in_vain<T>(taken: Result<T, Error>) {
 /// A fair waiter whose place is taken away, behind a Java client that waits.
 async fn lose_the_place(a: &Client, b: &Client, outside: &mut Outside) -> Result<(), Error> {
     let held = a.fair_lock("orders:line").lock().await?;
-    let mut wanted = b.fair_lock("orders:line");
+    let wanted = b.fair_lock("orders:line");
     let (queue, deadlines) =
         ("redisson_lock_queue:{orders:line}", "redisson_lock_timeout:{orders:line}");
     let disturb = async {
@@ -164,21 +165,19 @@ async fn count(a: &Client, b: &Client) -> Result<(), Error> {
 async fn every_kind(a: &Client, b: &Client, outside: &mut Outside) -> Result<(), Error> {
     let kinds: [fn(&Client) -> Lock; 6] = [
         |client| client.fair_lock("orders:fair"),
-        |client| client.fenced_lock("orders:fenced"),
+        |client| client.fenced_lock("orders:fenced").into(),
         |client| client.lock("orders:plain"),
         |client| client.spin_lock("orders:spin"),
         |client| client.string_lock("orders:string"),
         |client| client.multi_lock(["orders:one", "orders:two"]),
     ];
     for kind in kinds {
-        let (mut held, mut wanted) = (kind(a), kind(b));
-        contend((a, &mut held), (b, &mut wanted)).await?;
+        contend((a, &kind(a)), (b, &kind(b))).await?;
     }
     lose_the_place(a, b, outside).await?;
     let guard = a.fenced_lock("orders:fenced").lock().await?;
-    let token = guard.token().expect("a fenced lock");
-    assert!(a.set_fenced("orders:data", token, "x").await?);
-    let (mut ours, mut theirs) = (a.read_write_lock("orders:rw"), b.read_write_lock("orders:rw"));
+    a.set_fenced("orders:data", guard.token(), "x").await?;
+    let (ours, theirs) = (a.read_write_lock("orders:rw"), b.read_write_lock("orders:rw"));
     contend((b, theirs.write()), (a, ours.write())).await?;
     // So many that a release does not look at all of them.
     let mut crowd = Vec::new();

@@ -8,7 +8,7 @@ use leasehold::{Client, Error, Lease, LossReason};
 
 use crate::bed::{
     GIVEN_UP, Outside, SILENCE, alone, at_rest, beside, block_on, brisk, builder, connect,
-    cut_after, hold, ms, note, runtime, seed, size, turn, until, within,
+    cut_after, hold, lost, ms, note, runtime, seed, size, turn, until, within,
 };
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
@@ -43,7 +43,7 @@ fn blocked_workers_cost_nobody_a_lock() {
         let taking = callers.spawn(async move {
             let client = builder(&url).lease(lease).connect().await.expect("connects");
             let locks = (0..holds).map(|number| {
-                let mut lock = client.lock(format!("n{number}"));
+                let lock = client.lock(format!("n{number}"));
                 async move { lock.lock().await.expect("free") }
             });
             let guards = futures::future::join_all(locks).await;
@@ -107,7 +107,7 @@ fn a_deleted_hold_is_lost_within_a_renewal_and_never_comes_back() {
             let theirs = if round % 2 == 0 { None } else { Some(hold(&rival, "n").await) };
             let expected: Vec<_> =
                 theirs.iter().map(|theirs| (theirs.owner().to_owned(), 1)).collect();
-            let lost = tokio::spawn(guard.lost());
+            let lost = tokio::spawn(lost(&guard));
             until("several renewals", LIMIT, || {
                 assert_eq!(outside.holds("n"), expected, "resurrected");
                 lost.is_finished() && deleted.elapsed() > LEASE
@@ -133,7 +133,7 @@ async fn lost_after(client: &Client, outside: &mut Outside) -> Duration {
     let guard = hold(client, "measured").await;
     outside.command(&["DEL", "measured"]);
     let deleted = Instant::now();
-    assert_eq!(within("lost", TICK, guard.lost()).await, LossReason::Gone);
+    assert_eq!(within("lost", TICK, lost(&guard)).await, LossReason::Gone);
     deleted.elapsed()
 }
 
@@ -149,7 +149,7 @@ fn a_flushed_server_is_noticed_within_a_renewal() {
         }
         outside.command(&["FLUSHALL"]);
         let flushed = Instant::now();
-        let losses = guards.iter().map(leasehold::LockGuard::lost);
+        let losses = guards.iter().map(lost);
         let reasons = within("all are lost", TICK, futures::future::join_all(losses)).await;
         assert!(reasons.iter().all(|reason| *reason == LossReason::Gone), "{reasons:?}");
         note(&format!("200 holds flushed: all told after {:?}", flushed.elapsed()));
@@ -169,7 +169,7 @@ fn a_server_that_comes_back_empty_is_noticed() {
             let deadline = guard.deadline();
             server.restart();
             let up = Instant::now();
-            let reason = within("lost", LEASE + LATE, guard.lost()).await;
+            let reason = within("lost", LEASE + LATE, lost(&guard)).await;
             let gone = reason == LossReason::Gone;
             assert!(gone || tokio::time::Instant::now() >= deadline, "{reason:?}");
             note(&format!("restarted empty: {reason:?} {:?} after", up.elapsed()));
@@ -203,7 +203,7 @@ fn a_dead_server_ends_holds_at_their_deadline() {
             } else {
                 server.kill();
             }
-            let reason = within("lost", GIVEN_UP, guard.lost()).await;
+            let reason = within("lost", GIVEN_UP, lost(&guard)).await;
             assert_eq!(reason, LossReason::Expired);
             let (late, after) = (guard.deadline().elapsed(), fault.elapsed());
             note(&format!("cut {cut}: lost {after:?} after, {late:?} past the deadline"));
@@ -254,10 +254,10 @@ fn a_leaked_guard_is_ended_by_its_longest_hold() {
         // The lease of the last renewal before its end has so much left then.
         let client = brisk(&server.url()).lease(LATE * 2).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
-        let mut lock = client.lock("n");
+        let lock = client.lock("n");
         let (longest, started) = (ms(4_000), Instant::now());
         let guard = lock.acquire().max_hold(longest).await.expect("free");
-        let lost = guard.lost();
+        let lost = lost(&guard);
         std::mem::forget(guard);
         let reason = within("lost", longest + LATE, lost).await;
         assert_eq!(reason, LossReason::MaxHold);
@@ -275,10 +275,10 @@ fn fixed_leases_end_by_themselves_and_are_never_renewed() {
         let (fixed, renewed) = (ms(4_000), LATE * 2);
         let client = brisk(&server.url()).lease(renewed).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
-        let mut lock = client.lock("n");
+        let lock = client.lock("n");
         let started = Instant::now();
-        let guard = lock.try_lock(Duration::ZERO, fixed).await.expect("free");
-        assert_eq!(within("lost", fixed + LATE, guard.lost()).await, LossReason::Expired);
+        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(fixed)).await.expect("free");
+        assert_eq!(within("lost", fixed + LATE, lost(&guard)).await, LossReason::Expired);
         assert!(started.elapsed() + ms(100) >= fixed, "{:?}", started.elapsed());
         until("free", LATE, || !outside.exists("n")).await;
         assert!(started.elapsed() < renewed, "{:?}", started.elapsed());
@@ -329,11 +329,11 @@ fn quick_rounds_leave_no_key_and_no_entry() {
 
 async fn quick(client: Client, mut random: fastrand::Rng, rounds: usize) {
     for _ in 0..rounds {
-        let mut lock = client.lock(format!("n{}", random.u8(0..32)));
+        let lock = client.lock(format!("n{}", random.u8(0..32)));
         let moment = Duration::from_micros(random.u64(0..600));
         match random.u8(0..6) {
             0 => drop(cut_after(moment, lock.lock()).await),
-            1 => drop(cut_after(moment, lock.try_lock(ms(5), ms(900))).await),
+            1 => drop(cut_after(moment, lock.try_lock(ms(5), Lease::fixed(ms(900)))).await),
             2 => drop(lock.lock().await.expect("redis is there")),
             3 => {
                 let guard = lock.lock().await.expect("redis is there");
@@ -341,7 +341,7 @@ async fn quick(client: Client, mut random: fastrand::Rng, rounds: usize) {
             }
             4 => {
                 let outer = lock.lock().await.expect("redis is there");
-                drop(cut_after(moment, lock.lock()).await);
+                drop(cut_after(moment, outer.reenter()).await);
                 outer.unlock().await.expect("held");
             }
             _ => lock.lock().await.expect("redis is there").unlock().await.expect("held"),

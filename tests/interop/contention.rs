@@ -115,7 +115,7 @@ impl Tally {
 }
 
 async fn repeat(
-    mut lock: Lock,
+    lock: Lock,
     mut redis: Observer,
     (rounds, rest): (u32, Duration),
     enough: Arc<AtomicBool>,

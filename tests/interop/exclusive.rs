@@ -3,7 +3,7 @@
 use leasehold::{Client, Error, HoldState, Lease, Lock};
 use tokio::time::{Instant, timeout};
 
-use crate::both::{Both, NEARLY_WHOLE, NOW, SHORT, SOON, TWO_LEASES, joined, soon};
+use crate::both::{Both, NEARLY_WHOLE, NOW, SHORT, SOON, TWO_LEASES, joined, lost, soon};
 
 /// A kind of lock on both sides.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub(crate) async fn waiters_wake(kind: Kind) {
         both.java.lock("a", &theirs, None).await;
         let waiting = both
             .waiting(|both| {
-                let mut lock = (kind.ours)(&both.client, "wake");
+                let lock = (kind.ours)(&both.client, "wake");
                 async move { lock.lock().await }
             })
             .await;
@@ -48,12 +48,12 @@ pub(crate) async fn waiters_wake(kind: Kind) {
 pub(crate) async fn each_sees_the_other(kind: Kind) {
     let mut both = Both::start().await;
     let theirs = format!("{}:seen", kind.theirs);
-    let mut lock = (kind.ours)(&both.client, "seen");
+    let lock = (kind.ours)(&both.client, "seen");
     let holds = if kind.reentrant { 2 } else { 1 };
 
     let guard = lock.lock().await.expect("lock");
     assert_eq!(kinds_of_keys(&mut both).await, kind.keys);
-    let inner = lock.lock().await;
+    let inner = guard.reenter().await;
     assert_eq!(matches!(&inner, Err(Error::AlreadyHeld { .. })), !kind.reentrant, "{inner:?}");
     assert!(both.java.is_locked(&theirs).await);
     let left = both.java.ttl(&theirs).await.try_into().expect("it expires");
@@ -82,7 +82,7 @@ pub(crate) async fn each_sees_the_other(kind: Kind) {
     let holder = lock.holder().await.expect("holder").expect("it is held");
     assert_eq!(holder.owner, both.java.owner("a").await);
     assert_eq!(holder.holds, holds);
-    let refused = lock.try_lock(NOW, SHORT).await.expect_err("it is not ours");
+    let refused = lock.try_lock(NOW, Lease::fixed(SHORT)).await.expect_err("it is not ours");
     assert!(refused.is_timeout(), "{refused}");
     for _ in 0..holds {
         assert!(lock.is_locked().await.expect("is_locked"), "the outer hold stands");
@@ -96,12 +96,12 @@ pub(crate) async fn each_sees_the_other(kind: Kind) {
 pub(crate) async fn a_forced_release_is_noticed(kind: Kind) {
     let both = Both::with_short_leases().await;
     let theirs = format!("{}:forced", kind.theirs);
-    let mut lock = (kind.ours)(&both.client, "forced");
+    let lock = (kind.ours)(&both.client, "forced");
 
     let guard = lock.lock().await.expect("lock");
     assert!(both.java.force_unlock(&theirs).await);
     assert!(both.java.try_lock("a", &theirs, NOW, None).await);
-    soon("rust notices at its next renewal", guard.lost()).await;
+    soon("rust notices at its next renewal", lost(&guard)).await;
     assert_eq!(guard.state(), HoldState::Lost);
     guard.unlock().await.expect_err("there is nothing to unlock");
     assert!(both.java.is_held("a", &theirs).await, "the next holder is not harmed");
@@ -117,10 +117,10 @@ pub(crate) async fn a_forced_release_is_noticed(kind: Kind) {
 pub(crate) async fn leases_end(kind: Kind) {
     let mut both = Both::with_short_leases().await;
     let theirs = format!("{}:leased", kind.theirs);
-    let mut lock = (kind.ours)(&both.client, "leased");
+    let lock = (kind.ours)(&both.client, "leased");
 
     let taken = Instant::now();
-    let guard = lock.try_lock(NOW, SHORT).await.expect("free");
+    let guard = lock.try_lock(NOW, Lease::fixed(SHORT)).await.expect("free");
     soon("java takes our fixed lease", both.java.lock("a", &theirs, None)).await;
     assert!(taken.elapsed() >= SHORT);
     // Our deadline lies before the server's, so by now it has passed.

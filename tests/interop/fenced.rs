@@ -5,7 +5,7 @@ use crate::exclusive::{self, Kind};
 
 const KIND: Kind = Kind {
     theirs: "fenced",
-    ours: |client, name| client.fenced_lock(name),
+    ours: |client, name| client.fenced_lock(name).into(),
     reentrant: true,
     keys: &["hash seen", "string redisson_lock_token:{seen}"],
 };

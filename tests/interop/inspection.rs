@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::Client;
+use leasehold::{Client, Lease};
 
 use crate::observer::Observer;
 use crate::redisson::Redisson;
@@ -18,7 +18,7 @@ async fn redisson_sees_our_hold() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), None).await;
     let client = Client::connect(&server.url()).await.expect("connect");
-    let mut lock = client.lock("seen");
+    let lock = client.lock("seen");
 
     let guard = lock.lock().await.expect("lock");
     assert!(java.is_locked(LOCK).await);
@@ -41,7 +41,7 @@ async fn we_see_the_hold_of_redisson() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), None).await;
     let client = Client::connect(&server.url()).await.expect("connect");
-    let mut lock = client.lock("seen");
+    let lock = client.lock("seen");
     assert!(!lock.is_locked().await.expect("is_locked"));
     assert_eq!(lock.remaining_lease().await.expect("remaining_lease"), None);
 
@@ -55,7 +55,7 @@ async fn we_see_the_hold_of_redisson() {
     let holder = lock.holder().await.expect("holder").expect("it is held");
     assert_eq!(holder.owner, java.owner("a").await);
     assert_eq!(holder.holds, 2);
-    let refused = lock.try_lock(Duration::ZERO, Duration::from_secs(5)).await;
+    let refused = lock.try_lock(Duration::ZERO, Lease::fixed(Duration::from_secs(5))).await;
     assert!(refused.expect_err("it is not ours").is_timeout());
 
     java.unlock("a", LOCK).await.expect("unlock");
@@ -73,8 +73,8 @@ async fn our_hash_has_the_form_of_redissons() {
     let mut observer = Observer::connect(&server.url()).await;
 
     java.lock("a", "lock:theirs", None).await;
-    let mut lock = client.lock("ours");
-    let _outer = lock.lock().await.expect("lock");
+    let lock = client.lock("ours");
+    let outer = lock.lock().await.expect("lock");
     for name in ["theirs", "ours"] {
         let hash = observer.ask(&format!("HGETALL {name}")).await;
         let (id, number) = hash[0].split_once(':').expect("id:number");
@@ -83,6 +83,6 @@ async fn our_hash_has_the_form_of_redissons() {
         assert_eq!(hash[1], "1");
         assert_eq!(hash.len(), 2);
     }
-    let _inner = lock.lock().await.expect("lock");
+    let _inner = outer.reenter().await.expect("lock");
     assert_eq!(observer.ask("HVALS ours").await, ["2"]);
 }

@@ -4,6 +4,7 @@
 #![expect(clippy::print_stderr, reason = "measured times are shown with --nocapture")]
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 #![expect(clippy::large_futures, reason = "a whole test is one future")]
+#![expect(clippy::panic, reason = "a test fails by it, also in its helpers")]
 
 mod both;
 mod contention;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{HoldState, Lease, LocalHandover};
 
-use crate::both::{Both, NOW, SHORT, joined, soon};
+use crate::both::{Both, NOW, SHORT, joined, lost, soon};
 use crate::contention::contend;
 
 const MEMBERS: [&str; 3] = ["a", "b", "c"];
@@ -17,13 +17,13 @@ async fn multi_contenders_exclude_each_other_and_all_make_progress() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn multi_waiters_wake_when_the_other_side_releases() {
     let mut both = Both::start().await;
-    let mut ours = both.client.multi_lock(MEMBERS);
+    let ours = both.client.multi_lock(MEMBERS);
     both.java.lock("a", "multi:b+c", None).await;
     assert!(ours.try_lock(NOW, Lease::Renewed).await.expect_err("held").is_timeout());
     assert!(!both.java.is_locked("lock:a").await, "what was taken is given back");
     let waiting = both
         .waiting(|both| {
-            let mut lock = both.client.multi_lock(MEMBERS);
+            let lock = both.client.multi_lock(MEMBERS);
             async move { lock.lock().await }
         })
         .await;
@@ -50,7 +50,7 @@ async fn multi_locks_in_opposite_order_come_to_an_end() {
     let door = both.client.lock("a").lock().await.expect("lock");
     let theirs = both.waiting(|both| both.java.lock("a", "multi:b+a", None)).await;
     both.observer.wait_until("EXISTS b", 1).await;
-    let mut lock = both.client.multi_lock(["a", "b"]);
+    let lock = both.client.multi_lock(["a", "b"]);
     let ours = tokio::spawn(async move { lock.lock().await.expect("lock").unlock().await });
     both.until_waiting(1).await;
     // Handed over to our other waiter: now each side has one of the two.
@@ -65,9 +65,9 @@ async fn multi_locks_in_opposite_order_come_to_an_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn multi_holds_are_seen_by_the_other_side() {
     let mut both = Both::start().await;
-    let mut ours = both.client.multi_lock(MEMBERS);
+    let ours = both.client.multi_lock(MEMBERS);
     let guard = ours.lock().await.expect("lock");
-    let inner = ours.lock().await.expect("re-entered");
+    let inner = guard.reenter().await.expect("re-entered");
     for member in MEMBERS {
         let lock = format!("lock:{member}");
         assert!(both.java.is_locked(&lock).await, "{lock}");
@@ -97,10 +97,10 @@ async fn multi_holds_are_seen_by_the_other_side() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn multi_holders_notice_a_forced_release_of_one_member() {
     let both = Both::with_short_leases().await;
-    let mut ours = both.client.multi_lock(MEMBERS);
+    let ours = both.client.multi_lock(MEMBERS);
     let guard = ours.lock().await.expect("lock");
     assert!(both.java.force_unlock("lock:b").await);
-    soon("rust notices at its next renewal", guard.lost()).await;
+    soon("rust notices at its next renewal", lost(&guard)).await;
     assert_eq!(guard.state(), HoldState::Lost);
     drop(guard);
     soon("java takes what was left", both.java.lock("a", "multi:a+b+c", None)).await;
@@ -113,8 +113,8 @@ async fn multi_holders_notice_a_forced_release_of_one_member() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn multi_leases_end_for_the_other_side() {
     let mut both = Both::with_short_leases().await;
-    let mut ours = both.client.multi_lock(MEMBERS);
-    let guard = ours.try_lock(NOW, SHORT).await.expect("free");
+    let ours = both.client.multi_lock(MEMBERS);
+    let guard = ours.try_lock(NOW, Lease::fixed(SHORT)).await.expect("free");
     soon("java takes our fixed lease", both.java.lock("a", "multi:b+c", None)).await;
     assert_eq!(guard.state(), HoldState::Lost);
     both.java.kill();

@@ -15,10 +15,10 @@ async fn a_thread_gets_in_after_our_outermost_release() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), None).await;
     let client = Client::connect(&server.url()).await.expect("connect");
-    let mut lock = client.lock("nested");
+    let lock = client.lock("nested");
 
     let outer = lock.lock().await.expect("lock");
-    let inner = lock.lock().await.expect("re-entered");
+    let inner = outer.reenter().await.expect("re-entered");
     assert_eq!(lock.hold_count().await.expect("hold_count"), 2);
     inner.unlock().await.expect("unlock");
     assert!(!java.try_lock("a", LOCK, NOW, None).await);
@@ -31,7 +31,7 @@ async fn we_get_in_after_the_outermost_release_of_a_thread() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), None).await;
     let client = Client::connect(&server.url()).await.expect("connect");
-    let mut lock = client.lock("nested");
+    let lock = client.lock("nested");
 
     java.lock("a", LOCK, None).await;
     java.lock("a", LOCK, None).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{Error, HoldState, Lease};
 
-use crate::both::{Both, NOW, SHORT, TWO_LEASES, joined, soon};
+use crate::both::{Both, NOW, SHORT, TWO_LEASES, joined, lost, soon};
 use crate::crowd::{LIMIT, THREADS, contend};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -15,7 +15,7 @@ async fn permit_contenders_are_never_more_than_there_are() {
     let semaphore = both.client.permit_expirable_semaphore("seats");
     assert!(semaphore.try_set_permits(LIMIT).await.expect("set"));
     let threads = both.java.contend_permits(THREADS, "seats", "inside", LIMIT);
-    let acquire = async || semaphore.acquire(LONG).await.expect("acquire");
+    let acquire = async || semaphore.acquire(Lease::fixed(LONG)).await.expect("acquire");
     contend(&mut both, threads, acquire, async |permit| {
         permit.release().await.expect("release");
     })
@@ -42,7 +42,7 @@ async fn permit_waiters_wake_when_the_other_side_releases() {
     let mut waiting = Vec::new();
     for number in 1..=2 {
         let semaphore = both.client.permit_expirable_semaphore("seats");
-        let wait = async move { semaphore.acquire(LONG).await.expect("acquire") };
+        let wait = async move { semaphore.acquire(Lease::fixed(LONG)).await.expect("acquire") };
         if number == 1 {
             waiting.push(both.waiting(|_| wait).await);
         } else {
@@ -85,7 +85,13 @@ async fn permits_are_seen_by_the_other_side() {
     assert!(semaphore.update_lease(&leased, 2 * LONG).await.expect("update"));
     assert!(left(&leased).await.is_some_and(|left| left > LONG));
 
-    assert!(semaphore.try_acquire_many(2, NOW, LONG).await.expect_err("too few").is_timeout());
+    assert!(
+        semaphore
+            .try_acquire_many(2, NOW, Lease::fixed(LONG))
+            .await
+            .expect_err("too few")
+            .is_timeout()
+    );
     semaphore.release_all(&[&timeless, &leased]).await.expect("release");
     assert_eq!(left(&leased).await, None);
     assert_eq!(both.java.permit_available("seats").await, 3);
@@ -103,7 +109,7 @@ async fn permit_holders_notice_a_release_by_the_other_side() {
     let ours = semaphore.acquire(Lease::Renewed).await.expect("acquire");
     both.java.permit_release("seats", ours.id()).await.expect("held");
     let theirs = both.java.permit_acquire("a", "seats", Some(LONG)).await;
-    soon("rust notices at its next renewal", ours.lost()).await;
+    soon("rust notices at its next renewal", lost(&ours)).await;
     assert_eq!(ours.state(), HoldState::Lost);
     ours.release().await.expect_err("there is nothing to release");
 
@@ -120,7 +126,8 @@ async fn permits_whose_lease_ended_come_back_to_the_other_side() {
     assert!(semaphore.try_set_permits(1).await.expect("set"));
 
     let expired = both.java.permit_acquire("a", "seats", Some(SHORT)).await;
-    let ours = soon("rust gets java's", semaphore.acquire(SHORT)).await.expect("acquire");
+    let ours =
+        soon("rust gets java's", semaphore.acquire(Lease::fixed(SHORT))).await.expect("acquire");
     assert!(!both.java.permit_try_release("seats", &expired).await);
 
     let theirs =
@@ -137,6 +144,8 @@ async fn permits_whose_lease_ended_come_back_to_the_other_side() {
 
     both.java.permit_acquire("a", "seats", Some(SHORT)).await;
     both.java.kill();
-    let ours = soon("rust gets a killed JVM's", semaphore.acquire(SHORT)).await.expect("acquire");
+    let ours = soon("rust gets a killed JVM's", semaphore.acquire(Lease::fixed(SHORT)))
+        .await
+        .expect("acquire");
     ours.release().await.expect("release");
 }

@@ -103,7 +103,7 @@ impl Line {
 
     async fn task(&self, number: usize, client: &Client, wait: Duration) -> JoinHandle<bool> {
         let mut redis = Observer::connect(&self.both.server.url()).await;
-        let mut lock = client.fair_lock("door");
+        let lock = client.fair_lock("door");
         tokio::spawn(async move {
             let Ok(guard) = lock.try_lock(wait, Lease::Renewed).await else { return false };
             redis.ask(&format!("RPUSH entered {number}")).await;
@@ -142,7 +142,7 @@ const CROWD: &[(Comes, usize)] =
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mixed_queue_at_a_lock_of_ours_served_in_order() {
     let mut line = Line::with_claim(CLAIM).await;
-    let mut door: Lock = line.both.client.fair_lock("door");
+    let door: Lock = line.both.client.fair_lock("door");
     let guard = door.lock().await.expect("lock");
     for who in shuffled(CROWD) {
         line.comes(who).await;
@@ -193,7 +193,7 @@ async fn our_places_behind_threads_survive_their_grants() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_that_give_up_strand_nobody() {
     let mut line = Line::with_claim(CLAIM).await;
-    let mut door: Lock = line.both.client.fair_lock("door");
+    let door: Lock = line.both.client.fair_lock("door");
     let guard = door.lock().await.expect("lock");
     line.comes(Comes::Thread).await;
     for leaves in [Comes::TaskFor(LONG), Comes::ThreadFor(LONG)] {
@@ -213,7 +213,7 @@ async fn waiters_that_give_up_strand_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_task_between_threads_costs_about_its_claim() {
     let mut line = Line::with_claim(CLAIM).await;
-    let mut door: Lock = line.both.client.fair_lock("door");
+    let door: Lock = line.both.client.fair_lock("door");
     let guard = door.lock().await.expect("lock");
     line.comes(Comes::Thread).await;
     line.dies().await;
@@ -246,7 +246,7 @@ async fn a_living_task_takes_off_a_dead_one_behind_a_short_wait() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_behind_a_dead_task_is_told_when_the_free_lock_is_forced() {
     let mut line = Line::with_claim(CLAIM).await;
-    let mut door: Lock = line.both.client.fair_lock("door");
+    let door: Lock = line.both.client.fair_lock("door");
     let guard = door.lock().await.expect("lock");
     line.dies().await;
     line.comes(Comes::Thread).await;
@@ -264,7 +264,7 @@ async fn a_zero_wait_does_not_pass_a_queue_of_the_other_side() {
     line.both.java.lock("door", "fair:door", None).await;
     line.comes(Comes::Thread).await;
     line.comes(Comes::Task).await;
-    let mut late = line.other.fair_lock("door");
+    let late = line.other.fair_lock("door");
     assert!(late.try_lock(NOW, Lease::Renewed).await.is_err());
     assert!(!line.both.java.try_lock("late", "fair:door", NOW, None).await);
     line.both.java.unlock("door", "fair:door").await.expect("unlock");

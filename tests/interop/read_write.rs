@@ -8,7 +8,7 @@ use leasehold::{Client, HoldState, Lease, Lock, LockGuard, ReadWriteLock};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::both::{Both, NEARLY_WHOLE, NOW, SHORT, SOON, TWO_LEASES, joined, soon};
+use crate::both::{Both, NEARLY_WHOLE, NOW, SHORT, SOON, TWO_LEASES, joined, lost, soon};
 use crate::observer::Observer;
 use crate::redisson::contention::Contenders;
 
@@ -25,7 +25,7 @@ enum Side {
 }
 
 impl Side {
-    fn of(self, lock: &mut ReadWriteLock) -> &mut Lock {
+    fn of(self, lock: &ReadWriteLock) -> &Lock {
         match self {
             Side::Read => lock.read(),
             Side::Write => lock.write(),
@@ -34,7 +34,7 @@ impl Side {
 }
 
 /// Enters one side, looks who else is in, and leaves: false if somebody was in who must not be.
-async fn round(lock: &mut ReadWriteLock, redis: &mut Observer, side: Side) -> bool {
+async fn round(lock: &ReadWriteLock, redis: &mut Observer, side: Side) -> bool {
     let guard = side.of(lock).lock().await.expect("lock");
     // Everybody counts himself first: of two that must not be in together the later one sees it.
     let (own, others, most) = match side {
@@ -57,11 +57,11 @@ async fn readers_share_and_writers_are_alone_over_both_sides() {
     both.observer.wait_until("EXISTS inside:readers inside:writers", 2).await;
     let enough = Cell::new(false);
     let repeat = async |mut redis: Observer| {
-        let mut lock = both.client.read_write_lock("stock");
+        let lock = both.client.read_write_lock("stock");
         let (mut rounds, mut writes) = (0, 0);
         while rounds < ROUNDS || !enough.get() {
             let side = if fastrand::u8(..100) < 30 { Side::Write } else { Side::Read };
-            assert!(round(&mut lock, &mut redis, side).await, "{side:?}");
+            assert!(round(&lock, &mut redis, side).await, "{side:?}");
             rounds += 1;
             writes += u64::from(side == Side::Write);
         }
@@ -89,8 +89,8 @@ async fn readers_share_and_writers_are_alone_over_both_sides() {
 /// Lets a future of ours wait for one side.
 async fn task_waits(both: &mut Both, side: Side) -> JoinHandle<LockGuard> {
     let wait = both.waiting(|both| {
-        let mut lock = both.client.read_write_lock("stock");
-        async move { side.of(&mut lock).lock().await.expect("lock") }
+        let lock = both.client.read_write_lock("stock");
+        async move { side.of(&lock).lock().await.expect("lock") }
     });
     wait.await
 }
@@ -106,7 +106,7 @@ async fn thread_waits(both: &mut Both, thread: &str, lock: &str) -> JoinHandle<(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_wake_when_a_writer_of_the_other_side_leaves() {
     let mut both = Both::start().await;
-    let mut lock = both.client.read_write_lock("stock");
+    let lock = both.client.read_write_lock("stock");
     let writing = lock.write().lock().await.expect("lock");
     let mut readers = Vec::new();
     for thread in ["a", "b", "c"] {
@@ -123,7 +123,7 @@ async fn readers_wake_when_a_writer_of_the_other_side_leaves() {
     both.java.lock("a", WRITE, None).await;
     let mut readers = vec![task_waits(&mut both, Side::Read).await];
     for waiting in 2..=3 {
-        let mut lock = both.client.read_write_lock("stock");
+        let lock = both.client.read_write_lock("stock");
         readers.push(tokio::spawn(async move { lock.read().lock().await.expect("lock") }));
         both.until_waiting(waiting).await;
     }
@@ -138,7 +138,7 @@ async fn readers_wake_when_a_writer_of_the_other_side_leaves() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_wakes_when_the_last_reader_leaves() {
     let mut both = Both::start().await;
-    let mut lock = both.client.read_write_lock("stock");
+    let lock = both.client.read_write_lock("stock");
     let ours = lock.read().lock().await.expect("lock");
     both.java.lock("a", READ, None).await;
     let writer = thread_waits(&mut both, "w", WRITE).await;
@@ -157,7 +157,7 @@ async fn a_writer_wakes_when_the_last_reader_leaves() {
 
     both.java.lock("a", READ, None).await;
     let ours = lock.read().lock().await.expect("lock");
-    let mut other = both.client.read_write_lock("stock");
+    let other = both.client.read_write_lock("stock");
     let writer = both.waiting(|_| async move { other.write().lock().await.expect("lock") }).await;
     ours.unlock().await.expect("unlock");
     assert!(!writer.is_finished());
@@ -169,9 +169,9 @@ async fn a_writer_wakes_when_the_last_reader_leaves() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_come_in_after_a_downgrade_of_the_other_side() {
     let mut both = Both::with(None, |ours| ours).await;
-    let mut lock = both.client.read_write_lock("stock");
+    let lock = both.client.read_write_lock("stock");
     let writing = lock.write().lock().await.expect("lock");
-    let reading = lock.read().lock().await.expect("its own");
+    let reading = lock.read().acquire().within(&writing).await.expect("its own");
     assert!(both.java.is_locked(READ).await && both.java.is_locked(WRITE).await);
     let reader = thread_waits(&mut both, "a", READ).await;
     let writer = thread_waits(&mut both, "w", WRITE).await;
@@ -196,7 +196,7 @@ async fn readers_come_in_after_a_downgrade_of_the_other_side() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_sides_of_a_read_write_lock_are_seen_by_the_other_side() {
     let mut both = Both::start().await;
-    let mut lock = both.client.read_write_lock("stock");
+    let lock = both.client.read_write_lock("stock");
 
     let first = lock.read().lock().await.expect("lock");
     let second = lock.read().lock().await.expect("lock again");
@@ -245,19 +245,19 @@ async fn both_sides_of_a_read_write_lock_are_seen_by_the_other_side() {
     assert!(!lock.write().is_held().await.expect("is_held"));
     let holder = lock.write().holder().await.expect("holder").expect("held");
     assert_eq!(holder.owner, format!("{theirs}:write"));
-    assert!(lock.read().try_lock(NOW, SHORT).await.expect_err("held").is_timeout());
-    assert!(lock.write().try_lock(NOW, SHORT).await.expect_err("held").is_timeout());
+    assert!(lock.read().try_lock(NOW, Lease::fixed(SHORT)).await.expect_err("held").is_timeout());
+    assert!(lock.write().try_lock(NOW, Lease::fixed(SHORT)).await.expect_err("held").is_timeout());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_and_writers_notice_a_forced_release() {
     let both = Both::with_short_leases().await;
-    let mut lock = both.client.read_write_lock("stock");
+    let lock = both.client.read_write_lock("stock");
     let reading = lock.read().lock().await.expect("lock");
     assert!(!both.java.force_unlock(WRITE).await, "nobody writes");
     assert!(both.java.force_unlock(READ).await);
     assert!(both.java.try_lock("w", WRITE, NOW, None).await);
-    soon("a rust reader notices", reading.lost()).await;
+    soon("a rust reader notices", lost(&reading)).await;
     reading.unlock().await.expect_err("there is nothing to unlock");
     assert!(both.java.is_held("w", WRITE).await, "the next holder is not harmed");
 
@@ -267,7 +267,7 @@ async fn readers_and_writers_notice_a_forced_release() {
     both.java.unlock("w", WRITE).await.expect_err("w lost it");
     assert!(both.java.force_unlock(WRITE).await);
     both.java.lock("a", READ, None).await;
-    soon("a rust writer notices", writing.lost()).await;
+    soon("a rust writer notices", lost(&writing)).await;
     drop(writing);
     assert!(lock.read().force_unlock().await.expect("force_unlock"));
     both.java.unlock("a", READ).await.expect_err("a lost it");
@@ -277,9 +277,9 @@ async fn readers_and_writers_notice_a_forced_release() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn read_and_write_leases_end_for_the_other_side() {
     let mut both = Both::with_short_leases().await;
-    let mut lock = both.client.read_write_lock("stock");
+    let lock = both.client.read_write_lock("stock");
 
-    let reading = lock.read().try_lock(NOW, SHORT).await.expect("free");
+    let reading = lock.read().try_lock(NOW, Lease::fixed(SHORT)).await.expect("free");
     soon("a java writer gets in after our reader's lease", both.java.lock("w", WRITE, None)).await;
     assert_eq!(reading.state(), HoldState::Lost);
     drop(reading);
@@ -296,7 +296,7 @@ async fn read_and_write_leases_end_for_the_other_side() {
     // A reader of ours beside one of a JVM that renews, and then dies.
     let reading = lock.read().lock().await.expect("lock");
     both.java.lock("a", READ, None).await;
-    let mut other = both.client.read_write_lock("stock");
+    let other = both.client.read_write_lock("stock");
     let refused = other.write().try_lock(TWO_LEASES, Lease::Renewed).await.expect_err("renewed");
     assert!(refused.is_timeout(), "{refused}");
     both.java.kill();

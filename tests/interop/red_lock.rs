@@ -10,7 +10,7 @@ use std::time::Duration;
 use leasehold::{Client, ClientBuilder, HoldState, Lease, Lock, LockGuard};
 use tokio::time::{Instant, sleep};
 
-use crate::both::{NEARLY_WHOLE, NOW, SHORT, TWO_LEASES, joined, soon};
+use crate::both::{NEARLY_WHOLE, NOW, SHORT, TWO_LEASES, joined, lost, soon};
 use crate::contention::{Contest, TASKS};
 use crate::redisson::{Redisson, Timeouts};
 use crate::support::resp::Reply;
@@ -55,13 +55,13 @@ impl Several {
         Several { servers, java, clients, down: None }
     }
 
-    /// A lock value: an owner of its own.
+    /// Each acquisition is an owner of its own.
     fn lock(&self) -> Lock {
         Lock::quorum(self.clients.iter().map(|client| client.lock(NAME)))
     }
 
     /// Takes it until all servers have granted it: one that answered late is given back.
-    async fn held_by_all(&self, lock: &mut Lock) -> LockGuard {
+    async fn held_by_all(&self, lock: &Lock) -> LockGuard {
         let taken = async {
             loop {
                 let guard = lock.lock().await.expect("lock");
@@ -147,8 +147,8 @@ async fn red_contenders_exclude_each_other_and_all_make_progress() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn red_waiters_get_in_when_the_other_side_releases() {
     let several = Several::start().await;
-    let mut lock = several.lock();
-    let guard = several.held_by_all(&mut lock).await;
+    let lock = several.lock();
+    let guard = several.held_by_all(&lock).await;
     let waiting = tokio::spawn(several.java.try_lock("a", RED, LONG_WAIT, None));
     several.java.until_parked("a").await;
     guard.unlock().await.expect("unlock");
@@ -166,9 +166,9 @@ async fn red_waiters_get_in_when_the_other_side_releases() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn red_holds_are_seen_by_the_other_side() {
     let several = Several::start().await;
-    let mut lock = several.lock();
-    let guard = several.held_by_all(&mut lock).await;
-    let inner = lock.lock().await.expect("re-entered");
+    let lock = several.lock();
+    let guard = several.held_by_all(&lock).await;
+    let inner = guard.reenter().await.expect("re-entered");
     for server in 0..SERVERS {
         let member = format!("at:{server}:lock:{NAME}");
         assert!(several.java.is_locked(&member).await, "{member}");
@@ -213,7 +213,7 @@ async fn red_holds_are_seen_by_the_other_side() {
 async fn red_majorities_exclude_each_other() {
     let several = Several::start().await;
     for server in 0..SERVERS {
-        let mut lock = several.clients[server].lock(NAME);
+        let lock = several.clients[server].lock(NAME);
         let stranger = lock.lock().await.expect("lock");
         assert!(several.java_enters("a").await, "a majority is enough");
         // Although it has been granted: Redisson asks whether the thread has every member.
@@ -239,14 +239,14 @@ async fn red_majorities_exclude_each_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn red_holders_notice_that_a_majority_forgot_them() {
     let several = Several::with(None, |ours| ours.lease(SHORT)).await;
-    let mut lock = several.lock();
-    let guard = several.held_by_all(&mut lock).await;
+    let lock = several.lock();
+    let guard = several.held_by_all(&lock).await;
     several.delete_on(&[0]);
     assert!(!several.java_enters("a").await, "two are left");
     guard.check().expect("held");
     several.delete_on(&[1]);
     soon("java takes what is left", several.java.lock("a", RED, None)).await;
-    soon("rust notices at its next renewal", guard.lost()).await;
+    soon("rust notices at its next renewal", lost(&guard)).await;
     assert_eq!(guard.state(), HoldState::Lost);
     guard.unlock().await.expect_err("it is lost");
     several.settled().await;
@@ -273,7 +273,7 @@ async fn red_holders_notice_that_a_majority_forgot_them() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn red_leases_end_for_the_other_side() {
     let mut several = Several::with(Some(SHORT), |ours| ours.lease(SHORT)).await;
-    let mut lock = several.lock();
+    let lock = several.lock();
     let guard = lock.lock().await.expect("lock");
     assert!(!several.java.try_lock("a", RED, TWO_LEASES, None).await, "it is renewed");
     guard.check().expect("held");
@@ -283,7 +283,7 @@ async fn red_leases_end_for_the_other_side() {
     assert!(refused.is_timeout(), "{refused}");
     several.java_leaves("a").await;
 
-    let guard = lock.try_lock(SHORT, SHORT).await.expect("free");
+    let guard = lock.try_lock(SHORT, Lease::fixed(SHORT)).await.expect("free");
     soon("java takes our fixed lease", several.java.lock("a", RED, None)).await;
     assert_eq!(guard.state(), HoldState::Lost);
     several.java_leaves("a").await;
@@ -303,7 +303,7 @@ async fn without_one_server(dead: usize) {
     let mut several = Several::start().await;
     several.kill(dead);
     assert!(several.java_enters("a").await);
-    let mut lock = several.lock();
+    let lock = several.lock();
     let refused = lock.try_lock(NOW, Lease::Renewed).await.expect_err("held");
     assert!(refused.is_timeout(), "{refused}");
     assert!(lock.is_locked().await.expect("is_locked"));
@@ -339,7 +339,7 @@ async fn a_red_lock_of_java_may_have_ended_when_it_is_granted() {
     several.kill(SERVERS - 1);
     let theirs = several.java.try_lock("a", RED, NOW, Some(SHORT));
     eventually("java has the others", || several.holding() == 2).await;
-    let mut lock = several.lock();
+    let lock = several.lock();
     let guard = soon("rust takes what has ended", lock.lock()).await.expect("lock");
     assert!(theirs.await, "java believes that it has it");
     guard.check().expect("held");

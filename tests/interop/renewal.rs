@@ -6,6 +6,7 @@ use std::time::Duration;
 use leasehold::{Client, HoldState, Lease};
 use tokio::time::{Instant, timeout};
 
+use crate::both::lost;
 use crate::redisson::Redisson;
 use crate::support::server::Server;
 
@@ -23,7 +24,7 @@ async fn the_watchdog_of_redisson_keeps_a_lock_from_us() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), Some(SHORT)).await;
     let client = client_with_lease(&server, SHORT).await;
-    let mut lock = client.lock("leased");
+    let lock = client.lock("leased");
 
     java.lock("a", LOCK, None).await;
     let refused = lock.try_lock(TWO_LEASES, Lease::Renewed).await.expect_err("it is renewed");
@@ -38,7 +39,7 @@ async fn our_watchdog_keeps_a_lock_from_redisson() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), Some(SHORT)).await;
     let client = client_with_lease(&server, SHORT).await;
-    let mut lock = client.lock("leased");
+    let lock = client.lock("leased");
 
     let guard = lock.lock().await.expect("lock");
     assert!(!java.try_lock("a", LOCK, TWO_LEASES, None).await);
@@ -52,7 +53,7 @@ async fn we_take_a_fixed_lease_of_redisson_when_it_ends() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), None).await;
     let client = Client::connect(&server.url()).await.expect("connect");
-    let mut lock = client.lock("leased");
+    let lock = client.lock("leased");
 
     let taken = Instant::now();
     java.lock("a", LOCK, Some(SHORT)).await;
@@ -71,10 +72,10 @@ async fn redisson_takes_our_fixed_lease_when_it_ends_and_we_know() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), None).await;
     let client = Client::connect(&server.url()).await.expect("connect");
-    let mut lock = client.lock("leased");
+    let lock = client.lock("leased");
 
     let taken = Instant::now();
-    let guard = lock.try_lock(Duration::ZERO, SHORT).await.expect("free");
+    let guard = lock.try_lock(Duration::ZERO, Lease::fixed(SHORT)).await.expect("free");
     java.lock("a", LOCK, None).await;
     assert!(taken.elapsed() >= SHORT);
     assert!(taken.elapsed() < SHORT + Duration::from_secs(2), "{:?}", taken.elapsed());
@@ -90,7 +91,7 @@ async fn the_lock_of_a_killed_jvm_is_free_after_its_lease() {
     let server = Server::start();
     let mut java = Redisson::start(&server.url(), Some(SHORT)).await;
     let client = Client::connect(&server.url()).await.expect("connect");
-    let mut lock = client.lock("leased");
+    let lock = client.lock("leased");
 
     java.lock("a", LOCK, None).await;
     java.kill();
@@ -107,14 +108,14 @@ async fn we_notice_that_redisson_forced_our_lock_open() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), None).await;
     let client = client_with_lease(&server, SHORT).await;
-    let mut lock = client.lock("leased");
+    let lock = client.lock("leased");
 
     let guard = lock.lock().await.expect("lock");
     assert!(java.force_unlock(LOCK).await);
     let forced = Instant::now();
     assert!(java.try_lock("a", LOCK, Duration::ZERO, None).await);
     // A renewal every third of the lease; the rest is for a busy machine.
-    let reason = timeout(SHORT, guard.lost()).await.expect("noticed at the next renewal");
+    let reason = timeout(SHORT, lost(&guard)).await.expect("noticed at the next renewal");
     eprintln!("noticed after {:.2?}: {reason}", forced.elapsed());
     assert_eq!(guard.state(), HoldState::Lost);
     guard.unlock().await.expect_err("there is nothing to unlock");

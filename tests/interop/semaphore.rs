@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{Client, HoldState};
 
-use crate::both::{Both, NOW, SHORT, joined, soon};
+use crate::both::{Both, NOW, SHORT, joined, lost, soon};
 use crate::crowd::{LIMIT, THREADS, contend};
 use crate::support::proxy::Proxy;
 
@@ -106,12 +106,12 @@ async fn semaphore_permits_of_a_dead_client_come_back() {
     assert!(semaphore.try_set_permits(2).await.expect("set"));
     let proxy = Proxy::start(both.server.address());
     let dying = Client::builder(&proxy.url()).lease(SHORT).connect().await.expect("connect");
-    let lost = dying.semaphore("slots").acquire(2).await.expect("acquire");
+    let dead = dying.semaphore("slots").acquire(2).await.expect("acquire");
     let theirs = both.waiting(|both| both.java.semaphore_acquire("a", "slots", 1)).await;
     proxy.refuse();
     proxy.cut();
-    let guard = lost.guard().expect("a hold");
-    soon("the dead one knows", guard.lost()).await;
+    let guard = dead.guard().expect("a hold");
+    soon("the dead one knows", lost(guard)).await;
     assert_eq!(guard.state(), HoldState::Lost);
     let ours = soon("rust gets what came back", semaphore.acquire(1)).await.expect("acquire");
     joined("java gets what came back", theirs).await;

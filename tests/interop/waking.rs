@@ -13,10 +13,11 @@ const ROUNDS: usize = 20;
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// Lets a task wait for the lock, which somebody else holds.
-async fn task_waits(both: &mut Both, mut lock: Lock) -> JoinHandle<(Instant, LockGuard, Lock)> {
+async fn task_waits(both: &mut Both, lock: &Lock) -> JoinHandle<(Instant, LockGuard)> {
+    let lock = lock.clone();
     both.waiting(|_| async move {
         let guard = lock.lock().await.expect("lock");
-        (Instant::now(), guard, lock)
+        (Instant::now(), guard)
     })
     .await
 }
@@ -40,18 +41,17 @@ fn judge(what: &str, mut waits: Vec<Duration>) {
 async fn task_wakes_on_unlock_of_a_thread(name: &str) {
     let mut both = Both::start().await;
     let java_lock = format!("lock:{name}");
-    let mut lock = both.client.lock(name);
+    let lock = both.client.lock(name);
     let mut waits = Vec::new();
     for _ in 0..ROUNDS {
         both.java.lock("a", &java_lock, None).await;
-        let mut waiting = task_waits(&mut both, lock).await;
+        let mut waiting = task_waits(&mut both, &lock).await;
         let freed = Instant::now();
         both.java.unlock("a", &java_lock).await.expect("unlock");
         let woken = timeout(AT_ONCE, &mut waiting).await.expect("woken before the lease");
-        let (got, guard, back) = woken.expect("no panic");
+        let (got, guard) = woken.expect("no panic");
         waits.push(got.saturating_duration_since(freed));
         guard.unlock().await.expect("unlock");
-        lock = back;
     }
     judge(&format!("rust wakes on an unlock in java, {name}"), waits);
 }
@@ -70,7 +70,7 @@ async fn a_task_wakes_when_a_thread_unlocks_a_tagged_name() {
 async fn a_thread_wakes_when_a_task_unlocks() {
     let mut both = Both::start().await;
     for name in ["wake", "{tag}:wake"] {
-        let mut lock = both.client.lock(name);
+        let lock = both.client.lock(name);
         let mut waits = Vec::new();
         for _ in 0..ROUNDS {
             let guard = lock.lock().await.expect("lock");
@@ -88,7 +88,7 @@ async fn a_thread_wakes_when_a_task_unlocks() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_wakes_when_a_guard_is_dropped() {
     let mut both = Both::start().await;
-    let mut lock = both.client.lock("dropped");
+    let lock = both.client.lock("dropped");
     let guard = lock.lock().await.expect("lock");
     let waiting = thread_waits(&mut both, "a", "dropped").await;
     let freed = Instant::now();
@@ -101,7 +101,7 @@ async fn a_thread_wakes_when_a_guard_is_dropped() {
 async fn a_thread_wakes_when_a_client_shuts_down() {
     let mut both = Both::start().await;
     let other = Client::connect(&both.server.url()).await.expect("connect");
-    let mut lock = other.lock("closing");
+    let lock = other.lock("closing");
     let guard = lock.lock().await.expect("lock");
     let waiting = thread_waits(&mut both, "a", "closing").await;
     let freed = Instant::now();
@@ -130,11 +130,11 @@ async fn a_task_wakes_when_a_thread_forces_a_lock_open() {
     let mut both = Both::start().await;
     both.java.lock("a", "lock:forced", None).await;
     let lock = both.client.lock("forced");
-    let mut waiting = task_waits(&mut both, lock).await;
+    let mut waiting = task_waits(&mut both, &lock).await;
     let freed = Instant::now();
     assert!(both.java.force_unlock("lock:forced").await);
     let woken = timeout(AT_ONCE, &mut waiting).await.expect("woken before the lease");
-    let (got, guard, _lock) = woken.expect("no panic");
+    let (got, guard) = woken.expect("no panic");
     judge("rust wakes on a forced unlock in java", vec![got.saturating_duration_since(freed)]);
     guard.unlock().await.expect("unlock");
 }

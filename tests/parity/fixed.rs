@@ -1,6 +1,8 @@
 //! Conversions, errors and the sandbox, one by one: the texts are compared to the letter.
 
 use crate::compare::{Letter, Numbers, Pair};
+use crate::scripts::headers;
+use crate::support::resp::Reply;
 use crate::support::server::Server;
 
 const SCRIPTS: &[&str] = &[
@@ -222,4 +224,38 @@ fn scripts_and_commands_of_the_list_agree() {
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
     pair.compare_all().unwrap();
+}
+
+/// The scripts that pass a hold on: random fields are seldom those of a hold that is there.
+#[test]
+fn holds_that_are_passed_on_agree() {
+    let server = Server::start();
+    let passing = headers().iter().filter(|header| header.name.ends_with("_take_over"));
+    let mut names = Vec::new();
+    for header in passing {
+        let mut pair = Pair::new(&server);
+        let mut run = |words: &[&str]| {
+            let reply = pair.step(words, Numbers::Leases).unwrap();
+            pair.compare_all().unwrap();
+            reply
+        };
+        match header.keys.0[0].name.as_str() {
+            "string" => drop(run(&["set", "k1", "a", "px", "5000"])),
+            _ => drop(run(&["hset", "k1", "mode", "read", "a", "1"])),
+        }
+        run(&["pexpire", "k1", "5000"]);
+        run(&["set", "k2", "7"]);
+        // Taken over, again with a shorter lease and with a longer one, and by one who comes too late.
+        for (from, owner, lease) in
+            [("a", "b", "9000"), ("a", "b", "100"), ("a", "b", "60000"), ("a", "c", "9000")]
+        {
+            let keys = ["k1", "k2", "k3"];
+            let number = header.keys.0.len();
+            let call = ["eval", header.text, &number.to_string()];
+            let reply = run(&[&call, &keys[..number], &[from, owner, lease]].concat());
+            assert_eq!(reply == Reply::Nil, owner == "c", "{}: {reply:?}", header.name);
+        }
+        names.push(header.name);
+    }
+    assert!(names.contains(&"read_take_over") && names.len() == 4, "{names:?}");
 }

@@ -20,7 +20,7 @@ pub(crate) async fn enter_all(
     }
 }
 
-async fn enter(mut lock: Lock, mut outside: Connection, rounds: usize) {
+async fn enter(lock: Lock, mut outside: Connection, rounds: usize) {
     for _ in 0..rounds {
         let guard = soon("its turn", lock.lock()).await.unwrap();
         assert_eq!(outside.command(&["INCR", "inside"]).unwrap().int(), 1, "two inside");

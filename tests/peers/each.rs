@@ -31,7 +31,7 @@ struct Both {
     lock: Lock,
 }
 
-/// One key; a lock of the peer at it, called `it`, and a lock value of ours.
+/// One key; a lock of the peer at it, called `it`, and a lock of ours.
 async fn both(library: Library, lease_ms: u32) -> Both {
     let server = Server::start();
     let peer = Process::start(library, &[server.url()]);
@@ -50,14 +50,14 @@ impl Both {
         self.server.command(&["GET", KEY]).text()
     }
 
-    async fn refused(&mut self) {
+    async fn refused(&self) {
         let refused = self.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
         assert!(matches!(refused, Error::Timeout { no_expiry: false, .. }), "{refused}");
     }
 }
 
 async fn each_excludes_the_other(library: Library) {
-    let mut both = both(library, LONG).await;
+    let both = both(library, LONG).await;
     assert!(both.peer.is("try it").await);
     both.refused().await;
     assert!(both.lock.is_locked().await.unwrap() && !both.lock.is_held().await.unwrap());
@@ -72,7 +72,7 @@ async fn each_excludes_the_other(library: Library) {
 }
 
 async fn each_waits_for_the_other(library: Library) {
-    let mut both = both(library, LONG).await;
+    let both = both(library, LONG).await;
     let guard = both.lock.lock().await.unwrap();
     let before = asked(&both.server);
     let waits = both.peer.ask("lock it");
@@ -80,7 +80,7 @@ async fn each_waits_for_the_other(library: Library) {
     guard.unlock().await.unwrap();
     assert_eq!(waits.await.unwrap(), "locked");
 
-    let mut lock = both.client.string_lock(KEY);
+    let lock = both.client.string_lock(KEY);
     let waits = tokio::spawn(async move { lock.lock().await });
     eventually("it waits", || both.client.stats().waiting == 1).await;
     assert!(both.peer.is("release it").await);
@@ -88,7 +88,7 @@ async fn each_waits_for_the_other(library: Library) {
 }
 
 async fn each_sees_what_the_other_stores(library: Library) {
-    let mut both = both(library, LONG).await;
+    let both = both(library, LONG).await;
     assert!(both.peer.is("try it").await);
     let owner = both.peer.tell("owner it").await;
     let form = match library {
@@ -108,7 +108,7 @@ async fn each_sees_what_the_other_stores(library: Library) {
     assert!(both.peer.is("release it").await);
     assert_eq!(both.lock.holder().await.unwrap(), None);
 
-    let guard = both.lock.try_lock(ONCE, whole).await.unwrap();
+    let guard = both.lock.try_lock(ONCE, Lease::fixed(whole)).await.unwrap();
     assert_eq!(both.value(), guard.owner());
     assert!((30_000..=60_000).contains(&both.left()), "{}", both.left());
     guard.unlock().await.unwrap();
@@ -116,7 +116,7 @@ async fn each_sees_what_the_other_stores(library: Library) {
 }
 
 async fn each_keeps_to_extensions_of_the_other(library: Library) {
-    let mut both = both(library, 20_000).await;
+    let both = both(library, 20_000).await;
     assert!(both.peer.is("try it").await);
     assert!(both.peer.is("extend it 60000").await);
     assert!(both.left() > 20_000);
@@ -127,7 +127,7 @@ async fn each_keeps_to_extensions_of_the_other(library: Library) {
     both.refused().await;
     assert!(both.peer.is("release it").await);
 
-    let guard = both.lock.try_lock(ONCE, ms(20_000)).await.unwrap();
+    let guard = both.lock.try_lock(ONCE, Lease::fixed(ms(20_000))).await.unwrap();
     guard.extend(ms(60_000)).await.unwrap();
     assert!(both.left() > 20_000);
     assert!(!both.peer.is("try it").await);
@@ -140,7 +140,7 @@ async fn each_waits_for_a_renewed_hold(library: Library) {
     let peer = Process::start(library, &[server.url()]);
     peer.make(KEY, LONG).await;
     let client = Client::builder(&server.url()).lease(ms(1500)).connect().await.unwrap();
-    let mut lock = client.string_lock(KEY);
+    let lock = client.string_lock(KEY);
     let guard = lock.lock().await.unwrap();
     let deadline = guard.deadline();
     let waits = peer.ask("lock it");
@@ -152,7 +152,7 @@ async fn each_waits_for_a_renewed_hold(library: Library) {
 }
 
 async fn each_is_freed_by_its_expiry(library: Library) {
-    let mut both = both(library, 400).await;
+    let both = both(library, 400).await;
     assert!(both.peer.is("try it").await);
     let guard = soon("the peer's lease ends", both.lock.lock()).await.unwrap();
     assert!(!both.peer.is("release it").await);
@@ -160,7 +160,7 @@ async fn each_is_freed_by_its_expiry(library: Library) {
     assert_eq!(both.value(), guard.owner(), "what came late touched nothing");
     guard.unlock().await.unwrap();
 
-    let guard = both.lock.try_lock(ONCE, ms(400)).await.unwrap();
+    let guard = both.lock.try_lock(ONCE, Lease::fixed(ms(400))).await.unwrap();
     both.peer.make(KEY, LONG).await;
     assert_eq!(both.peer.tell("lock it").await, "locked");
     assert!(matches!(guard.check(), Err(Error::Lost { reason: LossReason::Expired, .. })));
@@ -170,7 +170,7 @@ async fn each_is_freed_by_its_expiry(library: Library) {
 }
 
 async fn what_comes_late_touches_nobody(library: Library) {
-    let mut both = both(library, LONG).await;
+    let both = both(library, LONG).await;
     assert!(both.peer.is("try it").await);
     assert!(both.lock.force_unlock().await.unwrap());
     let guard = both.lock.try_lock(ONCE, Lease::Renewed).await.unwrap();
@@ -191,7 +191,7 @@ async fn what_comes_late_touches_nobody(library: Library) {
 }
 
 async fn each_takes_over_what_the_other_took(library: Library) {
-    let mut both = both(library, LONG).await;
+    let both = both(library, LONG).await;
     assert!(both.peer.is("try it").await);
     let owner = both.peer.tell("owner it").await;
     let stranger = both.lock.restore("0123456789abcdef0123456789abcdef").await.unwrap_err();
@@ -203,8 +203,7 @@ async fn each_takes_over_what_the_other_took(library: Library) {
     assert!(!both.peer.is("release it").await);
 
     let guard = both.lock.lock().await.unwrap();
-    let owner = guard.owner().to_owned();
-    guard.forget();
+    let owner = guard.hand_on().unwrap();
     // Of somebody else nothing is taken over, and nothing released: redislock refuses the first,
     // the others the second.
     if both.peer.ask("adopt it stranger").await.is_ok() {
@@ -234,14 +233,14 @@ async fn in_a_crowd_nobody_meets_anybody(library: Library) {
 async fn several_keys_of_node_redlock_are_as_many_locks() {
     let both = both(Library::NodeRedlock, LONG).await;
     both.peer.make("a,b", LONG).await;
-    let (mut one, mut other) = (both.client.string_lock("a"), both.client.string_lock("b"));
+    let (one, other) = (both.client.string_lock("a"), both.client.string_lock("b"));
     let guard = one.lock().await.unwrap();
     assert!(!both.peer.is("try it").await, "both or none");
     assert!(!other.is_locked().await.unwrap());
     guard.unlock().await.unwrap();
     assert!(both.peer.is("try it").await);
     let owner = both.peer.tell("owner it").await;
-    for lock in [&mut one, &mut other] {
+    for lock in [&one, &other] {
         assert!(lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err().is_timeout());
         assert!(lock.holder().await.unwrap().is_some_and(|holder| holder.owner == owner));
     }

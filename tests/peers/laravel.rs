@@ -91,7 +91,7 @@ const TEN: [&str; 3] = ["EX", "10", "NX"];
 #[tokio::test]
 async fn laravel_excludes_and_is_excluded() {
     for form in FORMS {
-        let mut shop = peer(&form, "orders").await;
+        let shop = peer(&form, "orders").await;
         assert!(shop.set(LARAVEL, &TEN), "{}", shop.key);
         let refused = shop.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
         assert!(refused.is_timeout(), "{refused}");
@@ -125,13 +125,13 @@ fn laravels_keys_are_told_by_its_version() {
 
 #[tokio::test]
 async fn laravel_blocks_by_asking_until_we_release() {
-    let mut shop = peer(&V11, "orders").await;
+    let shop = peer(&V11, "orders").await;
     let guard = shop.lock.lock().await.unwrap();
     // `block(5)`: once in 250 ms.
     assert!(!shop.set(LARAVEL, &TEN));
     guard.unlock().await.unwrap();
     assert!(shop.set(LARAVEL, &TEN));
-    let mut lock = shop.client.string_lock("orders");
+    let lock = shop.client.string_lock("orders");
     let waits = tokio::spawn(async move { lock.lock().await });
     eventually("it waits", || shop.client.stats().waiting == 1).await;
     assert_eq!(shop.script(GIVE_BACK, &[LARAVEL]), 1);
@@ -140,7 +140,7 @@ async fn laravel_blocks_by_asking_until_we_release() {
 
 #[tokio::test]
 async fn laravels_lock_for_ever_ends_by_a_forced_release() {
-    let mut shop = peer(&V11, "orders").await;
+    let shop = peer(&V11, "orders").await;
     // `Cache::lock('orders')` without seconds.
     assert_eq!(shop.command(&["SETNX", &shop.key, LARAVEL]).int(), 1);
     let refused = shop.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
@@ -162,7 +162,7 @@ async fn laravels_lock_for_ever_ends_by_a_forced_release() {
 
 #[tokio::test]
 async fn laravels_owner_is_restored_and_restores() {
-    let mut shop = peer(&V11, "orders").await;
+    let shop = peer(&V11, "orders").await;
     // A job gets the owner from the request that took the lock.
     assert!(shop.set(LARAVEL, &TEN));
     let guard = shop.lock.restore(LARAVEL).await.unwrap();
@@ -179,9 +179,8 @@ async fn laravels_owner_is_restored_and_restores() {
     assert!(matches!(gone, Error::NotOwner { .. }), "{gone}");
     assert_eq!(shop.value(), Reply::Nil, "a failed restore leaves nothing");
     // `restoreLock('orders', $owner)->release()` of ours.
-    let guard = shop.lock.try_lock(ONCE, ms(60_000)).await.unwrap();
-    let owner = guard.owner().to_owned();
-    guard.forget();
+    let guard = shop.lock.try_lock(ONCE, Lease::fixed(ms(60_000))).await.unwrap();
+    let owner = guard.hand_on().unwrap();
     assert_eq!(shop.script(GIVE_BACK, &[&owner]), 1);
     assert!(!shop.lock.is_locked().await.unwrap());
 }

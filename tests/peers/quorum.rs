@@ -28,7 +28,7 @@ struct Both {
     lock: Lock,
 }
 
-/// One key on all the servers; a lock of the peer at it, called `it`, and a lock value of ours.
+/// One key on all the servers; a lock of the peer at it, called `it`, and a lock of ours.
 async fn both(library: Library, servers: Vec<Server>, lease_ms: u32) -> Both {
     let urls: Vec<_> = servers.iter().map(Server::url).collect();
     let peer = Process::start(library, &urls);
@@ -45,7 +45,7 @@ fn start(number: usize) -> Vec<Server> {
     (0..number).map(|_| Server::start()).collect()
 }
 
-/// A lock value: an owner of its own.
+/// Each acquisition is an owner of its own.
 fn quorum(clients: &[Client]) -> Lock {
     Lock::quorum(clients.iter().map(|client| client.string_lock(KEY)))
 }
@@ -68,7 +68,7 @@ impl Both {
         self.servers.iter().filter(|server| left(server) > least_ms).count()
     }
 
-    async fn refused(&mut self) {
+    async fn refused(&self) {
         let refused = self.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
         assert!(refused.is_timeout(), "{refused}");
     }
@@ -82,7 +82,7 @@ impl Both {
 }
 
 async fn each_excludes_the_other(library: Library, number: usize) {
-    let mut both = both(library, start(number), LONG).await;
+    let both = both(library, start(number), LONG).await;
     assert!(both.peer.is("try it").await);
     let owner = both.peer.tell("owner it").await;
     assert!(both.holding(&owner) >= both.majority());
@@ -103,7 +103,7 @@ async fn each_excludes_the_other(library: Library, number: usize) {
 }
 
 async fn each_waits_for_the_other(library: Library, number: usize) {
-    let mut both = both(library, start(number), LONG).await;
+    let both = both(library, start(number), LONG).await;
     let guard = both.lock.lock().await.unwrap();
     let before = asked(&both.servers[0]);
     let waits = both.peer.ask("lock it");
@@ -111,7 +111,7 @@ async fn each_waits_for_the_other(library: Library, number: usize) {
     guard.unlock().await.unwrap();
     assert_eq!(waits.await.unwrap(), "locked");
 
-    let mut lock = quorum(&both.clients);
+    let lock = quorum(&both.clients);
     let waits = tokio::spawn(async move { lock.lock().await });
     // The peer has a majority, which need not have the first server in it.
     let refused = || both.clients.iter().any(|client| client.stats().timed_out > 0);
@@ -121,7 +121,7 @@ async fn each_waits_for_the_other(library: Library, number: usize) {
 }
 
 async fn each_keeps_to_extensions_of_the_other(library: Library, number: usize) {
-    let mut both = both(library, start(number), 20_000).await;
+    let both = both(library, start(number), 20_000).await;
     assert!(both.peer.is("try it").await);
     assert!(both.peer.is("extend it 60000").await);
     assert!(both.lasting(20_000) >= both.majority());
@@ -129,7 +129,8 @@ async fn each_keeps_to_extensions_of_the_other(library: Library, number: usize) 
     both.refused().await;
     assert!(both.peer.is("release it").await);
 
-    let guard = soon("it is free", both.lock.try_lock(ms(5000), ms(20_000))).await.unwrap();
+    let guard =
+        soon("it is free", both.lock.try_lock(ms(5000), Lease::fixed(ms(20_000)))).await.unwrap();
     guard.extend(ms(60_000)).await.unwrap();
     assert!(both.lasting(20_000) >= both.majority());
     assert!(!both.peer.is("try it").await);
@@ -137,7 +138,7 @@ async fn each_keeps_to_extensions_of_the_other(library: Library, number: usize) 
 }
 
 async fn each_is_freed_by_its_expiry(library: Library, number: usize) {
-    let mut both = both(library, start(number), 1000).await;
+    let both = both(library, start(number), 1000).await;
     assert!(both.peer.is("try it").await);
     let guard = soon("the peer's lease ends", both.lock.lock()).await.unwrap();
     assert!(!both.peer.is("release it").await);
@@ -145,7 +146,7 @@ async fn each_is_freed_by_its_expiry(library: Library, number: usize) {
     assert!(both.lock.is_held().await.unwrap());
     guard.unlock().await.unwrap();
 
-    let guard = both.lock.try_lock(ms(5000), ms(1000)).await.unwrap();
+    let guard = both.lock.try_lock(ms(5000), Lease::fixed(ms(1000))).await.unwrap();
     both.peer.make(KEY, LONG).await;
     assert_eq!(both.peer.tell("lock it").await, "locked");
     assert!(matches!(guard.check(), Err(Error::Lost { reason: LossReason::Expired, .. })));
@@ -156,7 +157,7 @@ async fn each_is_freed_by_its_expiry(library: Library, number: usize) {
 }
 
 async fn what_comes_late_touches_nobody(library: Library, number: usize) {
-    let mut both = both(library, start(number), LONG).await;
+    let both = both(library, start(number), LONG).await;
     assert!(both.peer.is("try it").await);
     assert!(both.lock.force_unlock().await.unwrap());
     let guard = soon("it is free", both.lock.lock()).await.unwrap();
@@ -180,7 +181,7 @@ async fn what_comes_late_touches_nobody(library: Library, number: usize) {
 async fn without_a_minority_each_excludes_the_other(library: Library, number: usize) {
     let mut servers = start(number);
     servers[..number / 2].iter_mut().for_each(Server::kill);
-    let mut both = both(library, servers, LONG).await;
+    let both = both(library, servers, LONG).await;
     assert!(both.peer.is("try it").await);
     both.refused().await;
     assert!(both.peer.is("release it").await);

@@ -1,6 +1,6 @@
 //! One lock with redis-py's `Lock`, both ways.
 
-use leasehold::{Client, Error, Lease, Lock, LossReason};
+use leasehold::{Client, Ended, Error, Lease, Lock, LossReason};
 
 use crate::crowd;
 use crate::process::{Library, Process};
@@ -14,7 +14,7 @@ struct Both {
     lock: Lock,
 }
 
-/// One key, an alias `py` for it in Python, and a lock value of ours.
+/// One key, an alias `py` for it in Python, and a lock of ours.
 async fn both(timeout: &str) -> Both {
     let server = Server::start();
     let python = Process::start(Library::RedisPy, &[server.url()]);
@@ -36,7 +36,7 @@ impl Both {
 
 #[tokio::test]
 async fn each_excludes_the_other() {
-    let mut both = both("60000").await;
+    let both = both("60000").await;
     assert!(both.python.is("acquire py 0").await);
     let refused = both.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();
     assert!(matches!(refused, Error::Timeout { no_expiry: false, .. }), "{refused}");
@@ -56,7 +56,7 @@ async fn each_excludes_the_other() {
 
 #[tokio::test]
 async fn each_waits_for_the_other() {
-    let mut both = both("60000").await;
+    let both = both("60000").await;
     let guard = both.lock.lock().await.unwrap();
     let before = asked(&both.server);
     let waits = both.python.ask("acquire py none");
@@ -64,7 +64,7 @@ async fn each_waits_for_the_other() {
     guard.unlock().await.unwrap();
     assert_eq!(waits.await.unwrap(), "True");
 
-    let mut lock = both.client.string_lock("shared");
+    let lock = both.client.string_lock("shared");
     let waits = tokio::spawn(async move { lock.lock().await });
     eventually("it waits", || both.client.stats().waiting == 1).await;
     both.python.tell("release py").await;
@@ -73,7 +73,7 @@ async fn each_waits_for_the_other() {
 
 #[tokio::test]
 async fn each_is_freed_by_its_expiry() {
-    let mut both = both("400").await;
+    let both = both("400").await;
     assert!(both.python.is("acquire py 0").await);
     let guard = soon("Python's lease ends", both.lock.lock()).await.unwrap();
     let raised = both.python.ask("release py").await.unwrap_err();
@@ -81,7 +81,7 @@ async fn each_is_freed_by_its_expiry() {
     assert_eq!(both.value(), guard.owner(), "what came late touched nothing");
     guard.unlock().await.unwrap();
 
-    let guard = both.lock.try_lock(ONCE, ms(400)).await.unwrap();
+    let guard = both.lock.try_lock(ONCE, Lease::fixed(ms(400))).await.unwrap();
     // What it takes now is to be its own at the end, however slow the machine is.
     both.python.tell("make py shared 60000").await;
     let waits = both.python.ask("acquire py none");
@@ -96,7 +96,7 @@ async fn each_is_freed_by_its_expiry() {
 
 #[tokio::test]
 async fn a_release_that_comes_late_touches_nobody() {
-    let mut both = both("60000").await;
+    let both = both("60000").await;
     let guard = both.lock.lock().await.unwrap();
     // An operator deletes the key, and nobody has told us yet.
     both.server.command(&["DEL", "shared"]);
@@ -108,7 +108,7 @@ async fn a_release_that_comes_late_touches_nobody() {
 
 #[tokio::test]
 async fn pythons_extensions_are_kept_to() {
-    let mut both = both("5000").await;
+    let both = both("5000").await;
     assert!(both.python.is("acquire py 0").await);
     assert!(both.python.is("extend py 20000").await);
     assert!(both.left() > 20_000);
@@ -128,7 +128,7 @@ async fn pythons_extensions_are_kept_to() {
 
 #[tokio::test]
 async fn a_lock_of_python_is_restored_here() {
-    let mut both = both("5000").await;
+    let both = both("5000").await;
     assert!(both.python.is("acquire py 0").await);
     // uuid1 in hex, which Python keeps as bytes.
     let token = both.python.tell("token py").await;
@@ -146,10 +146,9 @@ async fn a_lock_of_python_is_restored_here() {
 
 #[tokio::test]
 async fn a_lock_of_ours_is_taken_over_by_python() {
-    let mut both = both("5000").await;
+    let both = both("5000").await;
     let guard = both.lock.lock().await.unwrap();
-    let owner = guard.owner().to_owned();
-    guard.forget();
+    let owner = guard.hand_on().unwrap();
     both.python.tell(&format!("take_token py {owner}")).await;
     assert!(both.python.is("owned py").await);
     assert!(both.python.is("reacquire py").await);
@@ -170,7 +169,7 @@ async fn what_python_takes_away_is_told() {
     python.tell("make py shared 60000").await;
     python.tell(&format!("take_token py {}", guard.owner())).await;
     python.tell("release py").await;
-    assert_eq!(soon("it is told", guard.lost()).await, LossReason::Gone);
+    assert_eq!(soon("it is told", guard.ended()).await, Ended::Lost(LossReason::Gone));
     assert!(python.is("acquire py 0").await);
     assert!(guard.unlock().await.is_err());
     assert!(python.is("owned py").await, "our release touched nothing");
@@ -178,7 +177,7 @@ async fn what_python_takes_away_is_told() {
 
 #[tokio::test]
 async fn a_lock_without_expiry_is_told_as_such() {
-    let mut both = both("none").await;
+    let both = both("none").await;
     assert!(both.python.is("acquire py 0").await);
     assert_eq!(both.left(), -1);
     let refused = both.lock.try_lock(ONCE, Lease::Renewed).await.unwrap_err();

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::future::join_all;
-use leasehold::{Client, ClientBuilder, Lease, Lock, LockGuard};
+use leasehold::{Client, ClientBuilder, Ended, Lease, Lock, LockGuard, LossReason};
 use tokio::time::{Instant, sleep};
 
 use crate::support::proxy::Proxy;
@@ -66,7 +66,7 @@ impl Nodes {
         Nodes(clients.into_iter().map(Result::unwrap).collect())
     }
 
-    /// A lock value: an owner of its own.
+    /// Each acquisition is an owner of its own.
     pub(crate) fn lock(&self) -> Lock {
         self.0[0].red_lock(&self.0[1..], NAME)
     }
@@ -76,7 +76,7 @@ impl Nodes {
     pub(crate) async fn held_by_all(
         &self,
         servers: &Servers,
-        lock: &mut Lock,
+        lock: &Lock,
         lease: Lease,
     ) -> LockGuard {
         let taken = async {
@@ -106,7 +106,7 @@ pub(crate) fn proxies(servers: &Servers) -> Vec<Proxy> {
 
 /// The servers know the scripts: a call whose reply is lost was executed.
 pub(crate) async fn scripts_known(nodes: &Nodes) {
-    let mut lock = nodes.0[0].red_lock(&nodes.0[1..], "known");
+    let lock = nodes.0[0].red_lock(&nodes.0[1..], "known");
     lock.lock().await.unwrap().unlock().await.unwrap();
     nodes.settled().await;
 }
@@ -122,4 +122,15 @@ pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(LIMIT, future).await;
     done.unwrap_or_else(|_| panic!("not within {LIMIT:?}: {what}"))
+}
+
+/// Resolves when the hold has come to its end, which must be a loss.
+pub(crate) fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send + 'static {
+    let ended = guard.ended();
+    async move {
+        match ended.await {
+            Ended::Lost(reason) => reason,
+            other => panic!("not lost: {other:?}"),
+        }
+    }
 }

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use leasehold::{Client, EmbeddedRedis, Error, Lease, Lock, LossReason, Owner};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::bed::{LONG, NAME, ms};
+use crate::bed::{LONG, NAME, lost, ms};
 
 struct Engines(Vec<EmbeddedRedis>);
 
@@ -33,12 +33,12 @@ async fn validity_is_the_lease_less_the_asking_and_the_drift() {
     let clients = Engines::five().clients();
     let start = Instant::now();
     let lease = Duration::from_secs(10);
-    let guard = quorum(&clients).try_lock(Duration::ZERO, lease).await.unwrap();
+    let guard = quorum(&clients).try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap();
     // A hundredth of the lease and two milliseconds, beside the margin of every lock.
     let drift = ms(100 + 2);
     let margin = ms(10 + 1);
     assert_eq!(guard.deadline() + drift + margin, start + lease);
-    assert_eq!(guard.lost().await, LossReason::Expired);
+    assert_eq!(lost(&guard).await, LossReason::Expired);
     assert_eq!(start.elapsed() + drift + margin, lease);
     assert!(quorum(&clients).try_lock(Duration::ZERO, LONG).await.is_err(), "still held there");
 }
@@ -51,13 +51,13 @@ async fn a_silent_server_costs_a_part_of_the_lease_at_most() {
     let lease = Duration::from_secs(4);
     engines.0[4].pause();
     let start = Instant::now();
-    let guard = quorum(&ours).try_lock(Duration::ZERO, lease).await.unwrap();
+    let guard = quorum(&ours).try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap();
     assert!(start.elapsed() < ms(10), "{:?}", start.elapsed());
     guard.unlock().await.unwrap();
 
     let held = [theirs[0].string_lock(NAME).lock().await, theirs[1].string_lock(NAME).lock().await];
     let start = Instant::now();
-    let error = quorum(&ours).try_lock(Duration::ZERO, lease).await.unwrap_err();
+    let error = quorum(&ours).try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap_err();
     assert!(error.is_timeout(), "four answered: {error}");
     let took = start.elapsed();
     assert!(took >= ms(200) && took < ms(210), "{took:?}");
@@ -72,7 +72,7 @@ async fn a_silent_server_costs_a_part_of_the_lease_at_most() {
 async fn a_silent_server_does_not_hold_up_an_extension() {
     let engines = Engines::five();
     let clients = engines.clients();
-    let guard = quorum(&clients).try_lock(Duration::ZERO, ms(4000)).await.unwrap();
+    let guard = quorum(&clients).try_lock(Duration::ZERO, Lease::fixed(ms(4000))).await.unwrap();
     engines.0[4].pause();
     let start = Instant::now();
     guard.extend(ms(60_000)).await.unwrap();
@@ -95,12 +95,12 @@ async fn a_nested_quorum_allows_for_drift() {
     let owner = Owner::new();
     let mut singles = Vec::new();
     for client in &clients {
-        let mut single = client.string_lock(NAME).owned_by(&owner);
-        singles.push(single.try_lock(Duration::ZERO, ms(1000)).await.unwrap());
+        let single = client.string_lock(NAME).owned_by(&owner);
+        singles.push(single.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap());
     }
     let (start, lease) = (Instant::now(), Duration::from_secs(10));
-    let mut lock = quorum(&clients).owned_by(&owner);
-    let guard = lock.try_lock(Duration::ZERO, lease).await.unwrap();
+    let lock = quorum(&clients).owned_by(&owner);
+    let guard = lock.try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap();
     assert!(guard.deadline() + ms(100 + 2) + ms(10 + 1) <= start + lease);
 }
 
@@ -110,7 +110,7 @@ async fn a_loss_is_told_before_an_outage() {
     let engines = Engines::five();
     let clients = engines.clients();
     let patient = engines.0[0].builder().command_timeout(ms(10_000)).connect().await.unwrap();
-    let mut multi = Lock::multi([patient.lock("a"), clients[1].lock("b")]);
+    let multi = Lock::multi([patient.lock("a"), clients[1].lock("b")]);
     let guard = multi.try_lock(Duration::ZERO, LONG).await.unwrap();
     assert!(engines.0[0].lose("a"));
     engines.0[0].pause();
@@ -150,7 +150,7 @@ async fn three_clocks_that_jump_give_it_away_and_the_next_renewal_tells() {
     let start = Instant::now();
     let second = quorum(&theirs).try_lock(ms(900), Lease::Renewed).await.unwrap();
     guard.check().unwrap();
-    assert_eq!(guard.lost().await, LossReason::Gone);
+    assert_eq!(lost(&guard).await, LossReason::Gone);
     assert!(start.elapsed() <= Duration::from_secs(11), "a third of the lease");
     second.check().unwrap();
 }
@@ -168,7 +168,7 @@ async fn two_that_were_away_and_one_clock_that_jumps_give_it_away() {
     drop(quorum(&theirs).try_lock(ms(900), LONG).await.unwrap());
     // A fixed lease is not renewed, and so nobody tells the first one before its end.
     guard.check().unwrap();
-    assert_eq!(guard.lost().await, LossReason::Expired);
+    assert_eq!(lost(&guard).await, LossReason::Expired);
 }
 
 /// While one clock after another jumps, never two of them within one lease, nobody meets anybody.
@@ -180,10 +180,10 @@ async fn contenders_meet_nobody_while_a_clock_jumps() {
         .map(|_| {
             let (clients, inside, entered) = (engines.clients(), inside.clone(), entered.clone());
             tokio::spawn(async move {
-                let mut lock = quorum(&clients);
+                let lock = quorum(&clients);
                 for _ in 0..20 {
                     let guard = loop {
-                        match lock.try_lock(ms(60_000), ms(2000)).await {
+                        match lock.try_lock(ms(60_000), Lease::fixed(ms(2000))).await {
                             Ok(guard) => break guard,
                             Err(error) => assert!(error.is_retryable(), "{error}"),
                         }

@@ -11,7 +11,7 @@ use crate::support::resp::Connection;
 use crate::support::server::Server;
 
 /// Enters so many times, and counts who is inside and how often that was.
-async fn enter(mut lock: Lock, mut outside: Connection, rounds: u32, lease: Lease) {
+async fn enter(lock: Lock, mut outside: Connection, rounds: u32, lease: Lease) {
     for _ in 0..rounds {
         let entering = async {
             loop {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::bed::{LONG, NAME, Nodes, Servers, eventually, ms, proxies, scripts_known, soon};
+use crate::bed::{LONG, NAME, Nodes, Servers, eventually, lost, ms, proxies, scripts_known, soon};
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
 
@@ -30,7 +30,7 @@ async fn two_may_be_down_from_the_start() {
     // They come, and take part.
     servers.0[0].restart();
     servers.0[1].restart();
-    let all = theirs.held_by_all(&servers, &mut theirs.lock(), LONG).await;
+    let all = theirs.held_by_all(&servers, &theirs.lock(), LONG).await;
     all.unlock().await.unwrap();
 }
 
@@ -50,7 +50,7 @@ async fn who_waits_for_a_server_that_is_away_gets_in_when_it_comes() {
     let client = builder.connect_in_background().await.unwrap();
     let refused = client.lock("x").try_lock(ONCE, LONG).await.unwrap_err();
     assert!(matches!(&refused, Error::Unavailable { .. }), "{refused}");
-    let mut lock = client.lock("x");
+    let lock = client.lock("x");
     let waits = tokio::spawn(async move { lock.lock().await });
     eventually("it waits", || client.stats().waiting == 1).await;
     server.restart();
@@ -59,7 +59,7 @@ async fn who_waits_for_a_server_that_is_away_gets_in_when_it_comes() {
     let holder = Client::connect(&server.url()).await.unwrap();
     guard.unlock().await.unwrap();
     let guard = holder.lock("x").try_lock(ONCE, LONG).await.unwrap();
-    let (mut other, before) = (client.lock("x"), client.stats());
+    let (other, before) = (client.lock("x"), client.stats());
     let waits = tokio::spawn(async move { other.lock().await });
     eventually("it listens and asked again", || {
         let stats = client.stats();
@@ -76,8 +76,8 @@ async fn who_waits_for_a_server_that_is_away_gets_in_when_it_comes() {
 async fn two_may_die_while_it_is_held() {
     let mut servers = Servers::start(5);
     let nodes = servers.clients_with(brief).await;
-    let mut lock = nodes.lock();
-    let guard = nodes.held_by_all(&servers, &mut lock, Lease::Renewed).await;
+    let lock = nodes.lock();
+    let guard = nodes.held_by_all(&servers, &lock, Lease::Renewed).await;
     let first = guard.deadline();
     servers.kill(3..5);
     // Until after what it was granted for: renewed by the other three.
@@ -96,15 +96,15 @@ async fn two_may_die_while_it_is_held() {
 async fn when_three_die_the_loss_is_told_in_time() {
     let mut servers = Servers::start(5);
     let nodes = servers.clients_with(brief).await;
-    let mut lock = nodes.lock();
-    let guard = nodes.held_by_all(&servers, &mut lock, Lease::Renewed).await;
+    let lock = nodes.lock();
+    let guard = nodes.held_by_all(&servers, &lock, Lease::Renewed).await;
     servers.kill(0..3);
     // A renewal that was on its way may have counted; none is confirmed from here on.
     sleep(ms(100)).await;
     let deadline = guard.deadline();
     guard.check().unwrap();
     eventually("it is no longer sure", || guard.state() != HoldState::Held).await;
-    let reason = soon("it is told", guard.lost()).await;
+    let reason = soon("it is told", lost(&guard)).await;
     assert_eq!(reason, LossReason::Expired);
     assert_eq!(guard.deadline(), deadline);
     assert!(Instant::now() >= deadline, "not before its time");
@@ -122,7 +122,7 @@ async fn a_slow_server_is_not_waited_for() {
     let nodes = Nodes::connect(proxies.iter().map(Proxy::url), brief).await;
     scripts_known(&nodes).await;
     proxies[0].delay_replies(ms(300));
-    let mut lock = nodes.lock();
+    let lock = nodes.lock();
     let guard = soon("four of five", lock.lock()).await.unwrap();
     // Its answer comes after more than a twentieth of the lease.
     let slow = || servers.0[0].command(&["EXISTS", NAME]).int();
@@ -187,7 +187,7 @@ async fn a_dropped_acquisition_leaves_nothing() {
     let nodes = Nodes::connect(proxies.iter().map(Proxy::url), brief).await;
     scripts_known(&nodes).await;
     proxies.iter().for_each(Proxy::swallow_replies);
-    let mut lock = nodes.lock();
+    let lock = nodes.lock();
     tokio::select! {
         taken = lock.lock() => panic!("no reply came: {taken:?}"),
         () = eventually("a majority has granted it", || servers.holding(NAME) >= 3) => {}
@@ -202,8 +202,8 @@ async fn a_dropped_acquisition_leaves_nothing() {
 async fn one_restarted_empty_does_not_give_it_away() {
     let mut servers = Servers::start(5);
     let (ours, theirs) = (servers.clients_with(brief).await, servers.clients_with(brief).await);
-    let mut lock = ours.lock();
-    let guard = ours.held_by_all(&servers, &mut lock, Lease::Renewed).await;
+    let lock = ours.lock();
+    let guard = ours.held_by_all(&servers, &lock, Lease::Renewed).await;
     let first = guard.deadline();
     servers.0[2].restart();
     let refused = theirs.lock().try_lock(ms(500), LONG).await.unwrap_err();
@@ -221,9 +221,9 @@ async fn a_majority_restarted_empty_gives_it_away_and_the_next_renewal_tells() {
     // No renewal in vain, however long the restarts take: what is told is that the servers forgot.
     let longer = |builder: ClientBuilder| brief(builder).lease(LEASE * 4);
     let (ours, theirs) = (servers.clients_with(longer).await, servers.clients_with(longer).await);
-    let mut lock = ours.lock();
-    let guard = ours.held_by_all(&servers, &mut lock, Lease::Renewed).await;
-    let told = tokio::spawn(guard.lost());
+    let lock = ours.lock();
+    let guard = ours.held_by_all(&servers, &lock, Lease::Renewed).await;
+    let told = tokio::spawn(lost(&guard));
     let restarting = tokio::task::spawn_blocking(move || {
         servers.0[..3].iter_mut().for_each(Server::restart);
         servers

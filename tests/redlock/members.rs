@@ -21,7 +21,7 @@ async fn with_held(held: &[usize]) -> (Servers, Lock, Vec<LockGuard>) {
 
 #[tokio::test]
 async fn a_majority_held_by_another_is_a_timeout() {
-    let (servers, mut lock, guards) = with_held(&[0, 2]).await;
+    let (servers, lock, guards) = with_held(&[0, 2]).await;
     for wait in [ONCE, ms(300)] {
         let error = lock.try_lock(wait, LONG).await.unwrap_err();
         assert!(matches!(error, Error::Timeout { .. }), "{error}");
@@ -38,7 +38,7 @@ async fn a_majority_held_by_another_is_a_timeout() {
 #[tokio::test]
 async fn a_minority_held_by_another_is_in_nobodys_way() {
     for held in 0..3 {
-        let (servers, mut lock, theirs) = with_held(&[held]).await;
+        let (servers, lock, theirs) = with_held(&[held]).await;
         let guard = soon("two of three", lock.try_lock(ONCE, LONG)).await.unwrap();
         guard.check().unwrap();
         assert_eq!(servers.holding(NAME), 3);
@@ -56,7 +56,7 @@ async fn a_forced_release_lets_a_waiter_in() {
     for client in &theirs.0[..2] {
         held.push(client.string_lock(NAME).lock().await.unwrap());
     }
-    let mut lock = ours.lock();
+    let lock = ours.lock();
     let waits = tokio::spawn(async move { lock.lock().await });
     let refused = || ours.0.iter().any(|client| client.stats().timed_out > 0);
     eventually("it was refused", refused).await;
@@ -70,7 +70,7 @@ async fn too_few_answers_are_no_quorum() {
     let mut servers = Servers::start(5);
     let nodes = servers.clients().await;
     servers.kill(0..3);
-    let mut lock = nodes.lock();
+    let lock = nodes.lock();
     // One that is alive may be too slow now and then.
     soon("two answer", async {
         loop {
@@ -103,7 +103,7 @@ async fn a_server_that_refuses_for_good_ends_the_wait() {
 async fn one_bad_server_of_three_is_a_server_without_a_vote() {
     let servers = Servers::start(3);
     servers.0[1].command(&["LPUSH", NAME, "not a lock"]);
-    let mut lock = servers.clients().await.lock();
+    let lock = servers.clients().await.lock();
     let guard = soon("two of three", lock.try_lock(ms(2000), LONG)).await.unwrap();
     guard.unlock().await.unwrap();
 }
@@ -113,8 +113,8 @@ async fn an_owner_re_enters_by_name() {
     let servers = Servers::start(3);
     let nodes = servers.clients().await;
     let (owner, other) = (Owner::new(), Owner::new());
-    let mut lock = nodes.lock().owned_by(&owner);
-    let guard = nodes.held_by_all(&servers, &mut lock, LONG).await;
+    let lock = nodes.lock().owned_by(&owner);
+    let guard = nodes.held_by_all(&servers, &lock, LONG).await;
     let inner = nodes.lock().owned_by(&owner).try_lock(ONCE, LONG).await.unwrap();
     assert!(nodes.lock().owned_by(&other).try_lock(ONCE, LONG).await.unwrap_err().is_timeout());
     inner.unlock().await.unwrap();
@@ -127,15 +127,16 @@ async fn an_owner_re_enters_by_name() {
 #[tokio::test]
 async fn it_is_re_entrant_and_inspected_by_majority() {
     let servers = Servers::start(3);
-    let nodes = servers.clients().await;
-    let (mut lock, rival) = (nodes.lock(), nodes.lock());
+    let (nodes, rivals) = (servers.clients().await, servers.clients().await);
+    let (lock, rival) = (nodes.lock(), rivals.lock());
     assert!(!lock.is_locked().await.unwrap());
     let outer = lock.try_lock(ONCE, Lease::Renewed).await.unwrap();
-    let inner = lock.try_lock(ONCE, Lease::Renewed).await.unwrap();
+    let inner = outer.reenter().await.unwrap();
     inner.unlock().await.unwrap();
     outer.check().unwrap();
     assert!(rival.is_locked().await.unwrap() && !rival.is_held().await.unwrap());
     assert!(lock.is_held().await.unwrap());
+    assert!(!nodes.lock().owned_by(&Owner::new()).is_held().await.unwrap());
     assert!(lock.remaining_lease().await.unwrap() > Some(ms(20_000)));
     outer.unlock().await.unwrap();
     assert!(!rival.is_locked().await.unwrap());

@@ -47,8 +47,8 @@ async fn a_server_whose_clock_jumps_forward_gives_nothing_away() {
     let Clock { server, offset } = Clock::start();
     servers.0.push(server);
     let (ours, theirs) = (servers.clients().await, servers.clients().await);
-    let mut lock = ours.lock();
-    let guard = ours.held_by_all(&servers, &mut lock, Lease::Renewed).await;
+    let lock = ours.lock();
+    let guard = ours.held_by_all(&servers, &lock, Lease::Renewed).await;
 
     jump(&offset, Duration::from_hours(2));
     let gone = || servers.0[4].command(&["EXISTS", NAME]).int() == 0;
