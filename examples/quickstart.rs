@@ -8,7 +8,6 @@
 //! gets the lock, that the nested section needs no second lock, and how the holder learns that its
 //! lock is gone.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
-#![expect(clippy::large_futures, reason = "the whole tour is one future")]
 
 use std::sync::Arc;
 use std::time::Duration;

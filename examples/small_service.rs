@@ -1,6 +1,7 @@
 //! A service of several tasks that share locks: each of the ways in which service code uses them.
 //!
 //! `cargo run --features embedded --example small_service`; with `REDIS_URL` set on a real server.
+#![expect(clippy::disallowed_methods, reason = "a service spawns tasks")]
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 
 use std::future::Future;
@@ -36,7 +37,7 @@ struct Shelf {
 
 /// Where the service sends its reports: a trait object, as tests replace it.
 trait Reports: Send + Sync {
-    fn sold<'a>(&'a self, order: u32, pieces: u32) -> BoxFuture<'a, anyhow::Result<()>>;
+    fn sold(&self, order: u32, pieces: u32) -> BoxFuture<'_, anyhow::Result<()>>;
 }
 
 /// A job that keeps its lock for as long as it lives.
@@ -67,9 +68,9 @@ impl Service {
     }
 
     fn enter(&self) -> anyhow::Result<()> {
-        let mut shelf = self.shelf.lock();
-        shelf.inside += 1;
-        ensure!(shelf.inside == 1, "{} tasks are in the section", shelf.inside);
+        let mut goods = self.shelf.lock();
+        goods.inside += 1;
+        ensure!(goods.inside == 1, "{} tasks are in the section", goods.inside);
         Ok(())
     }
 
@@ -81,9 +82,9 @@ impl Service {
     async fn take(&self, pieces: u32) -> anyhow::Result<()> {
         let guard = self.client.lock("shop:stock").try_lock(WAIT, Lease::Renewed).await?;
         {
-            let mut shelf = self.shelf.lock();
-            let Some(left) = shelf.pieces.checked_sub(pieces) else { bail!("sold out") };
-            shelf.pieces = left;
+            let mut goods = self.shelf.lock();
+            let Some(left) = goods.pieces.checked_sub(pieces) else { bail!("sold out") };
+            goods.pieces = left;
         }
         guard.unlock().await?;
         Ok(())
@@ -103,11 +104,11 @@ impl Service {
 }
 
 impl Inventory {
-    async fn count(mut self, shelf: &Mutex<Shelf>) -> anyhow::Result<u32> {
+    async fn count(mut self, goods: &Mutex<Shelf>) -> anyhow::Result<u32> {
         for _ in 0..3 {
             sleep(Duration::from_millis(5)).await;
             self.guard.check()?; // before each step that counts
-            self.counted = shelf.lock().pieces;
+            self.counted = goods.lock().pieces;
         }
         self.guard.unlock().await?;
         Ok(self.counted)
@@ -134,7 +135,7 @@ async fn until_stopped(service: &Service, stop: impl Future<Output = ()>) -> Opt
 struct Printed;
 
 impl Reports for Printed {
-    fn sold<'a>(&'a self, order: u32, pieces: u32) -> BoxFuture<'a, anyhow::Result<()>> {
+    fn sold(&self, order: u32, pieces: u32) -> BoxFuture<'_, anyhow::Result<()>> {
         Box::pin(async move {
             sleep(Duration::from_millis(1)).await;
             println!("order {order}: {pieces} pieces");

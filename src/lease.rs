@@ -61,11 +61,11 @@ impl Lease {
     }
 
     fn at_least(
-        least: Duration,
+        shortest: Duration,
         what: &'static str,
         lease: Duration,
     ) -> Result<Duration, ConfigError> {
-        if (least..=Self::MAX).contains(&lease) {
+        if (shortest..=Self::MAX).contains(&lease) {
             // Redis counts whole milliseconds; a part of one would make us believe in more.
             return Ok(Duration::from_millis(
                 u64::try_from(lease.as_millis()).expect("BUG: a year fits"),
@@ -74,7 +74,7 @@ impl Lease {
         Err(ConfigError::OutOfRange {
             what,
             given: format!("{lease:?}"),
-            allowed: format!("{least:?} to {:?}", Self::MAX),
+            allowed: format!("{shortest:?} to {:?}", Self::MAX),
         })
     }
 }

@@ -173,13 +173,11 @@ impl Session {
     async fn call_until(&self, limit: Option<Instant>, call: Call) -> Result<Value, CallError> {
         let reply = self.call(Lane::Caller, call);
         let Some(limit) = limit else { return reply.await };
-        match tokio::time::timeout_at(limit, reply).await {
-            Ok(reply) => reply,
-            Err(_) => {
-                self.reply_times.came_not();
-                Err(CallError::Unknown(Fault("no reply within the wait".into())))
-            }
+        if let Ok(reply) = tokio::time::timeout_at(limit, reply).await {
+            return reply;
         }
+        self.reply_times.came_not();
+        Err(CallError::Unknown(Fault("no reply within the wait".into())))
     }
 
     pub(crate) fn client_id(&self) -> Uuid {

@@ -212,7 +212,7 @@ impl LockGuard {
     /// });
     /// # }
     /// ```
-    pub fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
+    pub fn ended(&self) -> impl Future<Output = Ended> + Send + use<> {
         self.ended_later()
     }
 

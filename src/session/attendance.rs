@@ -30,7 +30,7 @@
 //!
 //! One entry for each future that was woken within the last two looks.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
@@ -63,7 +63,7 @@ pub(crate) struct Attendance {
 pub(crate) struct PassedOver;
 
 /// An attended future; dropped, it drops what is in it.
-struct Attended<F: Future>(Arc<Shared<F>>);
+pub(crate) struct Attended<F: Future>(Arc<Shared<F>>);
 
 struct Shared<F: Future> {
     slot: Mutex<Slot<F>>,
@@ -99,25 +99,23 @@ trait Woken: Send + Sync + std::fmt::Debug {
 
 impl Attendance {
     /// Polls `work` for the caller; if the caller stops polling, `work` is dropped.
-    pub(crate) async fn attend<F>(self: &Arc<Self>, work: F) -> Result<F::Output, PassedOver>
+    ///
+    /// No `async fn`: those keep room for their arguments for as long as they live.
+    pub(crate) fn attend<F>(self: &Arc<Self>, work: F) -> Attended<F>
+    where
+        F: Future + Send + 'static,
+    {
+        Attended::new(self, work)
+    }
+
+    /// As [`attend`](Attendance::attend), for what is under way before the caller polls at all.
+    pub(crate) fn attend_now<F>(self: &Arc<Self>, work: F) -> Attended<F>
     where
         F: Future + Send + 'static,
     {
         let attended = Attended::new(self, work);
-        poll_fn(|context| attended.poll(context)).await
-    }
-
-    /// As [`attend`](Attendance::attend), for what is under way before the caller polls at all.
-    pub(crate) fn attend_now<F>(
-        self: &Arc<Self>,
-        work: F,
-    ) -> impl Future<Output = Result<F::Output, PassedOver>> + Send + use<F>
-    where
-        F: Future<Output: Send> + Send + 'static,
-    {
-        let attended = Attended::new(self, work);
         attended.0.wake_by_ref();
-        poll_fn(move |context| attended.poll(context))
+        attended
     }
 
     fn list(&self, woken: Weak<dyn Woken>) {
@@ -142,8 +140,12 @@ impl<F: Future + Send + 'static> Attended<F> {
             polls: AtomicU32::new(0),
         }))
     }
+}
 
-    fn poll(&self, context: &mut Context<'_>) -> Poll<Result<F::Output, PassedOver>> {
+impl<F: Future + Send + 'static> Future for Attended<F> {
+    type Output = Result<F::Output, PassedOver>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let shared = &self.0;
         shared.caller.register(context.waker());
         shared.polls.fetch_add(1, SeqCst);
@@ -277,13 +279,11 @@ pub(crate) async fn run(session: &Session) {
         let newcomers = std::mem::take(&mut *attendance.woken.lock());
         let waits = |entry: Weak<dyn Woken>| {
             let woken = entry.upgrade()?;
-            match woken.waits_since() {
-                Some(polls) => Some((entry, polls)),
-                None => {
-                    woken.unlist();
-                    None
-                }
+            let polls = woken.waits_since();
+            if polls.is_none() {
+                woken.unlist();
             }
+            Some((entry, polls?))
         };
         seen.extend(newcomers.into_iter().filter_map(waits));
     }

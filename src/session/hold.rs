@@ -48,7 +48,7 @@ struct State {
     uncertain: bool,
     deadline: Instant,
     drift: Duration,
-    ignore_deadline: bool,
+    mutants: Mutants,
     guards: u32,
     /// Guards whose lease the watchdog renews.
     renewed: u32,
@@ -133,7 +133,7 @@ impl Hold {
             uncertain: false,
             deadline: local_deadline(sent, terms.lease, terms.drift),
             drift: terms.drift,
-            ignore_deadline: mutants.has(Mutant::DeadlineIgnored),
+            mutants,
             guards: 1,
             renewed: terms.renewed.into(),
             lease: terms.lease,
@@ -256,7 +256,7 @@ impl Hold {
                 if let Some(reason) = state.loss(Instant::now()) {
                     return Ended::Lost(reason);
                 }
-                (!state.ignore_deadline).then(|| state.end())
+                (!state.ignores_deadline()).then(|| state.end())
             };
             match end {
                 Some(end) => {
@@ -434,6 +434,10 @@ impl Hold {
 }
 
 impl State {
+    fn ignores_deadline(&self) -> bool {
+        self.mutants.has(Mutant::DeadlineIgnored)
+    }
+
     fn end(&self) -> Instant {
         self.ends_at.map_or(self.deadline, |ends_at| ends_at.min(self.deadline))
     }
@@ -441,7 +445,7 @@ impl State {
     fn loss(&self, now: Instant) -> Option<LossReason> {
         match self.phase {
             Phase::Lost(reason) => Some(reason),
-            Phase::Live | Phase::Leaving if self.ignore_deadline => None,
+            Phase::Live | Phase::Leaving if self.ignores_deadline() => None,
             Phase::Live | Phase::Leaving if now >= self.deadline => Some(LossReason::Expired),
             Phase::Live if self.ends_at.is_some_and(|end| now >= end) => Some(LossReason::MaxHold),
             Phase::Live | Phase::Leaving | Phase::Released | Phase::HandedOn => None,

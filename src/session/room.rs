@@ -133,10 +133,14 @@ impl Rooms {
             let (before, after) = queue.into_iter().partition(|(_, one)| one.since < asked);
             room.queue = after;
             told = std::collections::BTreeMap::into_values(before).collect();
-            told.iter().for_each(|waiter| waiter.set_turn(Turn::Open));
+            for waiter in &told {
+                waiter.set_turn(Turn::Open);
+            }
             if room.is_front(front) { room.promote(None) } else { Next::Same }
         });
-        told.iter().for_each(|waiter| waiter.notify());
+        for waiter in told {
+            waiter.notify();
+        }
     }
 
     /// The front got the lock from Redis; at once, if nobody was there before it.
@@ -243,7 +247,9 @@ impl Rooms {
             }
             all.extend(room.queue.values().chain(room.open.values()).cloned());
         }
-        all.iter().for_each(|waiter| waiter.wake());
+        for waiter in all {
+            waiter.wake();
+        }
     }
 
     /// Takes back the holds that fronts were to take over and have not looked at yet.

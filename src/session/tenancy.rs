@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::attendance::PassedOver;
+use super::attendance::{Attended, PassedOver};
 use super::hold::{Hold, Left, Terms};
 use super::rejoin::reenter_shown;
 use super::releases::{Chore, Owing};
@@ -121,10 +121,7 @@ enum Way<L, E> {
 
 /// A caller that stops polling leaves the rest to the background.
 trait Attend: Future<Output = Result<(), Error>> + Send + Sized + 'static {
-    fn attended(
-        self,
-        handle: &Arc<Handle>,
-    ) -> impl Future<Output = Result<Result<(), Error>, PassedOver>> + Send + use<Self> {
+    fn attended(self, handle: &Arc<Handle>) -> Attended<Self> {
         handle.session.attendance.attend_now(self)
     }
 }
@@ -134,13 +131,11 @@ impl<F: Future<Output = Result<(), Error>> + Send + 'static> Attend for F {}
 /// The release of a hold went on in the background.
 async fn settled_elsewhere(session: &Session, hold: &Arc<Hold>) -> Result<(), Error> {
     let limit = session.settings.command_timeout;
-    match tokio::time::timeout(limit, hold.settled()).await {
-        Ok(()) => Ok(()),
-        Err(_) => {
-            let fault = CallError::Unknown(Fault("it goes on in the background".into()));
-            Err(Error::from_call(&hold.place.name, hold.longest_lease(), fault))
-        }
+    if tokio::time::timeout(limit, hold.settled()).await.is_ok() {
+        return Ok(());
     }
+    let fault = CallError::Unknown(Fault("it goes on in the background".into()));
+    Err(Error::from_call(&hold.place.name, hold.longest_lease(), fault))
 }
 
 impl Drop for Tenancy {

@@ -1,4 +1,5 @@
 //! Every acquisition is an owner of its own, and who may take a lock again.
+#![expect(clippy::future_not_send, reason = "a test is polled in one task")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -72,13 +73,13 @@ fn reentrant() -> impl Iterator<Item = &'static Sort> {
 /// Taken again at once, held until the outermost goes, free then.
 async fn is_nested(
     rival: &Lock,
-    exclusive: bool,
+    sort: &Sort,
     outer: LockGuard,
     inner: Result<LockGuard, Error>,
 ) {
     let inner = inner.unwrap();
     inner.check().unwrap();
-    let refused = async || !exclusive || rival.try_lock_now(Lease::Renewed).await.is_err();
+    let refused = async || !sort.exclusive || rival.try_lock_now(Lease::Renewed).await.is_err();
     assert!(refused().await);
     inner.unlock().await.unwrap();
     assert!(refused().await, "the outer one holds it still");
@@ -90,7 +91,7 @@ pub(crate) async fn nested_sections_re_enter(world: World) {
     let (client, elsewhere) = (&world.client().await, &world.client().await);
     for sort in reentrant() {
         let (lock, rival) = (sort.lock(client, sort.name), sort.lock(elsewhere, sort.name));
-        let is_nested = async |outer, inner| is_nested(&rival, sort.exclusive, outer, inner).await;
+        let is_nested = async |outer, inner| is_nested(&rival, sort, outer, inner).await;
         // By its name, in a section.
         let outer = lock.lock().await.unwrap();
         let by_name = sort.lock(client, sort.name);
@@ -151,8 +152,10 @@ pub(crate) async fn what_is_not_inside_is_shut_out(world: World) {
         // Another client.
         is_out(guard.run(now(&sort.lock(elsewhere, sort.name))).await.unwrap());
         // A future that is made inside and polled outside.
-        let made_inside = guard.run(async { lock.try_lock_now(Lease::Renewed) }).await.unwrap();
-        is_out(made_inside.await.map(drop));
+        let mut made_inside = None;
+        let make = async { made_inside = Some(lock.try_lock_now(Lease::Renewed)) };
+        guard.run(make).await.unwrap();
+        is_out(made_inside.unwrap().await.map(drop));
         // Whoever comes when the section has ended.
         is_out(now(&lock).await);
         guard.unlock().await.unwrap();

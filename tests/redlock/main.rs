@@ -5,7 +5,6 @@
 //! counts there are five embedded engines under paused time instead.
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-#![expect(clippy::large_futures, reason = "many at once, in one test")]
 
 mod bed;
 mod clocks;
