@@ -273,7 +273,7 @@ pub(crate) async fn a_renewal_shortens_no_other_readers_lease(world: World) {
 
 pub(crate) async fn a_dropped_reader_leaves_nothing(world: World) {
     let (one, other) = (world.client().await, world.client().await);
-    let holder = one.read_write_lock("x");
+    let holder = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = holder.write().lock().await.unwrap();
     let under = holder.read().lock().await.unwrap();
     let settled = async |client: &Client| {
@@ -312,7 +312,7 @@ pub(crate) async fn a_dropped_reader_leaves_nothing(world: World) {
 pub(crate) async fn preferred_writers_go_first(world: World) {
     let (client, elsewhere) = (world.client().await, world.client().await);
     let polite = client.read_write_lock("x").prefer_writers();
-    let holder = client.read_write_lock("x").prefer_writers();
+    let holder = client.read_write_lock("x").owned_by(&Owner::new()).prefer_writers();
     let reading = holder.read().lock().await.unwrap();
     // Without a waiting writer it is as ever.
     polite.read().lock().await.unwrap().unlock().await.unwrap();

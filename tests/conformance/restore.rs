@@ -182,7 +182,9 @@ pub(crate) async fn what_a_cancelled_restore_took_is_given_to_nobody(world: Worl
         let lock = sort.lock(&hasty, sort.name);
         let text = lock.lock().await.unwrap().hand_on().unwrap();
         world.pause();
-        assert!(lock.restore(&text).now_or_never().is_none());
+        // It is sent, and nobody answers.
+        let unanswered = tokio::time::timeout(world.span(50), lock.restore(&text)).await;
+        assert!(unanswered.is_err(), "{}", sort.name);
         world.resume();
         all_is_released(&hasty).await;
         world.until_gone(sort.name).await;
