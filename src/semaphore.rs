@@ -269,6 +269,14 @@ impl SemaphorePermit {
 
     /// Runs `work` while the permits are held: as [`LockGuard::run`].
     ///
+    /// # Redis cost
+    ///
+    /// None.
+    ///
+    /// # Cancel safety
+    ///
+    /// As `work`; the permits are not touched.
+    ///
     /// # Errors
     ///
     /// [`Error::Lost`] if the permits were lost before `work` ended.
@@ -280,6 +288,14 @@ impl SemaphorePermit {
     }
 
     /// As [`run`](SemaphorePermit::run), for work that may fail with an error of its own.
+    ///
+    /// # Redis cost
+    ///
+    /// None.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](SemaphorePermit::run).
     ///
     /// # Errors
     ///

@@ -78,6 +78,14 @@ impl<'a, G: Guard> Acquire<'a, G> {
 
     /// Takes the lock, runs `work` while it is held, and releases it: as [`Lock::run`].
     ///
+    /// # Redis cost
+    ///
+    /// As [`Lock::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lock::run`].
+    ///
     /// # Errors
     ///
     /// As [`Lock::run`].
@@ -90,6 +98,14 @@ impl<'a, G: Guard> Acquire<'a, G> {
     }
 
     /// As [`run`](Acquire::run), for work that may fail: as [`Lock::try_run`].
+    ///
+    /// # Redis cost
+    ///
+    /// As [`Lock::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Lock::run`].
     ///
     /// # Errors
     ///

@@ -57,6 +57,14 @@ impl FencedGuard {
 
     /// As [`LockGuard::reenter`]: with the same token.
     ///
+    /// # Redis cost
+    ///
+    /// As [`LockGuard::reenter`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`LockGuard::reenter`].
+    ///
     /// # Errors
     ///
     /// As [`LockGuard::reenter`].

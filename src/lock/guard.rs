@@ -288,6 +288,14 @@ impl LockGuard {
 
     /// As [`run`](LockGuard::run), for work that may fail with an error of its own.
     ///
+    /// # Redis cost
+    ///
+    /// None.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`run`](LockGuard::run).
+    ///
     /// # Errors
     ///
     /// Those of `work`, and those of [`run`](LockGuard::run).

@@ -198,6 +198,7 @@ async fn lower(session: &Session, hold: &Arc<Hold>) {
             return;
         }
         let call = session.release_call(&hold.place, &hold.field, guards);
+        let outage = session.wakes.outage();
         // The caller's lane: behind re-entries that were sent before.
         let reply = session.call_unmeasured(Lane::Caller, call).await;
         drop(slot);
@@ -208,7 +209,7 @@ async fn lower(session: &Session, hold: &Arc<Hold>) {
                 return;
             }
             Err(CallError::NotApplied(_) | CallError::Unknown(_)) => {
-                session.wakes.restored_within(super::jittered(pause)).await;
+                outage.over_within(super::jittered(pause)).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }
@@ -220,6 +221,7 @@ async fn keep(session: &Session, hold: &Hold) {
     let give_up = Instant::now() + hold.longest_lease();
     let mut pause = PAUSE_FIRST;
     loop {
+        let outage = session.wakes.outage();
         let call = counts::keep(&hold.place, &hold.field);
         match send(session, Lane::Background, call).await {
             Ok(_) | Err(CallError::Closed) => return,
@@ -228,7 +230,7 @@ async fn keep(session: &Session, hold: &Hold) {
                     count(&session.counters.releases_failed);
                     return;
                 }
-                session.wakes.restored_within(super::jittered(pause)).await;
+                outage.over_within(super::jittered(pause)).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }
@@ -249,6 +251,7 @@ async fn end(
     let mut answered_since = None;
     let mut pause = PAUSE_FIRST;
     loop {
+        let outage = session.wakes.outage();
         let call = session.release_call(place, field, 0);
         let reply = send(session, lane, call).await;
         let now = Instant::now();
@@ -280,7 +283,7 @@ async fn end(
                     count(&session.counters.releases_failed);
                     return 0;
                 }
-                session.wakes.restored_within(super::jittered(pause)).await;
+                outage.over_within(super::jittered(pause)).await;
             }
         }
         pause = (pause * 2).min(PAUSE_MAX);

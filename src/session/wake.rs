@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use super::room::Waiter;
@@ -126,13 +127,29 @@ impl Wakes {
 
     /// Returns when a connection is usable again, after `limit` at the latest.
     pub(crate) async fn restored_within(&self, limit: Duration) {
-        // Both outcomes mean the same: try again.
-        drop(tokio::time::timeout(limit, self.restored.notified()).await);
+        self.outage().over_within(limit).await;
+    }
+
+    /// The outage that a call may meet which is about to be sent: its end is not missed while that call
+    /// fails.
+    pub(crate) fn outage(&self) -> Outage<'_> {
+        Outage(self.restored.notified())
     }
 
     /// Lets everybody who waits for the end of an outage try at once.
     pub(crate) fn end_outage(&self) {
         self.restored.notify_waiters();
+    }
+}
+
+/// From when it was asked for until a connection is usable again.
+pub(crate) struct Outage<'a>(Notified<'a>);
+
+impl Outage<'_> {
+    /// Returns when a connection became usable meanwhile, after `limit` at the latest.
+    pub(crate) async fn over_within(self, limit: Duration) {
+        // Both outcomes mean the same: try again.
+        drop(tokio::time::timeout(limit, self.0).await);
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::line::Line;
+use crate::semaphores::in_vain;
 use crate::world::{World, eventually, ms, soon, waiting};
 
 pub(crate) const QUEUE: &str = "redisson_lock_queue:{x}";
@@ -243,8 +244,7 @@ pub(crate) async fn who_timed_out_has_left_the_queue(world: World) {
     let lock = other.fair_lock("x");
     for _ in 0..20 {
         let start = Instant::now();
-        let error = lock.try_lock(ms(10), Lease::Renewed).await.unwrap_err();
-        assert!(error.is_timeout(), "{error}");
+        in_vain(async || lock.try_lock(ms(10), Lease::Renewed).await).await;
         // A server that does not confirm it is not waited for longer than that.
         if start.elapsed() < ms(10 + 25) {
             assert_eq!(queue(&world), [""; 0], "its place is in nobody's way");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::Lease;
+use leasehold::{Lease, Owner};
 
 use crate::semaphores::in_vain;
 use crate::world::{World, eventually, ms};
@@ -22,7 +22,9 @@ pub(crate) async fn a_held_lock_shows_its_holder(world: World) {
     let (client, other) = (world.client().await, world.client().await);
     let lock = client.lock("x");
     let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(3_600_000))).await.unwrap();
-    for (lock, ours) in [(&lock, true), (&other.lock("x"), false), (&client.lock("x"), false)] {
+    let stranger = client.lock("x").owned_by(&Owner::new());
+    let ours = [(&lock, true), (&client.lock("x"), true), (&stranger, false)];
+    for (lock, ours) in ours.into_iter().chain([(&other.lock("x"), false)]) {
         assert!(lock.is_locked().await.unwrap());
         assert_eq!(lock.is_held().await.unwrap(), ours);
         let left = lock.remaining_lease().await.unwrap().unwrap();
@@ -49,7 +51,7 @@ pub(crate) async fn the_key_is_redissons(world: World) {
 
 pub(crate) async fn a_key_always_has_an_expiry(world: World) {
     let client = world.client().await;
-    let lock = client.lock("x");
+    let lock = client.lock("x").owned_by(&Owner::new());
     for lease in [Lease::Renewed, Lease::Fixed(ms(10)), Lease::Fixed(Lease::MAX)] {
         let outer = lock.try_lock(ms(1000), lease).await.unwrap();
         let inner = lock.try_lock(ms(1000), lease).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Error, Lease, Lock, LockKind};
+use leasehold::{Error, Lease, Lock, LockKind, Owner};
 
 use crate::semaphores::in_vain;
 use crate::world::{World, eventually, ms, soon, waiting};
@@ -60,7 +60,8 @@ pub(crate) async fn tokens_grow(world: World) {
 
 pub(crate) async fn readers_share_and_a_writer_is_alone(world: World) {
     let (one, other) = (world.client().await, world.client().await);
-    let (first, second) = (one.read_write_lock("rw"), other.read_write_lock("rw"));
+    let first = one.read_write_lock("rw").owned_by(&Owner::new());
+    let second = other.read_write_lock("rw").owned_by(&Owner::new());
     let read = first.read().lock().await.unwrap();
     let also = second.read().try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap();
     let refused = first.write().lock().await.unwrap_err();

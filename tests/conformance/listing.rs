@@ -88,7 +88,8 @@ pub(crate) async fn a_writers_own_read_is_listed_with_its_own_lease(world: World
     let client = world.client().await;
     let rw = client.read_write_lock("rw");
     let write = rw.write().try_lock(ONCE, Lease::fixed(seconds(100))).await.unwrap();
-    let read = rw.read().try_lock(ONCE, Lease::fixed(seconds(40))).await.unwrap();
+    let reading = rw.read().acquire().lease(Lease::fixed(seconds(40)));
+    let read = reading.within(&write).await.unwrap();
     // A read of which nothing tells how long it lives.
     world.command(&["HSET", "rw", THREAD, "1"]);
     let found = client.locks("rw").await.unwrap();

@@ -166,7 +166,7 @@ pub(crate) async fn a_longest_hold_ends_a_quorum(world: World) {
 pub(crate) async fn a_quorum_counts_as_its_majority_does(world: World) {
     let (client, other) = (world.client().await, world.client().await);
     let rival = other.lock("c").lock().await.unwrap();
-    let lock = Lock::quorum(NAMES.map(|name| client.lock(name)));
+    let lock = Lock::quorum(NAMES.map(|name| client.lock(name))).owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
     rival.unlock().await.unwrap();
     // A busy server may be left out again.

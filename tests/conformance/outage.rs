@@ -71,7 +71,7 @@ async fn a_holder_that_is_cut_off_knows_before_others_get_in() {
 async fn what_was_in_doubt_stays_unknown() {
     let redis = EmbeddedRedis::new();
     let client = redis.builder().command_timeout(ms(100)).connect().await.unwrap();
-    let mut lock = client.lock("x");
+    let lock = client.lock("x").owned_by(&Owner::new());
     let link = redis.links().remove(0);
     let outer = lock.lock().await.unwrap();
     // First the replies do not come, then nothing can be sent: both calls may have been applied.
@@ -81,8 +81,8 @@ async fn what_was_in_doubt_stays_unknown() {
             sleep(ms(150)).await;
             link.cut();
         };
-        let mut other = client.lock("y");
-        let lock = if deeper { &mut lock } else { &mut other };
+        let other = client.lock("y");
+        let lock = if deeper { &lock } else { &other };
         let (taken, ()) = tokio::join!(lock.try_lock(ms(400), Lease::Renewed), cut);
         let error = taken.unwrap_err();
         assert!(error.may_be_held(), "{error}");
@@ -210,7 +210,7 @@ async fn a_restore_that_was_not_sent_changes_nothing() {
 async fn what_was_extended_is_released_after_a_long_outage() {
     let redis = EmbeddedRedis::new();
     let client = redis.client();
-    let lock = client.lock("x");
+    let lock = client.lock("x").owned_by(&Owner::new());
     for nested in [false, true] {
         let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
         let long = Duration::from_hours(1);
@@ -252,7 +252,7 @@ async fn undos_that_are_repeated_hold_up_no_release() {
     drop(client.lock("x").lock().await.unwrap());
     let lock = client.lock("y");
     let outer = lock.lock().await.unwrap();
-    drop(lock.lock().await.unwrap());
+    drop(outer.reenter().await.unwrap());
     let count = async || lock.hold_count().await.unwrap() == 1;
     eventually("an inner release is told", count).await;
     eventually("it is free", async || !client.lock("x").is_locked().await.unwrap()).await;

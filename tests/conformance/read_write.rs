@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
-use leasehold::{Client, Error, HoldState, Lease, LockGuard};
+use leasehold::{Client, Error, HoldState, Lease, LockGuard, Owner};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -138,7 +138,7 @@ pub(crate) async fn a_tagged_name_works_for_both_sides(world: World) {
         }
     });
     join_all(cycles).await;
-    let lock = client.read_write_lock("{test}:abc:key");
+    let lock = client.read_write_lock("{test}:abc:key").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     let reading = lock.read().lock().await.unwrap();
     assert!(world.list(&["KEYS", "*"]).iter().all(|key| key.starts_with("{test}:abc:key")));
@@ -149,7 +149,7 @@ pub(crate) async fn a_tagged_name_works_for_both_sides(world: World) {
 
 pub(crate) async fn nested_writes_do_not_add_up(world: World) {
     let (one, other) = (world.client().await, world.client().await);
-    let lock = one.read_write_lock("x");
+    let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let outer = lock.write().try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.unwrap();
     let inner = lock.write().try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
     assert!((15_000..=20_000).contains(&world.left("x")), "{}", world.left("x"));
@@ -273,7 +273,7 @@ pub(crate) async fn a_renewal_shortens_no_other_readers_lease(world: World) {
 
 pub(crate) async fn a_dropped_reader_leaves_nothing(world: World) {
     let (one, other) = (world.client().await, world.client().await);
-    let holder = one.read_write_lock("x");
+    let holder = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = holder.write().lock().await.unwrap();
     let under = holder.read().lock().await.unwrap();
     let settled = async |client: &Client| {
@@ -312,7 +312,7 @@ pub(crate) async fn a_dropped_reader_leaves_nothing(world: World) {
 pub(crate) async fn preferred_writers_go_first(world: World) {
     let (client, elsewhere) = (world.client().await, world.client().await);
     let polite = client.read_write_lock("x").prefer_writers();
-    let holder = client.read_write_lock("x").prefer_writers();
+    let holder = client.read_write_lock("x").owned_by(&Owner::new()).prefer_writers();
     let reading = holder.read().lock().await.unwrap();
     // Without a waiting writer it is as ever.
     polite.read().lock().await.unwrap().unlock().await.unwrap();

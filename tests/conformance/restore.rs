@@ -180,9 +180,13 @@ pub(crate) async fn what_a_cancelled_restore_took_is_given_to_nobody(world: Worl
     let (hasty, other) = (world.client().await, world.client().await);
     for sort in with_fields() {
         let lock = sort.lock(&hasty, sort.name);
+        // The server knows the script: it does not ask for it, when nobody would send it any more.
         let text = lock.lock().await.unwrap().hand_on().unwrap();
+        let text = lock.restore(&text).await.unwrap().hand_on().unwrap();
         world.pause();
-        assert!(lock.restore(&text).now_or_never().is_none());
+        // It is sent, and nobody answers.
+        let unanswered = tokio::time::timeout(world.span(50), lock.restore(&text)).await;
+        assert!(unanswered.is_err(), "{}", sort.name);
         world.resume();
         all_is_released(&hasty).await;
         world.until_gone(sort.name).await;
