@@ -71,12 +71,7 @@ fn reentrant() -> impl Iterator<Item = &'static Sort> {
 }
 
 /// Taken again at once, held until the outermost goes, free then.
-async fn is_nested(
-    rival: &Lock,
-    sort: &Sort,
-    outer: LockGuard,
-    inner: Result<LockGuard, Error>,
-) {
+async fn is_nested(rival: &Lock, sort: &Sort, outer: LockGuard, inner: Result<LockGuard, Error>) {
     let inner = inner.unwrap();
     inner.check().unwrap();
     let refused = async || !sort.exclusive || rival.try_lock_now(Lease::Renewed).await.is_err();

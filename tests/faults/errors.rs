@@ -395,7 +395,7 @@ fn a_node_of_a_cluster_is_told_as_such() {
         let node = ["--cluster-enabled", "yes", "--cluster-config-file", file];
         let server = Server::start_with(&[node, patience].concat());
         let client = connect(&server.url()).await;
-        let mut lock = client.lock("n");
+        let lock = client.lock("n");
         let refused = within("it is refused", CALL * 5, lock.lock()).await;
         assert_protocol("lock", refused, "node of a cluster");
         let refused = lock.try_lock(ms(60_000), Lease::Renewed).await;

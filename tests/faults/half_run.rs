@@ -67,7 +67,7 @@ fn calls_that_share_a_command_leave_nothing_behind_either() {
         let mut outside = Outside::of(&server);
         let client = without(&server, "pexpire").await;
         let taken = join_all((0..100).map(|n| {
-            let mut lock = client.lock(format!("orders:{n}"));
+            let lock = client.lock(format!("orders:{n}"));
             async move { lock.try_lock(ms(0), LEASE).await.map(drop) }
         }));
         assert!(taken.await.iter().all(Result::is_err));
@@ -80,12 +80,12 @@ fn a_reader_that_is_refused_shortens_no_lease_and_ends_no_hold() {
     beside(LIMIT, async {
         let server = Server::start();
         let (mut outside, other) = (Outside::of(&server), connect(&server.url()).await);
-        let mut theirs = other.read_write_lock("orders:1");
+        let theirs = other.read_write_lock("orders:1");
         let lease = Lease::Fixed(Duration::from_mins(1));
         let reading = theirs.read().try_lock(ms(0), lease).await.expect("nobody writes");
         let before = outside.pttl("orders:1");
         let client = without(&server, "pexpire").await;
-        let mut ours = client.read_write_lock("orders:1");
+        let ours = client.read_write_lock("orders:1");
         // Longer than the other: it has to lengthen the lease of the lock.
         assert!(ours.read().try_lock(ms(0), LEASE).await.is_err());
         let fields = |outside: &mut Outside| outside.command(&["HLEN", "orders:1"]).int();

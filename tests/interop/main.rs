@@ -3,7 +3,6 @@
 //! Every test has a server and a JVM of its own. `tests/run` builds what the JVM runs.
 #![expect(clippy::print_stderr, reason = "measured times are shown with --nocapture")]
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
-#![expect(clippy::large_futures, reason = "a whole test is one future")]
 #![expect(clippy::panic, reason = "a test fails by it, also in its helpers")]
 
 mod both;

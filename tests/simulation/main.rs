@@ -8,7 +8,6 @@
     reason = "tests spawn tasks of their own and measure real time"
 )]
 #![expect(clippy::panic, reason = "a test fails by panicking")]
-#![expect(clippy::large_futures, reason = "a user's whole life is one future")]
 #![expect(clippy::print_stdout, reason = "results and replays are printed")]
 
 mod actor;

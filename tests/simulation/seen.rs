@@ -7,6 +7,9 @@ use leasehold::test_util::Dumped;
 use crate::kind::Kind;
 use crate::target::Side;
 
+/// With more fields than that a release leaves the hash a longer life than its holds have.
+const EXACT_MOST: usize = 16;
+
 /// What stands in the engine for one name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
@@ -155,7 +158,6 @@ impl Reading<'_> {
             return odd("ends before its holds");
         }
         // Among many readers a release does not look at each of them.
-        const EXACT_MOST: usize = 16;
         if left > longest + 1 && fields_and_counts.len() <= EXACT_MOST {
             return odd("outlives its holds");
         }
