@@ -142,7 +142,10 @@ pub(crate) async fn a_shutdown_ends_acquisitions_on_their_way(world: World) {
             match soon("told", taking).await.0.unwrap() {
                 Err(error) => assert!(matches!(error, Error::Closed), "{error}"),
                 Ok(guard) => {
-                    assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(LossReason::Closed))
+                    assert_eq!(
+                        soon("told", guard.ended()).await.0,
+                        Ended::Lost(LossReason::Closed)
+                    );
                 }
             }
         }

@@ -62,7 +62,7 @@ pub(crate) async fn futures_of_one_owner_share_a_hold(world: World) {
 }
 
 pub(crate) async fn futures_of_one_owner_share_a_hold_that_is_handed_over(world: World) {
-    for lease in [Lease::Renewed, Lease::from(Lease::fixed(ms(20_000)))] {
+    for lease in [Lease::Renewed, Lease::fixed(ms(20_000))] {
         let client = world.client_with_long_streaks().await;
         let owner = Owner::new();
         let mut locks: Vec<_> = (0..3).map(|_| client.lock("x").owned_by(&owner)).collect();
