@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults, Flow};
-use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, LossReason};
+use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, LossReason, Owner};
 use tokio::time::{Instant, sleep};
 
 use crate::sorts::SORTS;
