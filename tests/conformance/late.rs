@@ -175,3 +175,27 @@ async fn a_late_call_before_a_grant_that_came_too_late_takes_nothing() {
     }
     assert!((1..8).contains(&came), "{came} came late");
 }
+
+/// A wait that ended while a call was on its way was unknown, and an undo, with a round trip above 25 ms.
+#[tokio::test(start_paused = true)]
+async fn a_slow_line_leaves_no_doubt_when_a_wait_ends() {
+    for trip in [24, 28, 60, 150, 300] {
+        for first in 1..40 {
+            let redis = EmbeddedRedis::new();
+            let (rival, client) = (redis.client(), redis.client());
+            let link = redis.links().pop().unwrap();
+            let way = Delay::fixed(ms(trip) / 2);
+            link.set_faults(Faults { request: way, reply: way, ..Faults::default() }, 1);
+            let rivals = rival.lock("held").lock().await.unwrap();
+            for wait in [first, 7, 20, trip + 1, 3 * trip] {
+                let error =
+                    client.lock("held").try_lock(ms(wait), Lease::Renewed).await.unwrap_err();
+                assert!(error.is_timeout(), "{trip} ms, {wait} ms: {error}");
+                let guard = client.lock("free").try_lock(ms(wait), Lease::Renewed).await.unwrap();
+                guard.unlock().await.unwrap();
+            }
+            assert_eq!(client.stats().releases_queued, 0, "nothing had to be undone");
+            rivals.unlock().await.unwrap();
+        }
+    }
+}

@@ -26,6 +26,7 @@
 #![expect(clippy::panic, reason = "a test fails by it, also in its helpers")]
 
 mod bed;
+mod blocked;
 mod cancel;
 mod cost;
 mod drops;
