@@ -195,6 +195,8 @@ async fn lower(session: &Session, hold: &Arc<Hold>) {
         // Only now: guards may have gone while it waited.
         let guards = hold.guards();
         if guards == 0 || !hold.is_live() {
+            // The field with its old count goes to no other owner.
+            hold.call_in_doubt();
             return;
         }
         let call = session.release_call(&hold.place, &hold.field, guards);
@@ -205,6 +207,7 @@ async fn lower(session: &Session, hold: &Arc<Hold>) {
         match reply {
             Ok(_) => return,
             Err(CallError::Refused(_) | CallError::Closed) => {
+                hold.call_in_doubt();
                 count(&session.counters.releases_failed);
                 return;
             }
