@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use leasehold::{Client, LockGuard};
 
-use crate::bed::{Outside, connect, ms, runtime, turn};
+use crate::bed::{Outside, builder, ms, runtime, turn};
 use crate::support::server::Server;
 
 /// The runtime stands still for so long: sooner its connections are not moved elsewhere.
@@ -14,18 +14,22 @@ const BLOCKED: Duration = Duration::from_secs(3);
 /// What does not depend on the runtime is done long before that.
 const MEANWHILE: Duration = ms(1500);
 
-/// The only worker of a runtime is blocked once `prepare` has a guard; when is its key gone?
+/// More than have a call on the wire at once.
+const UNDOS: usize = 400;
+
+/// A guard is let go while the only worker of its runtime is blocked: when is its key gone?
 fn gone_while_blocked(
-    prepare: impl AsyncFnOnce(&Client) -> LockGuard,
-    let_go: impl FnOnce(LockGuard) -> Option<LockGuard>,
+    take: impl AsyncFnOnce(Client) -> LockGuard,
+    let_go: impl FnOnce(&Client, LockGuard) -> Option<LockGuard>,
 ) -> Duration {
     let _turn = turn();
     let server = Server::start();
     let mut outside = Outside::of(&server);
     let runtime = runtime(1);
     let (guard, client) = runtime.block_on(async {
-        let client = connect(&server.url()).await;
-        (prepare(&client).await, client)
+        let client = builder(&server.url()).command_timeout(BLOCKED).connect().await;
+        let client = client.expect("the server answers");
+        (take(client.clone()).await, client)
     });
     let (blocked, is_blocked) = mpsc::channel();
     runtime.spawn(async move {
@@ -33,7 +37,10 @@ fn gone_while_blocked(
         std::thread::sleep(BLOCKED);
     });
     let since = is_blocked.recv().expect("the worker runs");
-    let kept = let_go(guard);
+    let kept = {
+        let _inside = runtime.enter();
+        let_go(&client, guard)
+    };
     while outside.exists("n") && since.elapsed() < BLOCKED {
         std::thread::sleep(ms(5));
     }
@@ -45,26 +52,22 @@ fn gone_while_blocked(
 /// It took 7.8 s: its release waited on the caller's lane.
 #[test]
 fn a_longest_hold_ends_under_a_blocked_runtime() {
-    let prepare =
-        async |client: &Client| client.lock("n").acquire().max_hold(ms(500)).await.expect("free");
-    let took = gone_while_blocked(prepare, Some);
+    let take =
+        async |client: Client| client.lock("n").acquire().max_hold(ms(500)).await.expect("free");
+    let took = gone_while_blocked(take, |_client, guard| Some(guard));
     assert!(took < MEANWHILE, "{took:?}");
 }
 
 /// Releases that need the other lane stood behind hundreds of undos that could not be sent.
 #[test]
 fn undos_that_cannot_be_sent_hold_up_no_release() {
-    let prepare = async |client: &Client| {
-        let guard = client.lock("n").lock().await.expect("free");
-        for number in 0..400 {
+    let take = async |client: Client| client.lock("n").lock().await.expect("free");
+    let took = gone_while_blocked(take, |client, guard| {
+        for number in 0..UNDOS {
             let lock = client.lock(format!("cancelled{number}"));
-            assert!(lock.lock().now_or_never().is_none(), "its call is on the way");
+            assert!(lock.lock().now_or_never().is_none(), "nobody sends its call");
         }
-        guard
-    };
-    let took = gone_while_blocked(prepare, |guard| {
-        // From a thread of its own, without a runtime.
-        std::thread::spawn(|| drop(guard)).join().expect("no panic");
+        drop(guard);
         None
     });
     assert!(took < MEANWHILE, "{took:?}");
