@@ -180,8 +180,9 @@ impl<'a> Seat<'a> {
                 Turn::Granted(tenancy) => {
                     self.left = true;
                     // Only now is it renewed, and do its other futures find what they shall re-enter.
-                    tenancy.hold().claim();
-                    session.watchdog.arm(tenancy.hold(), None);
+                    if tenancy.hold().claim() {
+                        session.watchdog.arm(tenancy.hold(), None);
+                    }
                     self.request.proofs.add(tenancy.hold());
                     count(&session.counters.handed_over);
                     count(&session.counters.acquired_after_waiting);

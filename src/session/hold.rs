@@ -164,9 +164,12 @@ impl Hold {
         next
     }
 
-    /// A hold that was handed over is picked up.
-    pub(crate) fn claim(&self) {
-        self.state.lock().unclaimed = false;
+    /// A hold that was handed over is picked up; true if it was due for a renewal meanwhile.
+    pub(crate) fn claim(&self) -> bool {
+        let mut state = self.state.lock();
+        state.unclaimed = false;
+        let now = Instant::now();
+        state.renew_at(now).is_some_and(|at| at <= now)
     }
 
     pub(crate) fn with_doubt(self, doubt: Option<Doubt>) -> Self {
@@ -406,14 +409,11 @@ impl Hold {
         if let Some(reason) = state.loss(now) {
             return Duty::End(reason);
         }
-        if state.renewed == 0 || state.unclaimed {
-            return Duty::Wait(state.end());
+        match state.renew_at(now) {
+            Some(at) if at > now => Duty::Wait(at.min(state.end())),
+            Some(_) if !state.unclaimed => Duty::Renew(state.lease),
+            Some(_) | None => Duty::Wait(state.end()),
         }
-        let renew_at = state.deadline.checked_sub(state.lease / 3 * 2).unwrap_or(now);
-        if renew_at <= now {
-            return Duty::Renew(state.lease);
-        }
-        Duty::Wait(renew_at.min(state.end()))
     }
 
     /// May the field pass to another owner of this client without asking Redis?
@@ -434,6 +434,12 @@ impl Hold {
 }
 
 impl State {
+    /// When it is to be renewed, if it is.
+    fn renew_at(&self, now: Instant) -> Option<Instant> {
+        let renewed = self.renewed > 0;
+        renewed.then(|| self.deadline.checked_sub(self.lease / 3 * 2).unwrap_or(now))
+    }
+
     fn ignores_deadline(&self) -> bool {
         self.mutants.has(Mutant::DeadlineIgnored)
     }

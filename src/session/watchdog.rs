@@ -57,9 +57,16 @@ pub(crate) struct Watchdog {
 #[derive(Debug)]
 struct Table {
     due: BTreeMap<(Instant, u64), Arc<Hold>>,
-    by_key: HashMap<Arc<str>, Vec<Arc<Hold>>>,
+    by_key: HashMap<Arc<str>, Under>,
     /// The loop sleeps until then; only an earlier duty must wake it.
     asleep_until: Option<Instant>,
+}
+
+/// The holds under one key: mostly one.
+#[derive(Debug)]
+struct Under {
+    first: Arc<Hold>,
+    others: BTreeMap<u64, Arc<Hold>>,
 }
 
 /// Why nobody can be given a field.
@@ -198,7 +205,14 @@ impl Table {
     fn put(&mut self, hold: &Arc<Hold>, due: Instant) {
         match hold.set_due(Some(due)) {
             Some(old) => drop(self.due.remove(&(old, hold.id))),
-            None => self.by_key.entry(hold.place.key.clone()).or_default().push(hold.clone()),
+            None => match self.by_key.entry(hold.place.key.clone()) {
+                Entry::Occupied(mut holds) => {
+                    holds.get_mut().others.insert(hold.id, hold.clone());
+                }
+                Entry::Vacant(none) => {
+                    none.insert(Under { first: hold.clone(), others: BTreeMap::new() });
+                }
+            },
         }
         self.due.insert((due, hold.id), hold.clone());
     }
@@ -206,17 +220,21 @@ impl Table {
     fn remove(&mut self, hold: &Hold) {
         let Some(due) = hold.set_due(None) else { return };
         self.due.remove(&(due, hold.id));
-        if let Entry::Occupied(mut holds) = self.by_key.entry(hold.place.key.clone()) {
-            let at = holds.get().iter().position(|held| held.id == hold.id);
-            at.map(|at| holds.get_mut().swap_remove(at));
-            if holds.get().is_empty() {
-                holds.remove();
-            }
+        let Some(holds) = self.by_key.get_mut(&hold.place.key) else { return };
+        if holds.first.id != hold.id {
+            holds.others.remove(&hold.id);
+        } else if let Some((_, other)) = holds.others.pop_first() {
+            holds.first = other;
+        } else {
+            self.by_key.remove(&hold.place.key);
         }
     }
 
     fn under(&self, key: &str) -> impl Iterator<Item = &Arc<Hold>> {
-        self.by_key.get(key).into_iter().flatten()
+        let holds = self.by_key.get(key);
+        holds
+            .into_iter()
+            .flat_map(|under| std::iter::once(&under.first).chain(under.others.values()))
     }
 }
 
