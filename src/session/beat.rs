@@ -27,7 +27,7 @@ use timetable::Timetable;
 /// Waiters kept by one call: well under a millisecond of Redis.
 const BATCH: usize = 200;
 /// Calls on the wire at once: one after another, over a slow line the last would come too late.
-const AT_ONCE: usize = 256;
+const AT_ONCE: usize = 1024;
 /// A beat is late by this at most, whatever the claim.
 const PERIOD_MAX: Duration = Duration::from_millis(500);
 /// Nothing is asked or looked for more often than that.
