@@ -1,4 +1,4 @@
-//! The client: one connection set, one watchdog, and lock values on demand.
+//! The client: one connection set, one watchdog, and locks on demand.
 
 use std::fmt;
 use std::sync::Arc;
@@ -118,8 +118,7 @@ impl Client {
     /// Those of [`lock`](Client::lock), the list `redisson_lock_queue:{name}`, the sorted set
     /// `redisson_lock_timeout:{name}`, and for each waiter a channel
     /// `redisson_lock__channel:{name}:<owner>`. Entries of this library carry deadlines of the
-    /// server's clock. A Java client that is granted takes its wait off all deadlines behind it; ours
-    /// stand so much later while a Java client is ahead.
+    /// server's clock.
     pub fn fair_lock(&self, name: impl AsRef<str>) -> Lock {
         self.one(Kind::Fair, name.as_ref())
     }
@@ -143,9 +142,9 @@ impl Client {
         self.one(Kind::Fenced, name.as_ref())
     }
 
-    /// A lock that is not taken again by whoever holds it: inside a section, by a guard or by an
-    /// [`Owner`](crate::Owner), the second time is [`Error::AlreadyHeld`], at once. As Redisson's
-    /// non-reentrant lock.
+    /// A lock that is not taken again while it is held: inside its section, by its guard or by its
+    /// [`Owner`](crate::Owner), the second time is [`Error::AlreadyHeld`], at once. Anybody else waits. As
+    /// Redisson's non-reentrant lock.
     ///
     /// The same as [`lock`](Client::lock) with [`Lock::non_reentrant`], which works for the other
     /// kinds as well.

@@ -72,17 +72,18 @@ pub enum Error {
         /// Why it ended.
         reason: LossReason,
     },
-    /// The owner holds nothing that could be released or renewed.
+    /// What the given id or text names is not held: its hold ended, or another has taken it over.
     ///
-    /// Nothing changed. This is a mistake in the program.
+    /// Nothing changed. This is a mistake in the program, unless several were to try.
     #[error("not held by this owner: name=`{name}`")]
     NotOwner {
         /// The lock.
         name: Arc<str>,
     },
-    /// The owner holds it already, in a way in which this call would wait for itself.
+    /// The caller holds it already, by a guard that it shows, a section that it is inside of or an
+    /// [`Owner`](crate::Owner), in a way in which this call would wait for itself.
     ///
-    /// Nothing changed. This is a mistake in the program: release first, or use another owner.
+    /// Nothing changed. This is a mistake in the program: release first, or do it outside of the section.
     #[error("already held by this owner: name=`{name}`, {how}")]
     AlreadyHeld {
         /// The lock.

@@ -1,8 +1,9 @@
 //! Distributed locks on Redis and Valkey, wire-compatible with Java's Redisson.
 //!
-//! A [`Client`] is one set of connections to a Redis server. It makes [`Lock`] values, a lock value
-//! gives a [`LockGuard`], and the guard releases the lock when it is dropped. While it lives its
-//! lease is renewed in the background, and it knows without asking whether the lock is still held.
+//! A [`Client`] is one set of connections to a Redis server. A client makes [`Lock`] values, a lock
+//! gives a [`LockGuard`] for each acquisition, and the guard releases the lock when it is dropped. While
+//! the guard lives its lease is renewed in the background, and the guard knows without asking whether the
+//! lock is still held.
 //!
 //! # First steps
 //!
@@ -15,7 +16,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Error> {
 //! let client = Client::embedded(); // or Client::connect("redis://127.0.0.1:6379").await?
-//! let mut lock = client.lock("orders:42");
+//! let lock = client.lock("orders:42");
 //!
 //! // Waits at most two seconds; not getting the lock is an error.
 //! let guard = lock.try_lock(Duration::from_secs(2), Lease::Renewed).await?;
@@ -30,8 +31,10 @@
 //!
 //! - [`Lock::lock`] waits as long as it takes; [`Lock::try_lock`] takes *wait* and *lease*, in this
 //!   order; [`Lock::acquire`] is the fluent form with all settings.
-//! - The same lock value taken again re-enters. Code that knows only the name of a lock that its
-//!   caller may hold gets an [`Owner`].
+//! - Every acquisition is an owner of its own: two of them exclude each other, whichever lock value,
+//!   task or client they come from.
+//! - Code inside a section ([`Lock::run`], [`LockGuard::run`]) takes the same lock again by its name;
+//!   so does [`LockGuard::reenter`]. See [taking it again](Lock#taking-it-again).
 //! - [`Error`] says what to do; [`Error::may_be_held`] is true if Redis may have changed.
 //! - `EmbeddedRedis` (feature `embedded`) is an engine in memory, for tests of *your* service under
 //!   paused time.
@@ -44,7 +47,7 @@
 //! | Call of [`Client`] | What it gives |
 //! |--------------------|---------------|
 //! | [`lock`](Client::lock) | one holder, re-entrant |
-//! | [`non_reentrant_lock`](Client::non_reentrant_lock) | a second acquisition by its owner is an error |
+//! | [`non_reentrant_lock`](Client::non_reentrant_lock) | a for its holder, taking it again is an error |
 //! | [`fair_lock`](Client::fair_lock) | first come, first served, over all clients |
 //! | [`fenced_lock`](Client::fenced_lock) | guards with a growing number that the resource checks |
 //! | [`read_write_lock`](Client::read_write_lock) | many readers or one writer: a [`ReadWriteLock`] |
@@ -68,7 +71,12 @@
 //! - **Cancel safe.** It leaves nothing in Redis and nothing in the process.
 //! - **Cancel safe, with clean-up.** A release is queued; until it is sent others may see the lock
 //!   held, at most for the lease. A place among waiters is lost.
-//! - **Not cancel safe.** It says what is lost and what settles it. No future of this version is.
+//! - **Not cancel safe.** It says what is lost and what settles it. None in this version.
+//!
+//! A future may also be kept without being polled (a branch of `select!` in a loop, a stream that is not
+//! drained). An acquisition that was woken and is not polled within [`Lock::UNATTENDED`] is passed over:
+//! the session drops in the caller's place whatever the future had under way. A future that is polled
+//! again begins again.
 //!
 //! The clean-up is done by the client, not by the caller's runtime, and it is repeated until Redis
 //! confirms it or the lease is surely over.

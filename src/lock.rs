@@ -57,12 +57,12 @@ const OWNER_MAX: usize = 64 * 1024;
 ///
 /// # Taking it again
 ///
-/// Whoever can show that the lock is held takes it again at once, and the outermost release frees it:
+/// A caller that can show that the lock is held takes it again at once, and the last release frees it:
 ///
 /// - [`guard.reenter()`](LockGuard::reenter) gives a further guard of the same hold;
 /// - *inside a section*, which is whatever runs in [`lock.run(..)`](Lock::run) or in
 ///   [`guard.run(..)`](LockGuard::run), the same lock is taken again by its name, from the same client.
-///   Tasks that are spawned there are not inside.
+///   Tasks that are spawned there are not inside. Futures that run side by side there are all inside.
 ///
 #[cfg_attr(feature = "embedded", doc = "```")]
 #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -98,7 +98,8 @@ const OWNER_MAX: usize = 64 * 1024;
 /// A future of an acquisition that was woken and is not polled within [`UNATTENDED`](Lock::UNATTENDED) is
 /// passed over: what it was granted goes to the next waiter, or back to Redis. If it is polled after all,
 /// it begins again, behind those that came meanwhile. An [`unlock`](LockGuard::unlock) is carried out
-/// whether its future is polled or not.
+/// whether its future is polled or not. A guard keeps the lock, also within a section that nobody polls:
+/// [`Acquire::max_hold`] bounds that.
 ///
 /// # Fairness
 ///
@@ -165,14 +166,14 @@ impl Lock {
     /// of them are free. There is one deadline for all; the guard is lost when one member is. A fixed
     /// lease begins when the last one is taken: members that waited for it are extended.
     ///
-    /// Whoever holds some of them waits for the next one about a second, then releases all, waits for
-    /// that one with nothing held, and goes on with the others: nobody keeps what it cannot use, a
-    /// member with a long queue is had in the end, and a program that takes such locks in another
-    /// order (Redisson's `RMultiLock` keeps the given one) is given way.
+    /// If a member stays busy for about a second, everything is released, and that member is waited for
+    /// first. So nobody keeps what it cannot use, a member with a long queue is taken in the end, and a
+    /// program that takes such locks in another order (Redisson's `RMultiLock` keeps the given one) is
+    /// given way.
     ///
-    /// The same lock of one client twice, also within members that are several themselves, or of two
-    /// clients of one address unless both read, one with a bad name, none at all, or more than 1024,
-    /// are refused at the first call.
+    /// Refused at the first call: no members, or more than 1024; a member with a bad name; the same lock
+    /// of one client twice, also within members that are several themselves; the same lock of two clients
+    /// of one address, unless both read.
     ///
     /// # Examples
     ///
@@ -239,8 +240,7 @@ impl<G: Guard> Lock<G> {
         self.changed(&|one| one.owner = Some(owner.clone()))
     }
 
-    /// Makes a second acquisition by whoever holds it (inside a section, by a guard, or by an
-    /// [`Owner`]) an error, at once.
+    /// Makes taking it again (inside a section, by a guard, or by an [`Owner`]) an error, at once.
     #[must_use = "the lock is moved into the returned value"]
     pub fn non_reentrant(self) -> Self {
         self.changed(&|one| one.change(|place| place.reentrant = false))

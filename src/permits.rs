@@ -72,8 +72,8 @@ impl PermitExpirableSemaphore {
         self.inner.change(call, yes_or_no).await
     }
 
-    /// Makes the number of all permits, held ones included, what it shall be; how many are available
-    /// then, negative if more are held.
+    /// Sets the number of all permits, held ones included. Returns how many are then available: negative
+    /// if more are held.
     ///
     /// # Redis cost
     ///

@@ -212,8 +212,7 @@ impl Semaphore {
         self.inner.add(permits).await
     }
 
-    /// Takes all permits that are available, for good; how many that were, those of dead holders
-    /// included.
+    /// Takes all available permits for good. Returns how many were taken, those of dead holders included.
     ///
     /// # Redis cost
     ///

@@ -83,7 +83,7 @@ impl One {
         ask(&self.handle, &place.name, call, replies::force_released).await
     }
 
-    /// How many times does Redis say that its owner holds it, or this client, if it has none?
+    /// How many times does Redis say that its `Owner` holds it, or this client, if it has none?
     pub(crate) async fn hold_count(&self) -> Result<u64, Error> {
         let place = self.place()?;
         let session = &self.handle.session;

@@ -5,7 +5,7 @@ use std::fmt;
 /// The sort of a lock or synchronizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
-    /// Re-entrant; also the non-reentrant lock, which differs in what its owner may do.
+    /// Re-entrant; also the non-reentrant lock, which differs in what its holder may do.
     Lock,
     /// As [`Kind::Lock`] on the wire; its waiters ask again instead of listening.
     Spin,
@@ -61,7 +61,7 @@ impl Pace {
 }
 
 impl Kind {
-    /// Held by its owner, who may stand in its own way; permits and latches are not.
+    /// Its holder may stand in its own way; those of permits and latches do not.
     pub(crate) fn is_lock(self) -> bool {
         !matches!(self, Kind::Semaphore | Kind::Permit | Kind::Latch)
     }

@@ -15,7 +15,7 @@ pub(crate) struct Place {
     /// The name as its user gave it.
     pub(crate) name: Arc<str>,
     pub(crate) kind: Kind,
-    /// Whether its owner may take it again.
+    /// Whether it may be taken again while it is held.
     pub(crate) reentrant: bool,
     /// The key at the name itself.
     pub(crate) key: Arc<str>,
@@ -23,8 +23,8 @@ pub(crate) struct Place {
     pub(crate) beside: Box<[Arc<str>]>,
     /// Where its release is published.
     pub(crate) channel: Arc<str>,
-    /// Names it within one client, where kinds may share a key. It begins with the kind, whatever that
-    /// is: a name may read like the room of another one.
+    /// Names it within one client, where kinds may share a key. The prefix is the kind's name, so that no
+    /// name reads like the room of another one.
     pub(crate) room: Arc<str>,
     /// The room of the writers that this reader lets go first.
     pub(crate) yields_to: Option<Arc<str>>,

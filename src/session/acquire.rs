@@ -33,7 +33,7 @@ const FRESH: Duration = Duration::from_millis(50);
 /// How a place in the room ended.
 enum Seated {
     Granted(Tenancy),
-    /// Look again: the owner holds the lock by another future, or a zero wait was not the first.
+    /// Look again: its `Owner` holds the lock by another future, or a zero wait was not the first.
     Again,
     /// There is nothing to hold: what was waited for has come.
     Open,
@@ -107,7 +107,7 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<Tenancy, Error>
             return Err(request.timed_out(session));
         }
         let seat = Seat::take(handle, request);
-        // Whoever of its owner gets it calls in those that wait by then.
+        // Another future of its `Owner` that gets it calls in those that wait by then.
         let again = match request.standing() {
             Standing::Apart => false,
             Standing::Beside => apart,

@@ -19,7 +19,9 @@
 //! - **T1** Whoever polls takes the future out of its slot meanwhile, so nothing is locked while code
 //!   of others runs, and nobody drops what is being polled.
 //! - **T2** A future is passed over only if it was woken, and not polled between two looks that are
-//!   [`LOOK`] apart: a runtime that stood still has had its turn in between.
+//!   [`LOOK`] apart. A background that stood still has looked only once: where it shares the caller's
+//!   runtime (on the embedded engine), the caller has had its turn in between. On a server it has a
+//!   thread of its own, so that a caller's runtime that is blocked for longer is passed over.
 //!
 //! # Locking
 //!

@@ -182,7 +182,7 @@ impl Hold {
         self.token.get().copied()
     }
 
-    /// Told once, when the hold is granted or given back to its owner.
+    /// Told once, when the hold is granted or taken over.
     pub(crate) fn set_token(&self, token: i64) {
         // A second telling could only say the same.
         self.token.get_or_init(|| token);
@@ -224,7 +224,7 @@ impl Hold {
         }
     }
 
-    /// Until when the lock is surely held; it may move on with a renewal.
+    /// The instant until which the lock is certainly held; it may move on with a renewal.
     pub(crate) fn deadline(&self) -> Instant {
         self.state.lock().end()
     }

@@ -1,4 +1,4 @@
-//! What happens to a hold that is there already: re-entered, extended, taken over by another client.
+//! What happens to a hold that is there already: re-entered, extended, taken over from its text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +73,7 @@ async fn confirm(
     Ok(there)
 }
 
-/// A granted hold becomes known to its owner and to the watchdog.
+/// A granted hold becomes known to its `Owner`, if it has one, and to the watchdog.
 pub(super) fn settle(handle: &Arc<Handle>, request: &Request, hold: &Arc<Hold>) -> Tenancy {
     let tenancy = Tenancy::new(handle.clone(), hold.clone(), request.terms);
     handle.session.watchdog.arm(hold, None);

@@ -94,7 +94,7 @@ impl Wait {
     }
 }
 
-/// How an acquisition stands to what its owner already holds.
+/// How an acquisition stands to what its proofs show.
 #[derive(Debug)]
 pub(super) enum Standing {
     /// It holds nothing there, or that does not matter.
@@ -130,7 +130,7 @@ impl Request {
         self.no_expiry.store(no_expiry, Relaxed);
     }
 
-    /// What the owner already holds under the same key decides how it is asked for.
+    /// What the proofs show under the same key decides how it is asked for.
     pub(super) fn standing(&self) -> Standing {
         let mutants = self.mutants;
         let kind = self.place.kind;

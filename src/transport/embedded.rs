@@ -55,18 +55,18 @@ use super::Sink;
 /// A job must notice that its lock is gone:
 ///
 /// ```
-/// # use std::time::Duration;
+/// use leasehold::Lease;
+///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), leasehold::Error> {
 /// let redis = leasehold::EmbeddedRedis::new();
 /// let (ours, theirs) = (redis.client(), redis.client());
-/// let (wait, lease) = (Duration::ZERO, Duration::from_secs(30));
 ///
-/// let guard = ours.lock("orders:42").try_lock(wait, lease).await?;
-/// assert!(theirs.lock("orders:42").try_lock(wait, lease).await.is_err());
+/// let guard = ours.lock("orders:42").lock().await?;
+/// assert!(theirs.lock("orders:42").try_lock_now(Lease::Renewed).await.is_err());
 ///
 /// redis.lose("orders:42");
-/// assert!(theirs.lock("orders:42").try_lock(wait, lease).await.is_ok());
+/// assert!(theirs.lock("orders:42").try_lock_now(Lease::Renewed).await.is_ok());
 /// assert!(guard.unlock().await.is_err(), "it was lost meanwhile");
 /// # Ok(())
 /// # }

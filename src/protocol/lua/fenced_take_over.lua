@@ -1,4 +1,4 @@
--- fenced_take_over: passes a hold on to the next owner of the same client, with a token of its own.
+-- fenced_take_over: passes a hold on to another owner, with a token of its own.
 -- KEYS[1]  hash      owner field -> holds
 -- KEYS[2]  string    the last token
 -- ARGV[1]  from      field name of the hold that ends

@@ -1,4 +1,4 @@
--- lock_take_over: passes a hold on to the next owner of the same client, with a lease of its own.
+-- lock_take_over: passes a hold on to another owner, with a lease of its own.
 -- KEYS[1]  hash      owner field -> holds
 -- ARGV[1]  from      field name of the hold that ends
 -- ARGV[2]  owner     field name of the new hold, never used before

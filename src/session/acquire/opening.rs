@@ -41,7 +41,7 @@ async fn ask_once(session: &Session, request: &Request) -> Result<(), Error> {
 }
 
 impl Seat<'_> {
-    /// The last word is Redis': the front asks for all, but only while somebody polls it.
+    /// The last word is Redis': the front asks for all, but may not have been polled for a moment.
     pub(super) async fn ask_past_the_front(&self) -> Result<Seated, Error> {
         let (session, asked) = (&*self.handle.session, Instant::now());
         ask_once(session, self.request).await?;

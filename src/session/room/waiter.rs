@@ -27,7 +27,7 @@ pub(crate) enum Turn {
     TakeOver(Arc<Hold>),
     /// The lock is its own, handed over without a call.
     Granted(Tenancy),
-    /// Its owner holds the lock already.
+    /// Its `Owner` holds the lock already.
     Reenter,
     /// What was waited for has come, for all who waited.
     Open,
@@ -139,7 +139,7 @@ impl Waiter {
         }
     }
 
-    /// Its owner holds the lock. What it was told before and has not looked at may be an obligation,
+    /// Its `Owner` holds the lock. What it was told before and has not looked at may be an obligation,
     /// which goes first.
     pub(crate) fn call_in(&self) {
         let mut turn = self.turn.lock();
@@ -150,7 +150,7 @@ impl Waiter {
         self.notify.notify_one();
     }
 
-    /// It asks from now on, unless its owner got the lock: then it is to look at that.
+    /// It asks from now on, unless its `Owner` got the lock: then it is to look at that.
     pub(super) fn leads(&self, rest: Option<Rest>) {
         let mut turn = self.turn.lock();
         if !matches!(*turn, Turn::Reenter) {
