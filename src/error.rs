@@ -75,7 +75,7 @@ pub enum Error {
     /// What the given id or text names is not held: its hold ended, or another has taken it over.
     ///
     /// Nothing changed. This is a mistake in the program, unless several were to try.
-    #[error("not held by this owner: name=`{name}`")]
+    #[error("what was asked for is not held any more, or by another: name=`{name}`")]
     NotOwner {
         /// The lock.
         name: Arc<str>,

@@ -160,7 +160,7 @@ mod tests {
             LossReason::MaxHold => 2,
             LossReason::Closed => 3,
         };
-        assert!(LossReason::ALL.iter().map(number).eq(0..5));
+        assert!(LossReason::ALL.iter().map(number).eq(0..4));
         let names: BTreeSet<_> = LossReason::ALL.iter().map(|reason| reason.as_str()).collect();
         assert_eq!(names.len(), LossReason::ALL.len());
     }

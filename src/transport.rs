@@ -81,8 +81,9 @@ impl Fault {
 /// Sorts an error reply of the server: `LOADING …`, `WRONGTYPE …`.
 ///
 /// The first group passes by itself (a starting, failing-over or overloaded server); in the second
-/// a person has to change something. All of them mean that the script was not run, or that it
-/// stopped before its first write.
+/// a person has to change something. The first means that the script was not run, or that it stopped
+/// before its first write. A script of the second may have written before it was refused: a right that
+/// its user has not is missed only where it is used.
 pub(crate) fn sort_error_reply(text: &str) -> CallError {
     let fault = Fault(text.to_owned());
     // Up to Redis 6.2 an error that a script met stands behind the place where it met it:
