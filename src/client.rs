@@ -91,6 +91,11 @@ impl Client {
         Client { handle: Arc::new(Handle { session }) }
     }
 
+    #[cfg(all(test, feature = "embedded"))]
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.handle.session
+    }
+
     /// A re-entrant lock, as Redisson's `getLock`. Does no I/O; a bad name is refused at the first
     /// call.
     ///

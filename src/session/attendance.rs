@@ -290,3 +290,6 @@ pub(crate) async fn run(session: &Session) {
         seen.extend(newcomers.into_iter().filter_map(waits));
     }
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

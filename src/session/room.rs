@@ -367,3 +367,6 @@ impl fmt::Debug for Rooms {
         f.debug_struct("Rooms").field("rooms", &self.map.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

@@ -50,3 +50,6 @@ pub(crate) fn holds() -> Vec<Arc<Hold>> {
         inside.flat_map(|section| section.holds.iter().cloned()).collect()
     })
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

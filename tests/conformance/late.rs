@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::test_util::{Delay, Faults, LinkControl};
+use leasehold::test_util::{Delay, Faults, Flow, LinkControl};
 use leasehold::{Client, EmbeddedRedis, Ended, Lease, LockGuard, LossReason};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -198,4 +198,85 @@ async fn a_slow_line_leaves_no_doubt_when_a_wait_ends() {
             rivals.unlock().await.unwrap();
         }
     }
+}
+
+/// Of two calls without an answer the first one is in doubt for longest, although its line is gone.
+#[tokio::test(start_paused = true)]
+async fn the_older_of_two_calls_in_doubt_counts() {
+    for fair in [false, true] {
+        let mut came = 0;
+        for seed in SEEDS {
+            let bed = Bed::new(seed);
+            bed.slow(ms(30));
+            let lock = if fair { bed.client.fair_lock("x") } else { bed.client.lock("x") };
+            let taking =
+                tokio::spawn(
+                    async move { lock.try_lock(LONG, Lease::fixed(LONG)).await.map(drop) },
+                );
+            let broken = bed.breaks().await;
+            bed.is_fast_again();
+            // The second one is executed on the new line, and the third is on its way.
+            bed.link.set_replies(Flow::Vanishes);
+            let third = async || bed.client.stats().calls == 3;
+            eventually("two of them are in doubt", third).await;
+            taking.abort();
+            bed.link.set_replies(Flow::Passes);
+            let free = async || bed.redis.dump().is_empty();
+            eventually("what is seen of it is undone", free).await;
+            let what = if fair { "fair" } else { "plain" };
+            came += u32::from(bed.came_late(what, broken + LATE + UNDONE).await);
+        }
+        assert!((1..8).contains(&came), "{came} came late");
+    }
+}
+
+/// That it left its line settles what it has there by then, and not what comes later.
+#[tokio::test(start_paused = true)]
+async fn a_late_call_of_a_waiter_that_timed_out_takes_nothing() {
+    let mut came = 0;
+    for seed in SEEDS {
+        let bed = Bed::new(seed);
+        let guard = bed.rival.fair_lock("x").lock().await.unwrap();
+        bed.slow(ms(30));
+        let lock = bed.client.fair_lock("x");
+        let taking = lock.try_lock(ms(3000), Lease::fixed(LONG));
+        let broken = async {
+            let broken = bed.breaks().await;
+            bed.is_fast_again();
+            broken
+        };
+        let (taken, broken) = tokio::join!(taking, broken);
+        assert!(taken.unwrap_err().is_timeout(), "its last question was answered");
+        guard.unlock().await.unwrap();
+        came += u32::from(bed.came_late("timed out", broken + LATE + UNDONE).await);
+    }
+    assert!((1..8).contains(&came), "{came} came late");
+}
+
+/// The next local waiter would have the field of a call that may yet come.
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_was_in_doubt_is_not_handed_over() {
+    let mut came = 0;
+    for seed in SEEDS {
+        let bed = Bed::new(seed);
+        bed.slow(ms(30));
+        let lock = bed.client.lock("x");
+        let broken = async {
+            let broken = bed.breaks().await;
+            bed.is_fast_again();
+            broken
+        };
+        let wanted = Lease::renewed(LONG);
+        let (guard, broken) = tokio::join!(lock.try_lock(LONG, wanted), broken);
+        let guard = guard.unwrap();
+        let next = bed.client.lock("x");
+        let next = tokio::spawn(async move { next.try_lock(LONG, wanted).await });
+        waiting(&bed.client, 1).await;
+        guard.unlock().await.unwrap();
+        let next = next.await.unwrap().unwrap();
+        assert_eq!(bed.client.stats().handed_over, 0);
+        next.unlock().await.unwrap();
+        came += u32::from(bed.came_late("handed over", broken + LATE + UNDONE).await);
+    }
+    assert!((1..8).contains(&came), "{came} came late");
 }

@@ -23,11 +23,13 @@ mod every_sort;
 mod exclusion;
 mod fair;
 mod fenced;
+mod garbled;
 mod guard;
 mod holders;
 mod identity;
 mod inspection;
 mod kinds;
+mod last_word;
 mod latches;
 mod late;
 mod line;
@@ -36,6 +38,7 @@ mod loss;
 mod many_readers;
 mod multi;
 mod multi_ends;
+mod multi_faults;
 mod outage;
 mod permit_leases;
 mod permits;
@@ -199,6 +202,10 @@ behaviours! {
         futures_of_one_owner_share_what_they_wait_for,
         a_tag_keeps_all_keys_together,
     }
+    last_word {
+        what_no_message_told_is_found_at_the_end_of_the_wait,
+        a_latch_that_opened_unheard_is_found_at_the_end_of_the_wait,
+    }
     every_end {
         a_fixed_lease_ends_for_a_waiter,
         a_dead_holder_costs_one_lease,
@@ -322,6 +329,10 @@ behaviours! {
         members_on_several_servers_are_all_needed,
         a_member_that_is_lost_does_not_count_for_the_deadline,
         a_quorum_that_cannot_be_taken_looks_locked,
+    }
+    multi_faults {
+        a_member_that_was_lost_meanwhile_is_taken_again,
+        a_doubt_of_an_earlier_round_is_told_in_the_end,
     }
     together {
         free_plain_locks_of_one_client_are_one_call,

@@ -6,6 +6,60 @@ use crate::protocol::kind::Kind;
 const TERMS: Terms =
     Terms { lease: Duration::from_secs(30), renewed: true, max_hold: None, drift: Duration::ZERO };
 
+/// What may have become of a hold by the time its last guard goes.
+const STAINS: [(&str, fn(Hold) -> Hold); 7] = [
+    ("an earlier call may yet come", |hold| {
+        hold.with_doubt(Some(Doubt { epoch: 0, lease: TERMS.lease, once: true }))
+    }),
+    ("a re-entry is on the wire", |hold| changed(hold, Hold::call_sent)),
+    ("one of two re-entries is settled", |hold| {
+        changed(hold, |hold| {
+            hold.call_sent();
+            hold.call_sent();
+            hold.call_settled();
+        })
+    }),
+    ("a re-entry had no answer, and was made up for", |hold| {
+        changed(hold, |hold| {
+            hold.call_sent();
+            hold.call_in_doubt();
+            hold.call_settled();
+        })
+    }),
+    ("a reader came under it", |hold| changed(hold, |hold| assert!(hold.stays_with_its_owner()))),
+    ("its renewal had no answer", |hold| changed(hold, Hold::mark_uncertain)),
+    ("most of its lease is over", |hold| {
+        changed(hold, |hold| {
+            hold.state.lock().deadline -= TERMS.lease / 3 * 2;
+        })
+    }),
+];
+
+fn changed(hold: Hold, change: impl FnOnce(&Hold)) -> Hold {
+    change(&hold);
+    hold
+}
+
+/// The next owner would have a field about which something is not known.
+#[tokio::test]
+async fn only_a_hold_of_which_all_is_known_is_handed_over() {
+    for (stain, become_so) in STAINS {
+        let hold = become_so(write_hold());
+        assert!(matches!(hold.leave(TERMS), Left::Last));
+        assert!(!hold.is_clear(), "{stain}");
+    }
+    let hold = write_hold();
+    assert!(!hold.is_clear(), "it has a guard");
+    assert!(hold.join(TERMS).is_some());
+    hold.call_sent();
+    hold.call_settled();
+    assert!(matches!(hold.leave(TERMS), Left::Inner(1)));
+    assert!(matches!(hold.leave(TERMS), Left::Last));
+    assert!(hold.is_clear(), "what was settled is known");
+    hold.is_released();
+    assert!(!hold.is_clear(), "it is over");
+}
+
 fn write_hold() -> Hold {
     let place = Place::new(Kind::Write, "", "x").expect("a good name");
     let names = Names {

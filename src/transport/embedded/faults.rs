@@ -38,6 +38,8 @@ pub enum Flow {
     Passes,
     /// It is sent, and never seen again.
     Vanishes,
+    /// It arrives, and is what no script answers. A message is a message, whatever it says.
+    Garbled,
 }
 
 /// The faults of one link. Chances are between 0 and 1; the default has no faults and no delays.

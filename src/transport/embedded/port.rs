@@ -181,8 +181,10 @@ impl Port {
             Request::Unlisten(channel) => drop(state.wanted.remove(channel)),
             Request::Run(_) => {}
         }
-        let vanishes = [arrival.reply, state.replies].contains(&Flow::Vanishes);
-        if !arrival.late && !vanishes {
+        let flows = [arrival.reply, state.replies];
+        let garbled = flows.contains(&Flow::Garbled) && matches!(arrival.request, Request::Run(_));
+        let answer = if garbled { Ok(Value::Text("garbled".into())) } else { answer };
+        if !arrival.late && !flows.contains(&Flow::Vanishes) {
             state.answer(arrival.line, arrival.id, answer);
         }
     }

@@ -148,7 +148,7 @@ impl LinkControl {
         self.port.heal(&LINES);
     }
 
-    /// Calls are executed, and no reply comes.
+    /// Calls are executed, and no reply comes, or one that no script gives.
     pub fn set_replies(&self, flow: Flow) {
         self.port.set_replies(flow);
     }

@@ -166,7 +166,7 @@ impl State {
     pub(super) fn publish(&mut self, message: &Message) {
         let line = &self.lines[Line::Messages as usize];
         let epoch = line.epoch;
-        let heard = line.up && self.sink.is_some() && self.messages == Flow::Passes;
+        let heard = line.up && self.sink.is_some() && self.messages != Flow::Vanishes;
         if !heard || self.chance(self.faults.lose_message) {
             return;
         }

@@ -1,0 +1,257 @@
+//! Who is passed over, and when: clients whose background task looks, under paused time.
+
+use std::sync::atomic::AtomicBool;
+
+use futures::poll;
+use tokio::time::{Instant, advance, timeout};
+
+use super::*;
+use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
+use crate::{Client, EmbeddedRedis};
+
+const MOMENT: Duration = Duration::from_millis(1);
+const LONG: Duration = Duration::from_mins(1);
+
+/// Work that ends when it is told to, says when it is dropped, and can be woken.
+#[derive(Clone, Default)]
+struct Work(Arc<(Notify, AtomicBool, AtomicBool)>);
+
+struct Dropped(Work);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.0.2.store(true, SeqCst);
+    }
+}
+
+impl Work {
+    fn future(&self) -> impl Future<Output = ()> + Send + use<> {
+        let dropped = Dropped(self.clone());
+        async move {
+            let state = &dropped.0.0;
+            while !state.1.load(SeqCst) {
+                state.0.notified().await;
+            }
+        }
+    }
+
+    fn wake(&self) {
+        self.0.0.notify_one();
+    }
+
+    fn finish(&self) {
+        self.0.1.store(true, SeqCst);
+        self.wake();
+    }
+
+    fn is_dropped(&self) -> bool {
+        self.0.2.load(SeqCst)
+    }
+}
+
+/// A client, what it attends to, and the work of one such future.
+struct Bed {
+    client: Client,
+    attendance: Arc<Attendance>,
+    work: Work,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let client = EmbeddedRedis::new().client();
+        let attendance = client.session().attendance.clone();
+        Bed { client, attendance, work: Work::default() }
+    }
+
+    /// Attended, and polled once.
+    fn attended(&self) -> Pin<Box<dyn Kept>> {
+        let mut attended = Box::pin(self.attendance.attend(self.work.future()));
+        assert!(poll_once(&mut attended).is_pending());
+        attended
+    }
+
+    fn passed_over(&self) -> u64 {
+        self.client.stats().passed_over
+    }
+
+    fn is_idle(&self) -> bool {
+        self.attendance.woken.lock().is_empty()
+    }
+}
+
+/// A future that is kept, and how many entries in lists it has.
+trait Kept: Future<Output = Result<(), PassedOver>> + Send {
+    fn entries(&self) -> usize;
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Kept for Attended<F> {
+    fn entries(&self) -> usize {
+        Arc::weak_count(&self.0)
+    }
+}
+
+fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_polled_when_it_is_woken_is_never_passed_over() {
+    let bed = Bed::new();
+    let task = tokio::spawn(bed.attended());
+    // At all distances to the looks, also many times between two of them.
+    for span in (0..200).chain([0; 200]) {
+        bed.work.wake();
+        sleep(Duration::from_millis(span)).await;
+    }
+    bed.work.finish();
+    assert_eq!(task.await.unwrap(), Ok(()));
+    assert_eq!(bed.passed_over(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_not_woken_may_wait_for_ever() {
+    let bed = Bed::new();
+    let mut kept = bed.attended();
+    sleep(LONG).await;
+    assert!(!bed.work.is_dropped());
+    bed.work.finish();
+    assert_eq!(poll_once(&mut kept), Poll::Ready(Ok(())));
+    assert_eq!(bed.passed_over(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_woken_and_not_polled_is_passed_over_in_time_and_is_told() {
+    // Whenever it is woken between two looks at others.
+    for offset in 0..80 {
+        let bed = Bed::new();
+        let mut kept = bed.attended();
+        let other = Work::default();
+        let others = tokio::spawn(bed.attendance.attend(other.future()));
+        sleep(MOMENT).await;
+        other.wake();
+        sleep(Duration::from_millis(offset)).await;
+        bed.work.wake();
+        let woken = Instant::now();
+        while !bed.work.is_dropped() {
+            assert!(woken.elapsed() <= UNATTENDED_MAX, "woken {offset} ms after another one");
+            sleep(MOMENT).await;
+        }
+        assert!(woken.elapsed() >= LOOK, "{:?}", woken.elapsed());
+        assert_eq!(bed.passed_over(), 1);
+        // Whatever comes later changes nothing.
+        bed.work.finish();
+        assert_eq!(poll!(&mut kept), Poll::Ready(Err(PassedOver)));
+        other.finish();
+        assert_eq!(others.await.unwrap(), Ok(()));
+        assert_eq!(bed.passed_over(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_begins_before_the_first_poll_is_passed_over_without_one() {
+    let bed = Bed::new();
+    let kept = bed.attendance.attend_now(bed.work.future());
+    let never_polled = bed.attendance.attend(Work::default().future());
+    sleep(UNATTENDED_MAX).await;
+    assert!(bed.work.is_dropped());
+    assert_eq!((kept.await, bed.passed_over()), (Err(PassedOver), 1));
+    drop(never_polled);
+}
+
+/// Its caller is slow, and there: each look finds that it was polled since the one before.
+#[tokio::test(start_paused = true)]
+async fn who_is_polled_between_two_looks_is_not_passed_over() {
+    let bed = Bed::new();
+    let mut kept = bed.attended();
+    for _ in 0..50 {
+        bed.work.wake();
+        sleep(LOOK - 5 * MOMENT).await;
+        assert!(poll_once(&mut kept).is_pending());
+        // Woken again at once: it stays in the list.
+        bed.work.wake();
+        sleep(2 * MOMENT).await;
+    }
+    assert_eq!(bed.passed_over(), 0);
+    assert!(!bed.work.is_dropped());
+}
+
+/// A process that stood still: the look is as late as the caller, which gets its turn before the next.
+#[tokio::test(start_paused = true)]
+async fn a_late_look_passes_nobody_over_that_had_no_turn() {
+    for woken_before in [MOMENT, LOOK - MOMENT] {
+        let bed = Bed::new();
+        let mut kept = bed.attended();
+        sleep(MOMENT).await;
+        bed.work.wake();
+        let seen = bed.attendance.clone();
+        tokio::spawn(async move { seen.newcomer.notify_one() }).await.unwrap();
+        sleep(woken_before).await;
+        advance(LONG).await;
+        // The look that was due has been made.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert!(poll_once(&mut kept).is_pending(), "it had no turn since");
+        sleep(LONG).await;
+        assert_eq!(bed.passed_over(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_of_who_is_idle_or_gone() {
+    let bed = Bed::new();
+    let mut idle = bed.attended();
+    for _ in 0..3 {
+        bed.work.wake();
+        bed.work.wake();
+        assert!(poll_once(&mut idle).is_pending());
+        assert_eq!(idle.entries(), 1, "once in the list");
+        sleep(2 * UNATTENDED_MAX).await;
+        assert_eq!((idle.entries(), bed.is_idle()), (0, true));
+    }
+    let crowd: Vec<_> =
+        (0..100).map(|_| bed.attendance.attend_now(Work::default().future())).collect();
+    assert_eq!(bed.attendance.woken.lock().len(), 100);
+    drop(crowd);
+    sleep(2 * UNATTENDED_MAX).await;
+    assert!(bed.is_idle());
+    bed.work.wake();
+    sleep(2 * UNATTENDED_MAX).await;
+    assert_eq!((idle.entries(), bed.is_idle(), bed.passed_over()), (0, true, 1));
+}
+
+/// A waker may drop its future before it returns.
+#[tokio::test(start_paused = true)]
+async fn who_is_dropped_by_its_own_waker_waits_for_nobody() {
+    let bed = Bed::new();
+    let kept = bed.attended();
+    poll_and_drop_when_woken(async move { assert_eq!(kept.await, Ok(())) });
+    let work = bed.work.clone();
+    does_not_hang("it is woken", move || work.wake());
+    assert!(bed.work.is_dropped());
+    sleep(2 * UNATTENDED_MAX).await;
+    assert_eq!((bed.passed_over(), bed.is_idle()), (0, true));
+}
+
+/// Dropped while it is polled, by a waker that is called inside: what is in it ends all the same.
+#[tokio::test(start_paused = true)]
+async fn who_is_dropped_while_it_is_polled_is_not_put_back() {
+    let bed = Bed::new();
+    let shared = {
+        let attended = bed.attendance.attend(bed.work.future());
+        let shared = attended.0.clone();
+        let Slot::Ready(future) = shared.swap(Slot::Polled) else { panic!("it is new") };
+        drop(attended);
+        assert!(!bed.work.is_dropped(), "whoever polls it has it");
+        shared.put_back(future);
+        shared
+    };
+    assert!(bed.work.is_dropped());
+    assert!(matches!(*shared.slot.lock(), Slot::Dropped));
+    // Nor is it passed over while somebody polls it.
+    let other = bed.attendance.attend(Work::default().future());
+    let Slot::Ready(future) = other.0.swap(Slot::Polled) else { panic!("it is new") };
+    assert!(!other.0.pass_over());
+    other.0.put_back(future);
+    assert!(timeout(MOMENT, other).await.is_err(), "it is there");
+}

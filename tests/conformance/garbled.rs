@@ -1,0 +1,140 @@
+//! Replies that no script of ours gives, as of a proxy that mixes them up: whatever was done behind
+//! them is undone. Only the embedded engine has the switch.
+
+use std::time::Duration;
+
+use leasehold::test_util::{Delay, Faults, Flow, LinkControl};
+use leasehold::{EmbeddedRedis, Error, Lease, LockGuard, Owner};
+
+use crate::sorts::SORTS;
+use crate::world::{eventually, ms, soon};
+
+/// Longer than any of these tests: what is left behind is seen.
+const LEASE: Lease = Lease::fixed(ms(3_600_000));
+
+/// Garbles the reply of what is sent next, until `applied`; what comes later is answered as it should.
+async fn garbled_until(link: &LinkControl, applied: impl AsyncFnMut() -> bool) {
+    let reply = Delay::fixed(ms(20));
+    link.set_faults(Faults { reply, ..Faults::default() }, 1);
+    link.set_replies(Flow::Garbled);
+    eventually("it is applied", applied).await;
+    link.set_replies(Flow::Passes);
+    link.set_faults(Faults::default(), 1);
+}
+
+fn not_understood<T>(what: &str, taken: Result<T, Error>) {
+    let error = taken.err().unwrap_or_else(|| panic!("{what}: granted"));
+    assert!(matches!(error, Error::Protocol { .. } | Error::Quorum { .. }), "{what}: {error}");
+}
+
+async fn nothing_is_left(what: &str, redis: &EmbeddedRedis) {
+    let key = |key: &Vec<u8>| String::from_utf8_lossy(key).into_owned();
+    let counter = |key: &String| key.starts_with("redisson_lock_token");
+    let left = || redis.dump().keys().map(key).filter(|key| !counter(key)).collect::<Vec<_>>();
+    let undone = async {
+        while !left().is_empty() {
+            tokio::time::sleep(ms(10)).await;
+        }
+    };
+    let undone = tokio::time::timeout(ms(1000), undone).await;
+    assert!(undone.is_ok(), "{what} left {:?}", left());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_by_a_call_with_an_odd_reply_is_given_back() {
+    for sort in &SORTS {
+        for wait in [Duration::ZERO, ms(5000)] {
+            let redis = EmbeddedRedis::new();
+            let client = redis.client();
+            let link = redis.links().remove(0);
+            let lock = sort.lock(&client, "x");
+            let keys = async || !redis.dump().is_empty();
+            let taken = tokio::join!(lock.try_lock(wait, LEASE), garbled_until(&link, keys)).0;
+            not_understood(sort.name, taken);
+            nothing_is_left(sort.name, &redis).await;
+            lock.try_lock(wait, LEASE).await.unwrap().unlock().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_that_came_with_an_odd_reply_are_given_back() {
+    let redis = EmbeddedRedis::new();
+    let client = redis.client();
+    let link = redis.links().remove(0);
+    let (counted, named) = (client.semaphore("s"), client.permit_expirable_semaphore("p"));
+    counted.try_set_permits(3).await.unwrap();
+    named.try_set_permits(3).await.unwrap();
+    let other = redis.client();
+    let (left, ids) = (other.semaphore("s"), other.permit_expirable_semaphore("p"));
+    let taken = async || left.available().await.unwrap() == 1;
+    let acquired = tokio::join!(counted.acquire(2), garbled_until(&link, taken)).0;
+    not_understood("a semaphore", acquired);
+    let taken = async || ids.available().await.unwrap() == 2;
+    let acquired = tokio::join!(named.acquire(LEASE), garbled_until(&link, taken)).0;
+    not_understood("expirable permits", acquired);
+    eventually("all are back", async || {
+        (left.available().await.unwrap(), ids.available().await.unwrap()) == (3, 3)
+    })
+    .await;
+}
+
+/// What turns one field into another: neither of them may stay.
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_over_with_an_odd_reply_is_given_back() {
+    for sort in SORTS.iter().filter(|sort| sort.has_fields()) {
+        let redis = EmbeddedRedis::new();
+        let (client, other) = (redis.client(), redis.client());
+        let link = redis.links().remove(0);
+        let owners = || format!("{:?}", redis.command(&["HKEYS", "x"]));
+        // Handed on to somebody else, who restores it.
+        let guard = sort.lock(&other, "x").try_lock(Duration::ZERO, LEASE).await.unwrap();
+        let (text, before) = (guard.hand_on().unwrap(), owners());
+        let lock = sort.lock(&client, "x");
+        let applied = async || owners() != before;
+        let restored = tokio::join!(lock.restore(&text), garbled_until(&link, applied)).0;
+        not_understood(sort.name, restored);
+        nothing_is_left(sort.name, &redis).await;
+        // Handed over to the next waiter of the same client.
+        if sort.exclusive && sort.name != "non-reentrant fair" && sort.name != "fair" {
+            let guard = lock.try_lock(Duration::ZERO, LEASE).await.unwrap();
+            let (next, before) = (sort.lock(&client, "x"), owners());
+            let next = tokio::spawn(async move { next.try_lock(ms(5000), LEASE).await });
+            eventually("it waits", async || client.stats().waiting == 1).await;
+            let applied = async || owners() != before;
+            tokio::join!(guard.unlock(), garbled_until(&link, applied)).0.unwrap();
+            not_understood(sort.name, soon("told", next).await.0.unwrap());
+            nothing_is_left(sort.name, &redis).await;
+        }
+    }
+}
+
+/// A count that was raised is lowered, a release is repeated.
+#[tokio::test(start_paused = true)]
+async fn a_hold_outlives_odd_replies_and_ends_all_the_same() {
+    for sort in SORTS.iter().filter(|sort| sort.reentrant && sort.counted && sort.is_single()) {
+        let redis = EmbeddedRedis::new();
+        let client = redis.client();
+        let link = redis.links().remove(0);
+        let lock = sort.lock(&client, "x").owned_by(&Owner::new());
+        let outer = lock.try_lock(Duration::ZERO, LEASE).await.unwrap();
+        if sort.exclusive {
+            let count = || redis.command(&["HGET", "x", outer.owner()]).unwrap();
+            let once = count();
+            let inner = lock.try_lock(ms(5000), LEASE);
+            not_understood(
+                sort.name,
+                tokio::join!(inner, garbled_until(&link, async || count() != once)).0,
+            );
+            eventually("it is lowered", async || count() == once).await;
+            outer.check().unwrap();
+        }
+        let released: Result<(), Error> = {
+            let free = async || redis.command(&["EXISTS", "x"]) == Ok(false.into());
+            tokio::join!(LockGuard::unlock(outer), garbled_until(&link, free)).0
+        };
+        not_understood(sort.name, released);
+        nothing_is_left(sort.name, &redis).await;
+        eventually("nothing is owed", async || client.stats().releases_pending == 0).await;
+    }
+}

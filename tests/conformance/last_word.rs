@@ -1,0 +1,71 @@
+//! The end of a wait: the last word is Redis', not that of a message which may be lost.
+
+use std::time::Duration;
+
+use leasehold::Lease;
+use tokio::time::{Instant, sleep_until};
+
+use crate::each::each_exclusive;
+use crate::line::Line;
+use crate::world::{World, eventually, ms, soon, waiting};
+
+/// The wait, and when what is waited for is released: on a busy machine neither may be late.
+const fn times(world: &World) -> [Duration; 2] {
+    match world {
+        World::Redis(_) => [ms(6000), ms(0)],
+        // No beat comes in between.
+        World::Embedded(_) => [ms(1400), ms(1300)],
+    }
+}
+
+/// What is released so late, and was told in vain, is seen by the last question.
+pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(world: World) {
+    let other = &world.client().await;
+    let [wait, release] = times(&world);
+    each_exclusive(async |sort| {
+        let (client, line) = Line::with(&world, |builder| builder.safety_poll(ms(60_000))).await;
+        let guard = sort.lock(other, sort.name).lock().await.unwrap();
+        let (start, lock) = (Instant::now(), sort.lock(&client, sort.name));
+        let taking = tokio::spawn(async move {
+            let taken = lock.try_lock(wait, Lease::fixed(ms(9000))).await;
+            (taken, start.elapsed())
+        });
+        // Kinds that ask, and not listen, find it sooner.
+        let settled = async || {
+            let stats = client.stats();
+            stats.listeners == 1 || stats.subscriptions == 0 && stats.calls > 4
+        };
+        eventually("it listens or asks", settled).await;
+        line.lose_messages();
+        sleep_until(start + release).await;
+        guard.unlock().await.unwrap();
+        let (taken, took) = soon("it is found", taking).await.0.unwrap();
+        let guard = taken.unwrap_or_else(|error| panic!("{}, {took:?}: {error}", sort.name));
+        assert!(took <= wait + world.late(50), "{}: {took:?}", sort.name);
+        guard.unlock().await.unwrap();
+    })
+    .await;
+}
+
+pub(crate) async fn a_latch_that_opened_unheard_is_found_at_the_end_of_the_wait(world: World) {
+    let other = world.client().await;
+    let (client, line) = Line::with(&world, |builder| builder.safety_poll(ms(60_000))).await;
+    let opens = other.count_down_latch("l");
+    assert!(opens.try_set_count(1).await.unwrap());
+    let (start, [wait, release]) = (Instant::now(), times(&world));
+    // The front, and one that waits behind it.
+    let waits: Vec<_> = (0..2)
+        .map(|_| {
+            let latch = client.count_down_latch("l");
+            tokio::spawn(async move { latch.wait(wait).await })
+        })
+        .collect();
+    waiting(&client, 2).await;
+    eventually("it listens", async || client.stats().listeners == 1).await;
+    line.lose_messages();
+    sleep_until(start + release).await;
+    assert_eq!(opens.count_down().await.unwrap(), 0);
+    for wait in waits {
+        soon("it is found open", wait).await.0.unwrap().unwrap();
+    }
+}
