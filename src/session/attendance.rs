@@ -19,9 +19,11 @@
 //! - **T1** Whoever polls takes the future out of its slot meanwhile, so nothing is locked while code
 //!   of others runs, and nobody drops what is being polled.
 //! - **T2** A future is passed over only if it was woken, and not polled between two looks that are
-//!   [`LOOK`] apart. A background that stood still has looked only once: where it shares the caller's
-//!   runtime (on the embedded engine), the caller has had its turn in between. On a server it has a
-//!   thread of its own, so that a caller's runtime that is blocked for longer is passed over.
+//!   [`LOOK`] apart.
+//! - **T3** A runtime that is overloaded polls everybody late; to pass its waiters over one after the
+//!   other would let nobody in. So a look sends a *canary* to the runtime that polled the future, a task
+//!   that does nothing: the future is passed over when the canary was polled and the future was not, or
+//!   [`STALLED_MAX`] later. A look that is late itself counts as the first.
 //!
 //! # Locking
 //!
@@ -35,14 +37,15 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::task::AtomicWaker;
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use super::Session;
 use crate::stats::count;
@@ -52,6 +55,9 @@ pub(crate) const UNATTENDED_MAX: Duration = Duration::from_millis(100);
 /// Between two looks; it takes two, and a look may be late.
 const LOOK: Duration = Duration::from_millis(40);
 const _: () = assert!(LOOK.as_millis() * 2 < UNATTENDED_MAX.as_millis());
+
+/// A runtime that polls nothing at all is waited for as long as this.
+const STALLED_MAX: Duration = Duration::from_secs(1);
 
 /// The futures of one client that were woken and may not be polled.
 #[derive(Debug, Default)]
@@ -71,6 +77,8 @@ struct Shared<F: Future> {
     slot: Mutex<Slot<F>>,
     /// The task of the caller.
     caller: AtomicWaker,
+    /// Where it was polled first, if that is a runtime of tokio.
+    runtime: OnceLock<Handle>,
     attendance: Arc<Attendance>,
     /// Woken since it was last polled.
     woken: AtomicBool,
@@ -93,6 +101,8 @@ enum Slot<F> {
 trait Woken: Send + Sync + std::fmt::Debug {
     /// How often it was polled, if it was woken since.
     fn waits_since(&self) -> Option<u32>;
+    /// Lets the runtime that polled it run something that stands behind it.
+    fn send_canary(&self) -> Canary;
     /// Drops what is in it.
     fn pass_over(&self) -> bool;
     /// It is not in the list any more; it is put there again if it was woken meanwhile.
@@ -136,6 +146,7 @@ impl<F: Future + Send + 'static> Attended<F> {
         Attended(Arc::new(Shared {
             slot: Mutex::new(Slot::Ready(Box::pin(work))),
             caller: AtomicWaker::new(),
+            runtime: OnceLock::new(),
             attendance: attendance.clone(),
             woken: AtomicBool::new(false),
             listed: AtomicBool::new(false),
@@ -150,6 +161,11 @@ impl<F: Future + Send + 'static> Future for Attended<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let shared = &self.0;
         shared.caller.register(context.waker());
+        if shared.polls.load(SeqCst) == 0
+            && let Ok(runtime) = Handle::try_current()
+        {
+            shared.runtime.get_or_init(|| runtime);
+        }
         shared.polls.fetch_add(1, SeqCst);
         shared.woken.store(false, SeqCst);
         let mut future = match shared.swap(Slot::Polled) {
@@ -224,6 +240,10 @@ impl<F: Future + Send + 'static> Woken for Shared<F> {
         self.woken.load(SeqCst).then_some(polls)
     }
 
+    fn send_canary(&self) -> Canary {
+        Canary::sent_to(self.runtime.get())
+    }
+
     fn pass_over(&self) -> bool {
         let future = {
             let mut slot = self.slot.lock();
@@ -255,39 +275,100 @@ impl<F: Future> std::fmt::Debug for Shared<F> {
     }
 }
 
+/// Has a runtime run anything since?
+#[derive(Debug)]
+struct Canary(Arc<AtomicBool>);
+
+impl Canary {
+    fn sent_to(runtime: Option<&Handle>) -> Self {
+        let was_polled = Arc::new(AtomicBool::new(runtime.is_none()));
+        let flight = Flight(was_polled.clone());
+        if let Some(runtime) = runtime {
+            drop(runtime.spawn(async move { drop(flight) }));
+        }
+        Canary(was_polled)
+    }
+
+    fn was_polled(&self) -> bool {
+        self.0.load(SeqCst)
+    }
+}
+
+/// Dropped when it is polled, or with a runtime that has ended.
+struct Flight(Arc<AtomicBool>);
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// A future that was woken, as the last look found it.
+#[derive(Debug)]
+struct Seen {
+    entry: Weak<dyn Woken>,
+    polls: u32,
+    since: Instant,
+    canary: Canary,
+}
+
+/// What a further look finds.
+enum Again {
+    Settled,
+    Waits(Seen),
+    PassedOver,
+}
+
+impl Seen {
+    /// Nothing, if it was polled meanwhile.
+    fn first(entry: Weak<dyn Woken>) -> Option<Self> {
+        let woken = entry.upgrade()?;
+        let Some(polls) = woken.waits_since() else {
+            woken.unlist();
+            return None;
+        };
+        let canary = woken.send_canary();
+        Some(Seen { entry, polls, since: Instant::now(), canary })
+    }
+
+    fn again(self) -> Again {
+        let Some(woken) = self.entry.upgrade() else { return Again::Settled };
+        if woken.waits_since() != Some(self.polls) {
+            return Seen::first(self.entry).map_or(Again::Settled, Again::Waits);
+        }
+        if !self.canary.was_polled() && self.since.elapsed() < STALLED_MAX {
+            return Again::Waits(self);
+        }
+        if woken.pass_over() { Again::PassedOver } else { Again::Settled }
+    }
+}
+
 /// Looks again and again, until it is dropped.
 pub(crate) async fn run(session: &Session) {
     let attendance = &session.attendance;
-    let mut seen: Vec<(Weak<dyn Woken>, u32)> = Vec::new();
+    let mut seen: Vec<Seen> = Vec::new();
     loop {
         if seen.is_empty() && attendance.woken.lock().is_empty() {
             attendance.newcomer.notified().await;
         }
-        sleep(LOOK).await;
-        let mut still = Vec::new();
-        for (entry, polls_then) in seen.drain(..) {
-            let Some(woken) = entry.upgrade() else { continue };
-            match woken.waits_since() {
-                Some(polls) if polls != polls_then => still.push((entry, polls)),
-                Some(_) => {
-                    if woken.pass_over() {
-                        count(&session.counters.passed_over);
-                    }
-                }
-                None => woken.unlist(),
+        let due = Instant::now() + LOOK;
+        sleep_until(due).await;
+        let late = due.elapsed() >= LOOK;
+        let mut waiting = Vec::new();
+        for before in seen.drain(..) {
+            if late {
+                waiting.extend(Seen::first(before.entry));
+                continue;
+            }
+            match before.again() {
+                Again::Settled => {}
+                Again::Waits(seen) => waiting.push(seen),
+                Again::PassedOver => count(&session.counters.passed_over),
             }
         }
-        seen = still;
         let newcomers = std::mem::take(&mut *attendance.woken.lock());
-        let waits = |entry: Weak<dyn Woken>| {
-            let woken = entry.upgrade()?;
-            let polls = woken.waits_since();
-            if polls.is_none() {
-                woken.unlist();
-            }
-            Some((entry, polls?))
-        };
-        seen.extend(newcomers.into_iter().filter_map(waits));
+        waiting.extend(newcomers.into_iter().filter_map(Seen::first));
+        seen = waiting;
     }
 }
 

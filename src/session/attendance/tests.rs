@@ -1,9 +1,11 @@
-//! Who is passed over, and when: clients whose background task looks, under paused time.
+//! Who is passed over, and when: clients whose background task looks, mostly under paused time.
+#![expect(clippy::disallowed_methods, reason = "tests spawn tasks, and block a worker")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::atomic::AtomicBool;
 
 use futures::poll;
-use tokio::time::{Instant, advance, timeout};
+use tokio::time::{Instant, advance, sleep, timeout};
 
 use super::*;
 use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
@@ -165,7 +167,7 @@ async fn who_is_polled_between_two_looks_is_not_passed_over() {
     let mut kept = bed.attended();
     for _ in 0..50 {
         bed.work.wake();
-        sleep(LOOK - 5 * MOMENT).await;
+        sleep(MOMENT * 35).await;
         assert!(poll_once(&mut kept).is_pending());
         // Woken again at once: it stays in the list.
         bed.work.wake();
@@ -178,7 +180,7 @@ async fn who_is_polled_between_two_looks_is_not_passed_over() {
 /// A process that stood still: the look is as late as the caller, which gets its turn before the next.
 #[tokio::test(start_paused = true)]
 async fn a_late_look_passes_nobody_over_that_had_no_turn() {
-    for woken_before in [MOMENT, LOOK - MOMENT] {
+    for woken_before in [MOMENT, 39 * MOMENT] {
         let bed = Bed::new();
         let mut kept = bed.attended();
         sleep(MOMENT).await;
@@ -254,4 +256,41 @@ async fn who_is_dropped_while_it_is_polled_is_not_put_back() {
     assert!(!other.0.pass_over());
     other.0.put_back(future);
     assert!(timeout(MOMENT, other).await.is_err(), "it is there");
+}
+
+/// Ends its only worker's sleep when it is over, and polls a waiter before and after it.
+fn polled_by_a_worker_that_sleeps(span: Duration) -> (Result<(), PassedOver>, u64) {
+    let session_runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let callers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let bed = session_runtime.block_on(async { Bed::new() });
+    let (attended, (begun, has_begun)) =
+        (bed.attendance.attend(bed.work.future()), std::sync::mpsc::channel());
+    let waiter = callers.spawn(async move {
+        let mut attended = attended;
+        assert!(poll!(&mut attended).is_pending());
+        begun.send(()).unwrap();
+        attended.await
+    });
+    has_begun.recv().unwrap();
+    let (blocked, is_blocked) = std::sync::mpsc::channel();
+    callers.spawn(async move {
+        blocked.send(()).unwrap();
+        std::thread::sleep(span);
+    });
+    is_blocked.recv().unwrap();
+    bed.work.finish();
+    let done = session_runtime.block_on(waiter).unwrap();
+    (done, bed.passed_over())
+}
+
+#[test]
+fn a_runtime_that_is_slow_for_everybody_loses_no_turn() {
+    assert_eq!(polled_by_a_worker_that_sleeps(Duration::from_millis(400)), (Ok(()), 0));
+}
+
+#[test]
+fn a_runtime_that_stands_still_is_not_waited_for() {
+    let span = STALLED_MAX + Duration::from_millis(500);
+    assert_eq!(polled_by_a_worker_that_sleeps(span), (Err(PassedOver), 1));
 }
