@@ -96,8 +96,8 @@ const OWNER_MAX: usize = 64 * 1024;
 /// # Futures that nobody polls
 ///
 /// A future of an acquisition that was woken and is not polled within [`UNATTENDED`](Lock::UNATTENDED) is
-/// passed over: what it was granted goes to the next waiter, or back to Redis. If it is polled after all,
-/// it begins again, behind those that came meanwhile. An [`unlock`](LockGuard::unlock) is carried out
+/// passed over: what it was granted goes to the next waiter, or back to Redis. (A runtime that is slow for
+/// all its tasks gets a second.) If it is polled after all, it begins again, behind those that came meanwhile. An [`unlock`](LockGuard::unlock) is carried out
 /// whether its future is polled or not. A guard keeps the lock, also within a section that nobody polls:
 /// [`Acquire::max_hold`] bounds that.
 ///

@@ -37,6 +37,7 @@ impl Session {
         let repeat_until = Instant::now() + self.settings.command_timeout;
         let mut in_doubt = false;
         loop {
+            let outage = self.wakes.outage();
             let reply = if self.is_closed() {
                 Err(CallError::Closed)
             } else {
@@ -55,7 +56,7 @@ impl Session {
                 return Err(Error::from_call(name, Duration::ZERO, error));
             }
             let pause = if in_doubt { left.min(REPEAT_PAUSE) } else { left };
-            self.wakes.restored_within(pause).await;
+            outage.over_within(pause).await;
             // The process may have stalled until the first reply is not kept any more.
             if in_doubt && Instant::now() > repeat_until + self.settings.command_timeout {
                 return Err(Error::from_call(name, Duration::ZERO, error));

@@ -291,6 +291,7 @@ async fn release_hold(mut leaving: Leaving) -> Result<(), Error> {
     let mut repeat_until = None;
     loop {
         let sent = Instant::now();
+        let outage = session.wakes.outage();
         // CANCEL: `leaving` posts the release; repeating it changes nothing.
         let reply = session.call(Lane::Caller, session.end_call(&hold)).await;
         match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
@@ -320,7 +321,7 @@ async fn release_hold(mut leaving: Leaving) -> Result<(), Error> {
                 // A lost connection is in use for a moment longer.
                 let left = repeat_until - now;
                 let pause = if in_doubt { left.min(REPEAT_PAUSE) } else { left };
-                session.wakes.restored_within(pause).await;
+                outage.over_within(pause).await;
             }
             Err(error) => return Err(Error::from_call(&place.name, hold.longest_lease(), error)),
         }
