@@ -312,9 +312,7 @@ impl Session {
         self.closed.store(true, SeqCst);
         self.rooms.wake_all();
         self.wakes.end_outage();
-        for hold in self.rooms.recall() {
-            self.releases.post(Chore::Release(hold));
-        }
+        self.recall();
         for hold in self.watchdog.holds() {
             self.lose(&hold, LossReason::Closed);
         }
@@ -331,6 +329,13 @@ impl Session {
         let text = format!("{open} releases were not confirmed within {deadline:?}");
         let source = crate::error::Cause::new(text);
         Err(Error::Unknown { name: Arc::from("shutdown"), lease: self.settings.lease, source })
+    }
+
+    /// Releases what waiters were to take over and have not looked at yet.
+    fn recall(&self) {
+        for hold in self.rooms.recall() {
+            self.releases.post(Chore::Release(hold));
+        }
     }
 
     pub(crate) fn stats(&self) -> Stats {

@@ -56,15 +56,15 @@ impl Tenancy {
                 Way::Settled(Err(Error::lost(&hold.place.name, reason)))
             }
             Left::Inner(_) if handle.session.mutants.has(Mutant::InnerReleaseEnds) => {
-                Way::Ending(release_hold(Leaving::new(&handle, &hold)).attended(&handle))
+                Way::Ending(begin(&handle, release_hold(Leaving::new(&handle, &hold))))
             }
             Left::Inner(guards) => {
-                Way::Lowering(lower(OpenCall::new(&handle, &hold), guards).attended(&handle))
+                Way::Lowering(begin(&handle, lower(OpenCall::new(&handle, &hold), guards)))
             }
             Left::Last => match depart(&handle, &hold, self.terms) {
                 Departure::HandedOver => Way::Settled(Ok(())),
                 Departure::Release => {
-                    Way::Ending(release_hold(Leaving::new(&handle, &hold)).attended(&handle))
+                    Way::Ending(begin(&handle, release_hold(Leaving::new(&handle, &hold))))
                 }
             },
         };
@@ -119,14 +119,10 @@ enum Way<L, E> {
     Ending(E),
 }
 
-/// A caller that stops polling leaves the rest to the background.
-trait Attend: Future<Output = Result<(), Error>> + Send + Sized + 'static {
-    fn attended(self, handle: &Arc<Handle>) -> Attended<Self> {
-        handle.session.attendance.attend_now(self)
-    }
+/// Begins a release; a caller that stops polling leaves the rest to the background.
+fn begin<F: Future + Send + 'static>(handle: &Arc<Handle>, work: F) -> Attended<F> {
+    handle.session.attendance.attend_now(work)
 }
-
-impl<F: Future<Output = Result<(), Error>> + Send + 'static> Attend for F {}
 
 /// The release of a hold went on in the background.
 async fn settled_elsewhere(session: &Session, hold: &Arc<Hold>) -> Result<(), Error> {
@@ -180,13 +176,18 @@ fn depart(handle: &Arc<Handle>, hold: &Arc<Hold>, terms: Terms) -> Departure {
     let departure = session.rooms.depart(hold, terms, |next| {
         let next_hold = Arc::new(hold.handed_over(session.next_id(), next));
         session.watchdog.arm(&next_hold, None);
-        hold.has_ended();
         passed = Some(next_hold.clone());
         Tenancy::new(handle.clone(), next_hold, next)
     });
-    if let Some(passed) = passed {
-        // A shutdown meanwhile may have looked for holds before this one was there.
-        session.lose_if_closed(&passed);
+    // A shutdown meanwhile may have looked for holds before this one was handed over.
+    match (&departure, passed) {
+        (_, Some(passed)) => {
+            // Not before: whoever waits for that end is code of others.
+            hold.has_ended();
+            session.lose_if_closed(&passed);
+        }
+        (Departure::HandedOver, None) if session.is_closed() => session.recall(),
+        (Departure::HandedOver | Departure::Release, None) => {}
     }
     departure
 }

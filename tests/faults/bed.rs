@@ -143,6 +143,10 @@ impl Outside {
         self.command(&["EXISTS", key]).int() == 1
     }
 
+    pub(crate) fn keys_like(&mut self, pattern: &str) -> i64 {
+        i64::try_from(self.command(&["KEYS", pattern]).array().len()).expect("few")
+    }
+
     pub(crate) fn keys(&mut self) -> i64 {
         self.command(&["DBSIZE"]).int()
     }
