@@ -208,6 +208,12 @@ async fn nothing_is_kept_of_who_is_idle_or_gone() {
         assert_eq!(idle.entries(), 1, "once in the list");
         sleep(2 * UNATTENDED_MAX).await;
         assert_eq!((idle.entries(), bed.is_idle()), (0, true));
+        // A look saw it before it was polled.
+        bed.work.wake();
+        sleep(LOOK + 5 * MOMENT).await;
+        assert!(poll_once(&mut idle).is_pending());
+        sleep(2 * UNATTENDED_MAX).await;
+        assert_eq!((idle.entries(), bed.is_idle()), (0, true));
     }
     let crowd: Vec<_> =
         (0..100).map(|_| bed.attendance.attend_now(Work::default().future())).collect();

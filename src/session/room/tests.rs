@@ -65,7 +65,9 @@ fn who_leaves_while_a_hold_is_handed_over_to_it_hangs_nobody() {
     for make in KINDS {
         for lease in [Lease::Renewed, Lease::fixed(LONG)] {
             without_hanging("a hand-over", async move || {
-                let client = Client::embedded();
+                let streak = LocalHandover::Streak { count: 9, time: LONG };
+                let client = EmbeddedRedis::new().builder().local_handover(streak);
+                let client = client.connect().await.unwrap();
                 let guard = make(&client).try_lock(LONG, lease).await.unwrap();
                 wait_and_go(&client, make, lease).await;
                 drop(guard);
