@@ -255,7 +255,7 @@ impl<'a> Seat<'a> {
         let mut polite = rest.map_or(0, |rest| rest.others - 1);
         if let Some(rest) = rest {
             if pacing.listens() {
-                listener = self.listen(&mut outage, attempt.channel()).await?;
+                listener = self.listen(&mut outage, attempt.channel(), None).await?;
             }
             self.rest_until(rest.until).await;
         }
@@ -291,7 +291,7 @@ impl<'a> Seat<'a> {
             let channel = attempt.channel();
             let heard = |listener: &Listener<'_>| *listener.channel() == channel;
             if pacing.listens() && !listener.as_ref().is_some_and(heard) {
-                listener = self.listen(&mut outage, channel).await?;
+                listener = self.listen(&mut outage, channel, Some(asked)).await?;
                 // Check, listen, check again: a release between the two was not heard.
                 if !session.mutants.has(Mutant::NoRecheckAfterSubscribe) {
                     continue;
@@ -339,11 +339,12 @@ impl<'a> Seat<'a> {
         Seated::Granted(tenancy)
     }
 
-    /// Subscribes, riding out an outage; `None` if it could not be confirmed yet.
+    /// Subscribes, riding out an outage; `None` if it could not be confirmed yet, and it is time to ask.
     async fn listen(
         &self,
         outage: &mut Outage,
         channel: Arc<str>,
+        asked: Option<Instant>,
     ) -> Result<Option<Listener<'a>>, Error> {
         let session = &*self.handle.session;
         let mut listener = session.wakes.listen(&session.transport, &channel, &self.waiter);
@@ -364,7 +365,9 @@ impl<'a> Seat<'a> {
                 outage.ride_out(session, self.request, error.took_nothing()).await?;
                 Ok(None)
             }
-            None => Err(self.request.timed_out(session)),
+            None if asked.is_some_and(is_fresh) => Err(self.request.timed_out(session)),
+            // It was not listened for a release: the last word is Redis'.
+            None => Ok(None),
         }
     }
 
@@ -388,7 +391,7 @@ impl<'a> Seat<'a> {
                 () = sleep_until_some(timer) => return Ok(Pause::Ask { by_message: false }),
                 () = sleep_until_some(request.deadline()) => {
                     // A message may have been lost: the last word is Redis'.
-                    if asked.elapsed() > FRESH {
+                    if !is_fresh(asked) {
                         return Ok(Pause::Ask { by_message: false });
                     }
                     return Err(request.timed_out(session));
@@ -396,6 +399,11 @@ impl<'a> Seat<'a> {
             }
         }
     }
+}
+
+/// What was asked then is the last word.
+fn is_fresh(asked: Instant) -> bool {
+    asked.elapsed() <= FRESH
 }
 
 enum Pause {

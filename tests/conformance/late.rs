@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults, Flow, LinkControl};
-use leasehold::{Client, EmbeddedRedis, Ended, Lease, LockGuard, LossReason};
+use leasehold::{Client, EmbeddedRedis, Ended, Lease, LocalHandover, LockGuard, LossReason};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::world::{eventually, ms, waiting};
@@ -279,4 +279,48 @@ async fn a_hold_that_was_in_doubt_is_not_handed_over() {
         came += u32::from(bed.came_late("handed over", broken + LATE + UNDONE).await);
     }
     assert!((1..8).contains(&came), "{came} came late");
+}
+
+/// A re-entry or a partial release that is not settled may be executed for the next owner of the field.
+#[tokio::test(start_paused = true)]
+async fn a_hold_with_calls_that_are_not_settled_is_not_handed_over() {
+    for case in ["on the wire", "in doubt", "made up for", "settled"] {
+        let bed = Bed::new(0);
+        let streak = LocalHandover::Streak { count: 9, time: LONG };
+        let client = bed.redis.builder().local_handover(streak).connect().await.unwrap();
+        let link = bed.redis.links().pop().unwrap();
+        let guard = client.lock("x").lock().await.unwrap();
+        let next = client.lock("x");
+        let next = tokio::spawn(async move { next.lock().await });
+        waiting(&client, 1).await;
+        let mut lowering = None;
+        match case {
+            "on the wire" => {
+                // It is sent, and its reply is not there.
+                let mut inner = Box::pin(guard.reenter().await.unwrap().unlock());
+                assert!(futures::poll!(inner.as_mut()).is_pending());
+                lowering = Some(inner);
+            }
+            "settled" => guard.reenter().await.unwrap().unlock().await.unwrap(),
+            _ => {
+                link.set_replies(Flow::Vanishes);
+                let again = tokio::time::timeout(ms(20), guard.reenter()).await;
+                assert!(again.is_err(), "no answer");
+            }
+        }
+        if case == "made up for" {
+            link.set_replies(Flow::Passes);
+            eventually("lowered", async || client.stats().releases_pending == 0).await;
+        }
+        drop(guard);
+        link.set_replies(Flow::Passes);
+        let next = next.await.unwrap().unwrap();
+        assert_eq!(client.stats().handed_over, u64::from(case == "settled"), "{case}");
+        assert_eq!(next.hold_count(), 1);
+        if let Some(lowering) = lowering {
+            lowering.await.unwrap();
+        }
+        next.check().unwrap();
+        next.unlock().await.unwrap();
+    }
 }

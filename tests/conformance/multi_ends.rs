@@ -136,25 +136,28 @@ pub(crate) async fn a_client_that_closes_ends_the_wait_for_another_ones_lock(wor
 
 /// Each member is released when it ends, although its renewal works and its lease has not ended.
 pub(crate) async fn a_longest_hold_ends_a_quorum(world: World) {
-    let lease = world.span(300);
+    // The leases last longer than what may be late: on a busy machine, that is more.
+    let (lease, longest) = match world {
+        World::Redis(_) => (ms(12_000), ms(6000)),
+        World::Embedded(_) => (ms(300), ms(250)),
+    };
     let mut clients = Vec::new();
     for _ in NAMES {
         clients.push(world.client_with_lease(lease).await);
     }
     let members = clients.iter().zip(NAMES).map(|(client, name)| client.string_lock(name));
     let lock = Lock::quorum(members);
-    let guard = lock.acquire().max_hold(world.span(700)).await.unwrap();
-    sleep(world.span(500)).await;
+    let guard = lock.acquire().max_hold(longest).await.unwrap();
+    eventually("two are renewed", async || {
+        clients.iter().filter(|client| client.stats().renewed > 0).count() >= 2
+    })
+    .await;
     guard.check().unwrap();
-    let (mut renewed, now) = (0, Instant::now());
-    for client in &clients {
-        renewed += usize::from(client.stats().renewed > 0);
-    }
-    assert!(renewed >= 2, "{renewed} members");
     is_lost(&guard, LossReason::MaxHold).await;
+    let ended = Instant::now();
     eventually("all are released", async || there(&world).is_empty()).await;
-    let took = now.elapsed();
-    assert!(took < world.late(250), "before their leases end: {took:?}");
+    let took = ended.elapsed();
+    assert!(took < world.late(20), "before their leases end: {took:?}");
     let late = guard.unlock().await.unwrap_err();
     assert!(matches!(late, Error::Lost { reason: LossReason::MaxHold, .. }), "{late}");
     for client in &clients {

@@ -44,7 +44,7 @@ pub(crate) async fn a_doubt_of_an_earlier_round_is_told_in_the_end(world: World)
     let held = other.lock("b").lock().await.unwrap();
     let lock = client.multi_lock(["a", "b"]);
     let taking = tokio::spawn(async move { lock.try_lock(ms(6000), Lease::Renewed).await });
-    let listens = async || world.exists("a") && client.stats().listeners == 1;
+    let listens = async || world.exists("a") && client.stats().subscriptions == 1;
     eventually("it waits for the second", listens).await;
     line.lose_replies();
     held.unlock().await.unwrap();

@@ -12,6 +12,8 @@ use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_wo
 use crate::{Client, EmbeddedRedis};
 
 const MOMENT: Duration = Duration::from_millis(1);
+/// Than what lies between two looks.
+const A_LITTLE_LESS: Duration = Duration::from_millis(35);
 const LONG: Duration = Duration::from_mins(1);
 
 /// Work that ends when it is told to, says when it is dropped, and can be woken.
@@ -167,7 +169,7 @@ async fn who_is_polled_between_two_looks_is_not_passed_over() {
     let mut kept = bed.attended();
     for _ in 0..50 {
         bed.work.wake();
-        sleep(MOMENT * 35).await;
+        sleep(A_LITTLE_LESS).await;
         assert!(poll_once(&mut kept).is_pending());
         // Woken again at once: it stays in the list.
         bed.work.wake();
@@ -180,13 +182,11 @@ async fn who_is_polled_between_two_looks_is_not_passed_over() {
 /// A process that stood still: the look is as late as the caller, which gets its turn before the next.
 #[tokio::test(start_paused = true)]
 async fn a_late_look_passes_nobody_over_that_had_no_turn() {
-    for woken_before in [MOMENT, 39 * MOMENT] {
+    for woken_before in [MOMENT, A_LITTLE_LESS] {
         let bed = Bed::new();
         let mut kept = bed.attended();
         sleep(MOMENT).await;
         bed.work.wake();
-        let seen = bed.attendance.clone();
-        tokio::spawn(async move { seen.newcomer.notify_one() }).await.unwrap();
         sleep(woken_before).await;
         advance(LONG).await;
         // The look that was due has been made.
@@ -208,6 +208,12 @@ async fn nothing_is_kept_of_who_is_idle_or_gone() {
         bed.work.wake();
         assert!(poll_once(&mut idle).is_pending());
         assert_eq!(idle.entries(), 1, "once in the list");
+        sleep(2 * UNATTENDED_MAX).await;
+        assert_eq!((idle.entries(), bed.is_idle()), (0, true));
+        // A look saw it before it was polled.
+        bed.work.wake();
+        sleep(LOOK + 5 * MOMENT).await;
+        assert!(poll_once(&mut idle).is_pending());
         sleep(2 * UNATTENDED_MAX).await;
         assert_eq!((idle.entries(), bed.is_idle()), (0, true));
     }

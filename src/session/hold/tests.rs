@@ -6,8 +6,10 @@ use crate::protocol::kind::Kind;
 const TERMS: Terms =
     Terms { lease: Duration::from_secs(30), renewed: true, max_hold: None, drift: Duration::ZERO };
 
+type Becoming = fn(Hold) -> Hold;
+
 /// What may have become of a hold by the time its last guard goes.
-const STAINS: [(&str, fn(Hold) -> Hold); 7] = [
+const STAINS: [(&str, Becoming); 7] = [
     ("an earlier call may yet come", |hold| {
         hold.with_doubt(Some(Doubt { epoch: 0, lease: TERMS.lease, once: true }))
     }),

@@ -1,4 +1,6 @@
 //! A waker may drop its future at once, which then leaves the room that is being told.
+#![expect(clippy::disallowed_methods, reason = "a front is a task of its own")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -65,7 +67,9 @@ fn who_leaves_while_a_hold_is_handed_over_to_it_hangs_nobody() {
     for make in KINDS {
         for lease in [Lease::Renewed, Lease::fixed(LONG)] {
             without_hanging("a hand-over", async move || {
-                let client = Client::embedded();
+                let streak = LocalHandover::Streak { count: 9, time: LONG };
+                let client = EmbeddedRedis::new().builder().local_handover(streak);
+                let client = client.connect().await.unwrap();
                 let guard = make(&client).try_lock(LONG, lease).await.unwrap();
                 wait_and_go(&client, make, lease).await;
                 drop(guard);

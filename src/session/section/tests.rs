@@ -15,7 +15,7 @@ fn inside() -> Vec<String> {
 }
 
 async fn hold(client: &Client, name: &str) -> LockGuard {
-    client.lock(name).lock().await.unwrap()
+    client.lock(name).lock().await.expect("it is free")
 }
 
 /// Is inside of `names` and of nothing else, over many awaits.
