@@ -25,6 +25,7 @@ pub(crate) struct Offer {
     /// Its lease ends then at the earliest.
     pub(crate) until: Instant,
     pub(crate) client: usize,
+    /// When it was granted.
     pub(crate) since: Instant,
     /// Somebody tried before.
     pub(crate) tried: bool,

@@ -236,7 +236,7 @@ impl Wild {
         let valid = grip.guard().check().is_ok();
         let broken = self.0.history.broken_since(&wanted.name, grip.since.min(started));
         let odd = match error {
-            None if once => "re-enters what is held once".to_owned(),
+            None if once && valid && !broken => "re-enters what is held once".to_owned(),
             Some(Error::AlreadyHeld { .. }) if once => return,
             Some(error) if self.0.is_calm() && valid && !broken && !self.is_closed() => {
                 format!("cannot re-enter: {error}")

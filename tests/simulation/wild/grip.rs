@@ -1,6 +1,7 @@
 //! A guard in the hands of a user that may be dropped at any moment.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold::LockGuard;
 use tokio::time::Instant;
@@ -8,12 +9,16 @@ use tokio::time::Instant;
 use super::{Wanted, Wild};
 use crate::history::{Actor, History};
 
+/// A grant is given to its caller within this, or to nobody.
+const ON_ITS_WAY: Duration = Duration::from_millis(300);
+
 /// Dropped, it leaves the history and then the lock.
 pub(super) struct Grip {
     history: History,
     actor: Actor,
     id: u64,
     guard: Option<Arc<LockGuard>>,
+    /// Not later than the server granted it.
     pub(super) since: Instant,
 }
 
@@ -26,7 +31,8 @@ impl Grip {
     pub(super) fn shared(user: &Wild, wanted: &Wanted, guard: Arc<LockGuard>) -> Self {
         let history = user.0.history.clone();
         let id = history.granted_shared(wanted.actor, &wanted.name, wanted.side, &guard);
-        Grip { history, actor: wanted.actor, id, guard: Some(guard), since: Instant::now() }
+        let since = Instant::now().checked_sub(ON_ITS_WAY).expect("later than the first moment");
+        Grip { history, actor: wanted.actor, id, guard: Some(guard), since }
     }
 
     pub(super) fn guard(&self) -> Arc<LockGuard> {

@@ -19,6 +19,7 @@ impl Wild {
     }
 
     fn hands_on(&self, wanted: &Wanted, grip: Grip) {
+        let since = grip.since;
         let (field, until) = (grip.guard().owner().to_owned(), grip.guard().deadline());
         let Some(guard) = grip.into_guard() else {
             return self.0.history.violation("a guard in two hands".into());
@@ -27,7 +28,7 @@ impl Wild {
         match guard.hand_on() {
             Ok(text) => {
                 self.note(wanted, "hands it on");
-                let (tried, since) = (false, Instant::now());
+                let tried = false;
                 // What an earlier call asked for may be longer than what was confirmed.
                 let until = until + self.0.plan.lease;
                 self.0.history.rare.offers(Offer {
