@@ -70,7 +70,7 @@ static FAULTS: [Fault; 12] = [
     Fault {
         mutant: Mutant::DowngradeEndsReads,
         script: &WRITE_RELEASE,
-        right: "if longest_ms > 0 then",
+        right: "if readers_left(key, KEYS[2], lease_ms) then",
         wrong: "if false then",
     },
     Fault {

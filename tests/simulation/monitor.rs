@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::history::Wish;
 use crate::line::{Lines, Takers};
+use crate::plan::Weather;
 use crate::run::Sim;
 use crate::seen::{self, Dump, Seen};
 use crate::target::{Manners, Side};
@@ -107,7 +108,9 @@ impl Monitor {
             let granted = served.iter().filter(|(of, _)| of == name);
             let granted: Vec<_> = granted.map(|(_, field)| field.clone()).collect();
             let takers = if sim.history.rare.is_moved(name) { Takers::Some } else { Takers::None };
-            if let Some(odd) = self.lines.look(sim.plan.weather, (name, seen), &granted, takers) {
+            // A waiter that nobody polled when its turn came loses its place, and is put back too.
+            let weather = if sim.plan.wild { Weather::Lossy } else { sim.plan.weather };
+            if let Some(odd) = self.lines.look(weather, (name, seen), &granted, takers) {
                 sim.history.violation(odd);
             }
         }
