@@ -288,11 +288,13 @@ impl Wild {
         let Some(token) = grip.guard().token().map(FencingToken::value) else { return };
         let key = format!("{}{}", crate::seen::RESOURCE, wanted.name);
         self.0.history.asks(wanted.actor);
-        let token = FencingToken::from_value(token);
+        // Now and then what the holder before wrote comes late.
+        let late = self.0.rng.u8(0..3) == 0 && token > 1;
+        let token = FencingToken::from_value(if late { token - 1 } else { token });
         let written = self.0.client.set_fenced(&key, token, &token.to_string()).await;
         self.note(wanted, &format!("writes {token}: {written:?}"));
         let broken = self.0.history.broken_since(&wanted.name, grip.since);
-        let valid = grip.guard().check().is_ok() && !broken;
+        let valid = grip.guard().check().is_ok() && !broken && !late;
         if valid && matches!(written, Err(Error::StaleToken { .. })) {
             self.0.history.violation(format!("{:?} holds with a stale token", wanted.actor));
         }
