@@ -64,8 +64,8 @@ static FAULTS: [Fault; 12] = [
     Fault {
         mutant: Mutant::ReadRenewsHashOnly,
         script: &READ_RENEW,
-        right: "redis.call('set', KEYS[i + 1], 1, 'px', lease_ms)",
-        wrong: "",
+        right: "and redis.call('pexpire', KEYS[i + 1], lease_ms) == 0 then",
+        wrong: "and false then",
     },
     Fault {
         mutant: Mutant::DowngradeEndsReads,

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::history::{Actor, History};
 use crate::kind::Kind;
 use crate::plan::{Plan, Weather, ms, us};
+use crate::stalls::Stalls;
 use crate::target::{Manners, Side, Target};
 
 /// Longer than any bounded wait may overrun.
@@ -26,17 +27,17 @@ pub(crate) struct User {
     pub(crate) shares_owner: bool,
     pub(crate) rng: fastrand::Rng,
     pub(crate) over: Arc<AtomicBool>,
-    /// A process was frozen or the clock of all was moved on: times mean less.
-    pub(crate) stalled: Arc<AtomicBool>,
+    pub(crate) stalls: Stalls,
 }
 
 impl User {
     pub(crate) async fn run(mut self) {
         let manners = self.manners();
         let client = (self.who.client, &self.client);
-        let make = |name: String| Target::new(self.plan.kind, client, &name, &self.owner, manners);
+        let make =
+            |name: String| Target::new(self.plan.kind, client, &name, Some(&self.owner), manners);
         let locks: Vec<_> = self.plan.all_names().into_iter().map(make).collect();
-        while !self.over.load(SeqCst) {
+        while !self.is_over() {
             if !self.is_relentless() {
                 sleep(us(self.rng.u64(0..40_000))).await;
             }
@@ -45,7 +46,11 @@ impl User {
         }
     }
 
-    fn manners(&mut self) -> Manners {
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(SeqCst) || self.history.rare.is_closed(self.who.client)
+    }
+
+    pub(crate) fn manners(&mut self) -> Manners {
         match self.plan.kind {
             Kind::ReadWrite if self.rng.bool() => Manners::PreferWriters,
             _ => Manners::Plain,
@@ -114,7 +119,7 @@ impl User {
     }
 
     /// The outcome, or nothing if it was dropped before: after a time, or after a few polls.
-    async fn cancelled_at<F: Future>(
+    pub(crate) async fn cancelled_at<F: Future>(
         &mut self,
         at: Option<Duration>,
         future: F,
@@ -135,34 +140,34 @@ impl User {
         }
     }
 
-    fn check_wait(&self, wait: Option<Duration>, started: Instant) {
+    pub(crate) fn check_wait(&self, wait: Option<Duration>, started: Instant) {
         let limit = match wait {
             Some(wait) if wait.is_zero() => self.plan.command_timeout,
             Some(wait) => wait,
             None => self.plan.served_within(),
         };
         let waited = started.elapsed();
-        // A reply that was lost is waited for as long as replies usually take, a command's time at most.
-        let lost = self.plan.weather == Weather::Lossy;
-        let trip = self.plan.faults.request.max + self.plan.faults.reply.max;
-        let slack = SLACK + if lost { self.plan.command_timeout } else { 2 * trip };
-        if waited > limit + slack
-            && !self.stalled.load(SeqCst)
-            && self.plan.weather != Weather::Storm
-        {
+        let slack = SLACK + self.plan.slack() + self.stalls.since(self.who.client, started);
+        if waited > limit + slack {
             self.history.violation(format!("{:?} waited {waited:?} for {wait:?}", self.who));
         }
     }
 
-    fn is_calm(&self) -> bool {
+    pub(crate) fn is_calm(&self) -> bool {
         matches!(self.plan.weather, Weather::Calm | Weather::Busy | Weather::Lag)
     }
 
-    fn refused(&self, name: &str, wait: Option<Duration>, error: &Error) {
+    pub(crate) fn refused(&self, name: &str, wait: Option<Duration>, error: &Error) {
         self.history.note(&format!("{:?} is refused {name}: {error}", self.who));
+        if self.history.rare.excuses(self.who.client, error) {
+            return;
+        }
         let own = matches!(error, Error::AlreadyHeld { .. }) && self.shares_owner;
         let own = own && matches!(self.plan.kind, Kind::ReadWrite | Kind::NonReentrant);
-        if self.is_calm() && !error.is_timeout() && !own {
+        // Replies are waited for as long as they usually take: a bounded wait may miss a slow one.
+        let slow = self.plan.faults.reply.max > ms(25) && wait.is_some();
+        let missed = slow && matches!(error, Error::Unknown { .. });
+        if self.is_calm() && !error.is_timeout() && !own && !missed {
             self.history.violation(format!("{:?}: {error}", self.who));
         }
         if matches!(error, Error::Protocol { .. } | Error::NotOwner { .. } | Error::Config(_)) {
@@ -254,6 +259,7 @@ impl User {
             Ok(inner) => return Some(inner),
             // What it held may be lost, and the owner's other future may hold the other side.
             Err(Error::AlreadyHeld { .. }) if self.may_be_refused(side) => {}
+            Err(error) if self.history.rare.excuses(self.who.client, &error) => {}
             // A fixed lease may have ended meanwhile, and then somebody else may hold it.
             Err(error) => {
                 let lease_ended = error.is_timeout() && !self.history.holds(self.who, name);
@@ -280,6 +286,7 @@ impl User {
         let outcome = timeout(ms(500), take(lock.side(side), wait, Lease::Renewed)).await;
         let odd = match outcome {
             Ok(Err(Error::AlreadyHeld { .. })) if started.elapsed().is_zero() => return,
+            Ok(Err(error)) if self.history.rare.excuses(self.who.client, &error) => return,
             Ok(Err(error)) => error.to_string(),
             Ok(Ok(_guard)) => "granted".into(),
             Err(_) => "it waits".into(),
@@ -303,7 +310,9 @@ impl User {
                 let result = guard.unlock().await;
                 if let Err(error) = result {
                     self.history.note(&format!("{:?} unlocks: {error}", self.who));
-                    if self.is_calm() && valid && !matches!(error, Error::Lost { .. }) {
+                    let told = matches!(error, Error::Lost { .. })
+                        || self.history.rare.is_closed(self.who.client);
+                    if self.is_calm() && valid && !told {
                         self.history.violation(format!("{:?} cannot unlock: {error}", self.who));
                     }
                 }

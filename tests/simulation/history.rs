@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use leasehold::{HoldState, LockGuard};
@@ -11,6 +10,8 @@ use tokio::time::Instant;
 
 use crate::kind::Kind;
 use crate::plan::Plan;
+use crate::rare::Rare;
+use crate::stalls::Stalls;
 use crate::target::{Manners, Side};
 
 /// One future of one client.
@@ -82,8 +83,8 @@ pub(crate) struct History {
     state: Arc<Mutex<State>>,
     lease_max: Duration,
     kind: Kind,
-    /// A process was frozen: times mean less.
-    stalled: Arc<AtomicBool>,
+    stalls: Stalls,
+    pub(crate) rare: Rare,
 }
 
 /// A wait in progress; dropping it ends it.
@@ -124,9 +125,14 @@ impl State {
 }
 
 impl History {
-    pub(crate) fn new(plan: &Plan, stalled: &Arc<AtomicBool>) -> Self {
-        let (lease_max, kind, stalled) = (plan.lease, plan.kind, stalled.clone());
-        History { start: Instant::now(), state: Arc::default(), lease_max, kind, stalled }
+    pub(crate) fn new(plan: &Plan, stalls: &Stalls) -> Self {
+        let (lease_max, kind, stalls) = (plan.lease, plan.kind, stalls.clone());
+        let (start, state, rare) = (Instant::now(), Arc::default(), Rare::default());
+        History { start, state, lease_max, kind, stalls, rare }
+    }
+
+    pub(crate) fn start(&self) -> Instant {
+        self.start
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
@@ -201,6 +207,17 @@ impl History {
         guard: LockGuard,
     ) -> (u64, Arc<LockGuard>) {
         let guard = Arc::new(guard);
+        (self.granted_shared(actor, name, side, &guard), guard)
+    }
+
+    /// As [`granted`](History::granted), of a guard that somebody else may have as well.
+    pub(crate) fn granted_shared(
+        &self,
+        actor: Actor,
+        name: &str,
+        side: Side,
+        guard: &Arc<LockGuard>,
+    ) -> u64 {
         let (id, rival, token, void) = {
             let mut state = self.state.lock();
             state.acquired += 1;
@@ -226,7 +243,7 @@ impl History {
             // The reply may have been on its way when the server forgot it.
             let broken = state.breaks.get(name).copied();
             entry.void_since = broken.filter(|at| !entry.is_younger_than(*at, self.lease_max));
-            let void = entry.void_since.is_some();
+            let void = entry.void_since.is_some() || self.rare.is_forced(name);
             let token = if void || guard.check().is_err() {
                 None
             } else {
@@ -235,10 +252,13 @@ impl History {
             state.served.push((name.to_owned(), guard.owner().to_owned()));
             state.entries.push(entry);
             // A hold that the server forgot may be handed on before anybody knows.
-            (id, rival.filter(|_| !void), token, void)
+            let closed = self.rare.is_closed(actor.client);
+            (id, rival.filter(|_| !void), token, void || closed)
         };
         self.note(&format!("{actor:?} has {name}, {side:?}"));
-        if let Some(lost) = guard.check().err().filter(|_| !void && !self.stalled.load(SeqCst)) {
+        if let Some(lost) =
+            guard.check().err().filter(|_| !void && !self.stalls.lately(actor.client))
+        {
             self.violation(format!("{actor:?} is given what is lost: {lost}"));
         }
         if let Some(token) = token {
@@ -247,7 +267,7 @@ impl History {
         if let Some(rival) = rival.filter(|_| guard.check().is_ok()) {
             self.violation(format!("two hold {name}: {actor:?} got it while {rival}"));
         }
-        (id, guard)
+        id
     }
 
     /// Names and owner fields that were granted since this was last asked.
@@ -257,6 +277,7 @@ impl History {
 
     /// The server lost all it had, the last tokens included.
     pub(crate) fn forget_tokens(&self) {
+        self.rare.is_emptied();
         self.state.lock().tokens.clear();
     }
 
@@ -300,7 +321,10 @@ impl History {
     pub(crate) fn valid(&self) -> Vec<Valid> {
         let state = self.state.lock();
         let now = Instant::now();
-        let valid = |entry: &&Entry| entry.void_since.is_none() && entry.guard.check().is_ok();
+        let valid = |entry: &&Entry| {
+            let void = entry.void_since.is_some() || self.rare.is_forced(&entry.name);
+            !void && entry.guard.check().is_ok()
+        };
         let describe = |entry: &Entry| Valid {
             name: entry.name.clone(),
             owner: entry.guard.owner().to_owned(),
@@ -346,5 +370,24 @@ impl History {
         let mut own =
             state.entries.iter().filter(|entry| !entry.actor.excludes(actor) && entry.name == name);
         own.any(|entry| entry.guard.check().is_ok())
+    }
+
+    /// The server forgot a hold of a name, and its guard does not know yet.
+    pub(crate) fn has_void(&self, name: &str) -> bool {
+        let void = |entry: &Entry| entry.void_since.is_some() && entry.guard.check().is_ok();
+        self.state.lock().entries.iter().any(|entry| entry.name == name && void(entry))
+    }
+
+    /// Did the server forget holds of a name since then?
+    pub(crate) fn broken_since(&self, name: &str, at: Instant) -> bool {
+        let last = self.state.lock().breaks.get(name).copied();
+        self.rare.is_forced(name) || last.is_some_and(|last| last >= at)
+    }
+
+    /// Whose guard is worth something although the client was shut down.
+    pub(crate) fn outlives(&self, client: usize) -> Option<Actor> {
+        let state = self.state.lock();
+        let mut own = state.entries.iter().filter(|entry| entry.actor.client == client);
+        own.find(|entry| entry.guard.check().is_ok()).map(|entry| entry.actor)
     }
 }

@@ -5,6 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::plan::Weather;
 use crate::seen::Seen;
 
+/// Whether somebody may have taken over a hold that was handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takers {
+    None,
+    Some,
+}
+
 #[derive(Default)]
 pub(crate) struct Lines {
     /// What was seen of each name at the look before.
@@ -18,12 +25,14 @@ pub(crate) struct Lines {
 impl Lines {
     /// Compares a queue with the one before; `granted` were told of their turn since.
     ///
+    /// Those who take a hold over never waited.
     /// Between two looks many may come and go: who is in both queues waited all the time.
     pub(crate) fn look(
         &mut self,
         weather: Weather,
         (name, seen): (&str, &Seen),
         granted: &[String],
+        takers: Takers,
     ) -> Option<String> {
         let now = &seen.queue;
         let mut before = self.last.insert(name.to_owned(), now.clone()).unwrap_or_default();
@@ -33,7 +42,9 @@ impl Lines {
         self.known.extend(now.iter().cloned());
         let mut served = Vec::new();
         for field in granted.iter().chain(seen.holds.keys()) {
-            if self.served.insert(field.clone()) {
+            // A hold that is taken over was never waited for.
+            let taken_over = takers == Takers::Some && !self.known.contains(field);
+            if self.served.insert(field.clone()) && !taken_over {
                 served.push(field);
             }
         }
@@ -48,10 +59,21 @@ impl Lines {
                 return Some(format!("{field} got {name} before {passed}: {before:?}, {now:?}"));
             }
         }
-        if !stayed.iter().copied().eq(now.iter().take(stayed.len())) {
+        // Whose grant came when its lease was over is put back under a new name: behind its own client's.
+        let put_back = |field: &&String| {
+            weather == Weather::Lossy && !before.contains(field) && self.was_served(field)
+        };
+        let line = now.iter().filter(|field| !put_back(field)).take(stayed.len());
+        if !stayed.iter().copied().eq(line) {
             return Some(format!("the queue of {name} changed its order: {before:?}, {now:?}"));
         }
         None
+    }
+
+    /// Had anybody of the client of a field its turn?
+    fn was_served(&self, field: &str) -> bool {
+        let client = |field: &str| field.rsplit_once(':').map(|(client, _)| client.to_owned());
+        self.served.iter().any(|served| client(served) == client(field))
     }
 
     /// Whose turn had come and was over before the lost reply was asked for again comes back to where

@@ -12,23 +12,28 @@
 
 mod actor;
 mod cases;
+mod dog;
 mod history;
 mod kind;
 mod line;
 mod monitor;
 mod mutants;
 mod plan;
+mod rare;
 mod run;
 mod seen;
+mod stalls;
 mod synchronizers;
 mod target;
 mod weather;
+mod wild;
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use leasehold::Mutant;
 
 use kind::Kind;
+use plan::Cast;
 use run::run;
 
 /// Seeds that found a fault, each with what it was. They are always run. What a seed means changes
@@ -66,18 +71,19 @@ fn kind_of(seed: u64) -> Kind {
     }
 }
 
-fn replay(kind: Kind, seed: u64) -> String {
+fn replay(kind: Kind, seed: u64, cast: Cast) -> String {
+    let wild = if cast == Cast::Wild { "LEASEHOLD_WILD=1 " } else { "" };
     format!(
-        "replay: LEASEHOLD_KIND={kind} LEASEHOLD_SEED={seed} cargo test --features test-util --test simulation one_seed -- --nocapture"
+        "replay: {wild}LEASEHOLD_KIND={kind} LEASEHOLD_SEED={seed} cargo test --features test-util --test simulation one_seed -- --nocapture"
     )
 }
 
-fn must_hold(kind: Kind, seed: u64) -> u64 {
-    let outcome = run(kind, seed, None);
+fn must_hold(kind: Kind, seed: u64, cast: Cast) -> u64 {
+    let outcome = run(kind, seed, cast, None);
     if let Some(violation) = outcome.violation {
         let last = outcome.trace.len().saturating_sub(40);
         let steps = outcome.trace[last..].join("\n");
-        panic!("{kind}, seed {seed}: {violation}\n{steps}\n{}", replay(kind, seed));
+        panic!("{kind}, seed {seed}: {violation}\n{steps}\n{}", replay(kind, seed, cast));
     }
     outcome.acquired
 }
@@ -85,15 +91,25 @@ fn must_hold(kind: Kind, seed: u64) -> u64 {
 #[test]
 fn one_seed() {
     let seed = number("LEASEHOLD_SEED").unwrap_or(1);
-    let outcome = run(kind_of(seed), seed, mutant_named());
+    let wild = number("LEASEHOLD_WILD").is_some_and(|wild| wild > 0);
+    let cast = if wild { Cast::Wild } else { Cast::Usual };
+    let outcome = run(kind_of(seed), seed, cast, mutant_named());
     println!("{}", outcome.trace.join("\n"));
     assert_eq!(outcome.violation, None, "{}, seed {seed}", kind_of(seed));
 }
 
 #[test]
 fn seeds_hold() {
+    survey(number("LEASEHOLD_SEEDS").unwrap_or(600), Cast::Usual);
+}
+
+#[test]
+fn wild_seeds_hold() {
+    survey(number("LEASEHOLD_SEEDS").unwrap_or(300), Cast::Wild);
+}
+
+fn survey(seeds: u64, cast: Cast) {
     let first = number("LEASEHOLD_FIRST").unwrap_or(1);
-    let seeds = number("LEASEHOLD_SEEDS").unwrap_or(1000);
     let next = AtomicU64::new(first);
     let acquired = AtomicU64::new(0);
     let start = std::time::Instant::now();
@@ -102,7 +118,7 @@ fn seeds_hold() {
         if seed >= first + seeds {
             return;
         }
-        acquired.fetch_add(must_hold(kind_of(seed), seed), SeqCst);
+        acquired.fetch_add(must_hold(kind_of(seed), seed, cast), SeqCst);
     };
     std::thread::scope(|scope| {
         let threads = [scope.spawn(work), scope.spawn(work)];
@@ -119,15 +135,17 @@ fn seeds_hold() {
 #[test]
 fn seeds_that_once_failed_hold() {
     for (kind, seed, _) in KEPT {
-        must_hold(*kind, *seed);
+        must_hold(*kind, *seed, Cast::Usual);
     }
 }
 
 #[test]
 fn a_seed_gives_one_history() {
     for kind in Kind::ALL {
-        for seed in [3, 4, 5, 6, 11] {
-            let (one, two) = (run(kind, seed, None).trace, run(kind, seed, None).trace);
+        for seed in [3, 4, 5, 6, 9, 11] {
+            let cast = if seed < 6 { Cast::Usual } else { Cast::Wild };
+            let trace = || run(kind, seed, cast, None).trace;
+            let (one, two) = (trace(), trace());
             let differ = one.iter().zip(&two).position(|(one, two)| one != two);
             let steps = differ.map(|at| (&one[at], &two[at]));
             assert_eq!(differ, None, "{kind}, seed {seed}: {steps:?}");

@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::history::Wish;
-use crate::line::Lines;
+use crate::line::{Lines, Takers};
+use crate::plan::Weather;
 use crate::run::Sim;
-use crate::seen::{self, Seen};
+use crate::seen::{self, Dump, Seen};
 use crate::target::{Manners, Side};
 
 #[derive(Default)]
@@ -18,14 +19,20 @@ pub(crate) struct Monitor {
     /// Since when a field stands for no guard.
     orphans: BTreeMap<String, Instant>,
     lines: Lines,
+    /// The tokens that were last written to each resource, and how often all was lost before.
+    resources: (u32, BTreeMap<String, i64>),
 }
 
 impl Monitor {
     pub(crate) fn look(&mut self, sim: &Sim) {
         sim.history.check_guards();
-        match seen::read(sim.plan.kind, &sim.plan.all_names(), &sim.engine.dump()) {
+        sim.history.rare.sweep();
+        let dump = sim.engine.dump();
+        self.look_at_resources(sim, &dump);
+        match seen::read(sim.plan.kind, &sim.plan.all_names(), &dump) {
             Ok(all) => {
                 check_guards_stand(sim, &all);
+                check_the_closed(sim, &all);
                 self.look_for_orphans(sim, &all);
                 self.look_for_idle_names(sim, &all);
                 self.look_at_lines(sim, &all);
@@ -34,13 +41,29 @@ impl Monitor {
         }
     }
 
+    /// What was written last has the highest token.
+    fn look_at_resources(&mut self, sim: &Sim, dump: &Dump) {
+        let emptied = sim.history.rare.emptied();
+        if self.resources.0 != emptied {
+            self.resources = (emptied, BTreeMap::new());
+        }
+        for (key, token) in seen::resources(dump) {
+            let last = self.resources.1.insert(key.clone(), token).unwrap_or(0);
+            if token < last {
+                sim.history.violation(format!("{key} was written by {token} after {last}"));
+            }
+        }
+    }
+
     fn look_for_orphans(&mut self, sim: &Sim, all: &BTreeMap<String, Seen>) {
-        let Some(limit) = sim.plan.orphans_within() else { return };
+        let (limit, Some(from)) = (sim.plan.orphans_within(), sim.unhurt_since()) else { return };
         let owners = sim.history.owners();
         let fields = all.values().flat_map(|seen| seen.holds.keys());
+        let nobodys =
+            |owner: &&String| !owners.contains(*owner) && !sim.history.rare.is_stray(owner);
         let mut orphans = BTreeMap::new();
-        for owner in fields.filter(|owner| !owners.contains(owner)) {
-            let since = self.orphans.get(owner).copied().unwrap_or_else(Instant::now);
+        for owner in fields.filter(nobodys) {
+            let since = self.orphans.get(owner).copied().unwrap_or_else(Instant::now).max(from);
             orphans.insert(owner.clone(), since);
         }
         self.orphans = orphans;
@@ -48,7 +71,8 @@ impl Monitor {
     }
 
     fn look_for_idle_names(&mut self, sim: &Sim, all: &BTreeMap<String, Seen>) {
-        let Some(limit) = sim.plan.prompt_within() else { return };
+        let Some((limit, from)) = sim.plan.prompt_within().zip(sim.unhurt_since()) else { return };
+        let from = from + sim.recovers_within();
         for (name, seen) in all {
             let may_enter = |wish: &Wish| match seen.side {
                 None => true,
@@ -56,10 +80,13 @@ impl Monitor {
                 Some(Side::Write) => false,
             };
             let such = |wish: &Wish| sim.processes[wish.actor.client].alive && may_enter(wish);
-            match sim.history.waiting_since(name, &such) {
+            // Who waits behind a hold of its own client goes on when that one's guard is told.
+            let untold = sim.history.has_void(name) || sim.history.rare.is_forced(name);
+            match sim.history.waiting_since(name, &such).filter(|_| !untold) {
                 Some(since) => {
                     let now = Instant::now();
                     let entry = self.free.entry(name.clone()).or_insert(now);
+                    let since = since.max(from);
                     *entry = (*entry).max(since).max(sim.history.last_crash().unwrap_or(since));
                 }
                 _ => drop(self.free.remove(name)),
@@ -80,7 +107,10 @@ impl Monitor {
             }
             let granted = served.iter().filter(|(of, _)| of == name);
             let granted: Vec<_> = granted.map(|(_, field)| field.clone()).collect();
-            if let Some(odd) = self.lines.look(sim.plan.weather, (name, seen), &granted) {
+            let takers = if sim.history.rare.is_moved(name) { Takers::Some } else { Takers::None };
+            // A waiter that nobody polled when its turn came loses its place, and is put back too.
+            let weather = if sim.plan.wild { Weather::Lossy } else { sim.plan.weather };
+            if let Some(odd) = self.lines.look(weather, (name, seen), &granted, takers) {
                 sim.history.violation(odd);
             }
         }
@@ -101,8 +131,30 @@ fn check_guards_stand(sim: &Sim, all: &BTreeMap<String, Seen>) {
     }
 }
 
+/// A client that was shut down has no guard that is worth something; once it said so, nothing of it
+/// is left but what it had handed on.
+fn check_the_closed(sim: &Sim, all: &BTreeMap<String, Seen>) {
+    for client in sim.history.rare.closed() {
+        if let Some(actor) = sim.history.outlives(client) {
+            sim.history.violation(format!("{actor:?} has a guard of a client that was shut down"));
+        }
+        if !sim.history.rare.is_settled(client) {
+            continue;
+        }
+        let id = &sim.processes[client].id;
+        let own = |field: &&String| field.starts_with(id) && !sim.history.rare.is_stray(field);
+        for (name, seen) in all {
+            let mut left = seen.holds.keys().chain(&seen.queue).filter(own);
+            if let Some(field) = left.next() {
+                sim.history.violation(format!("{field} of a client that is gone is at {name}"));
+            }
+        }
+    }
+}
+
 fn complain(sim: &Sim, what: &str, since: &BTreeMap<String, Instant>, limit: Duration) {
     for (name, since) in since {
+        // Not yet: its time begins later.
         if since.elapsed() > limit {
             sim.history.violation(format!("{what} {name} for {:?}", since.elapsed()));
         }

@@ -3,7 +3,7 @@
 use leasehold::Mutant;
 
 use crate::kind::Kind;
-use crate::plan::Weather;
+use crate::plan::{Cast, Weather};
 use crate::run::run;
 use crate::synchronizers;
 
@@ -48,7 +48,8 @@ fn every_mutant_is_caught() {
         let kind = home(*mutant);
         let mut seeds: Vec<u64> = (1..=MUTANT_SEEDS).collect();
         seeds.sort_by_key(|seed| !shows_in(*mutant, Weather::of(*seed)));
-        let mut outcomes = seeds.into_iter().map(|seed| (seed, run(kind, seed, Some(*mutant))));
+        let mut outcomes =
+            seeds.into_iter().map(|seed| (seed, run(kind, seed, Cast::Usual, Some(*mutant))));
         let caught = outcomes.find_map(|(seed, outcome)| Some((seed, outcome.violation?)));
         match caught {
             Some((seed, odd)) => println!("{mutant:?}: caught by {kind} seed {seed}: {odd}"),

@@ -32,12 +32,24 @@ impl Weather {
     }
 }
 
+/// Who takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cast {
+    Usual,
+    /// Each client has one user more, who does what is rare.
+    Wild,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     /// Of the locks.
     pub(crate) kind: Kind,
     pub(crate) weather: Weather,
+    /// Some users do what is rare: force locks open, hand holds on, keep futures without polling them.
+    pub(crate) wild: bool,
+    /// No message is lost without notice, so that the safety poll is not needed.
+    pub(crate) hears: bool,
     pub(crate) clients: usize,
     pub(crate) actors: usize,
     pub(crate) names: usize,
@@ -62,7 +74,7 @@ pub(crate) fn us(span: u64) -> Duration {
 }
 
 impl Plan {
-    pub(crate) fn new(kind: Kind, seed: u64) -> Self {
+    pub(crate) fn new(kind: Kind, seed: u64, cast: Cast) -> Self {
         let mut rng = fastrand::Rng::with_seed(kind.stream(seed));
         let weather = Weather::of(seed);
         let slow = us(rng.u64(50..6000));
@@ -99,6 +111,8 @@ impl Plan {
             seed,
             kind,
             weather,
+            wild: cast == Cast::Wild,
+            hears: true,
             clients,
             actors,
             names,
@@ -111,7 +125,13 @@ impl Plan {
             // A lost reply costs a beat: enough of it must be left for the next one.
             claim: ms(rng.u64(if weather == Weather::Lossy { 1500..4000 } else { 200..2000 })),
         };
-        if plan.prompt_within().is_some() && !plan.reads_end_untold() {
+        if weather == Weather::Storm {
+            plan.hears = fastrand::Rng::with_seed(kind.stream(seed) ^ 0x8EA2).bool();
+        }
+        if plan.hears {
+            plan.faults.lose_message = 0.0;
+        }
+        if plan.hears && weather != Weather::Lossy && !plan.reads_end_untold() {
             // Where waiters must be prompt, the safety poll must not be what makes them so.
             plan.poll = ms(30_000);
         }
@@ -122,6 +142,8 @@ impl Plan {
     /// behind tells nobody, so that the end of that one is found by the safety poll.
     pub(crate) fn reads_end_untold(&self) -> bool {
         let by_lease = match self.weather {
+            // What is handed on and not taken over.
+            _ if self.wild => true,
             Weather::Calm | Weather::Busy | Weather::Lag => self.overrun,
             Weather::Lossy | Weather::Crash | Weather::Storm => true,
         };
@@ -138,15 +160,45 @@ impl Plan {
         if self.overrun { lease / 3 } else { lease }
     }
 
-    /// How long a lock may be free while somebody waits for it.
+    /// How long a lock may be free while somebody waits for it, in a storm when it is over.
     pub(crate) fn prompt_within(&self) -> Option<Duration> {
-        let soon = ms(250);
+        let soon = ms(250) + self.kept_unpolled();
         match (self.weather, self.kind) {
-            (Weather::Lossy | Weather::Storm, _) => None,
+            (Weather::Lossy, _) => None,
+            _ if self.reads_end_untold() => Some(soon + 2 * self.poll),
+            // Messages are lost without notice until then.
+            (Weather::Storm, _) if !self.hears => Some(soon + 2 * self.poll),
             // The place of a dead waiter is kept for a claim; the next beat finds that it is over.
             (Weather::Crash, Kind::Fair) => Some(soon + self.claim + ms(20)),
-            _ if self.reads_end_untold() => Some(soon + 2 * self.poll),
-            (Weather::Calm | Weather::Busy | Weather::Lag | Weather::Crash, _) => Some(soon),
+            _ => Some(soon),
+        }
+    }
+
+    /// Futures that nobody polls are passed over one after the other; each client has one at most.
+    fn kept_unpolled(&self) -> Duration {
+        let clients = u32::try_from(self.clients).expect("few");
+        match self.kind {
+            _ if !self.wild => ms(0),
+            Kind::Fair => ms(130) * clients,
+            _ => ms(130),
+        }
+    }
+
+    /// Until when after a storm a client may find out what it missed: the longest pause of an outage,
+    /// a command's time-out, and the leases of holds that the server forgot.
+    pub(crate) fn recovers_within(&self) -> Duration {
+        ms(2000) + self.lease
+    }
+
+    /// By how much a wait may be overrun.
+    pub(crate) fn slack(&self) -> Duration {
+        match self.weather {
+            // A reply that was lost is waited for as long as replies usually take, a command's time at
+            // most.
+            Weather::Lossy => self.command_timeout,
+            // Twice: the last answer, and the way out of a queue.
+            Weather::Storm => 2 * self.command_timeout,
+            _ => 2 * (self.faults.request.max + self.faults.reply.max),
         }
     }
 
@@ -156,13 +208,14 @@ impl Plan {
     }
 
     /// How long a hold may stand in Redis that no guard stands for.
-    pub(crate) fn orphans_within(&self) -> Option<Duration> {
+    pub(crate) fn orphans_within(&self) -> Duration {
         match self.weather {
-            Weather::Calm | Weather::Busy | Weather::Lag => Some(ms(250)),
+            Weather::Calm | Weather::Busy | Weather::Lag => ms(250),
             // A lost reply costs a command's time-out, and an undo may lose some of its own.
-            Weather::Lossy if self.kind == Kind::ReadWrite => Some(ms(2500)),
-            Weather::Lossy => Some(ms(5000)),
-            Weather::Crash | Weather::Storm => None,
+            Weather::Lossy if self.kind == Kind::ReadWrite => ms(2500),
+            Weather::Lossy => ms(5000),
+            // They end with their leases. In a storm who does not hear the reply asks again and again.
+            Weather::Crash | Weather::Storm => self.lease + ms(250),
         }
     }
 
@@ -171,7 +224,9 @@ impl Plan {
         let shares = self.kind == Kind::ReadWrite;
         match self.weather {
             // Who asks only now and then cannot be let first, and readers pass waiting writers.
-            Weather::Busy if self.kind.asks_within_ms().is_none() && !shares => ms(1500),
+            Weather::Busy if self.kind.asks_within_ms().is_none() && !shares && !self.wild => {
+                ms(1500)
+            }
             _ => 4 * self.lease + ms(40_000),
         }
     }

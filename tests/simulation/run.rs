@@ -10,12 +10,15 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::User;
+use crate::dog::Dog;
 use crate::history::{Actor, History};
 use crate::kind::Kind;
 use crate::monitor;
-use crate::plan::{Plan, Weather, ms, us};
+use crate::plan::{Cast, Plan, Weather, ms, us};
 use crate::seen;
+use crate::stalls::Stalls;
 use crate::weather;
+use crate::wild::Wild;
 
 /// What a run came to.
 pub(crate) struct Outcome {
@@ -27,6 +30,8 @@ pub(crate) struct Outcome {
 /// One client with everything that belongs to it.
 pub(crate) struct Process {
     pub(crate) client: Option<Client>,
+    /// What its fields begin with.
+    pub(crate) id: String,
     pub(crate) gate: Gate,
     pub(crate) link: LinkControl,
     pub(crate) users: Vec<JoinHandle<()>>,
@@ -39,11 +44,15 @@ pub(crate) struct Sim {
     pub(crate) history: History,
     pub(crate) processes: Vec<Process>,
     pub(crate) over: Arc<AtomicBool>,
-    pub(crate) stalled: Arc<AtomicBool>,
+    pub(crate) stalls: Stalls,
+    /// When the storm was over.
+    cleared: Option<Instant>,
 }
 
 /// Runs one seed, with a fault of our own if `mutant` names one.
-pub(crate) fn run(kind: Kind, seed: u64, mutant: Option<Mutant>) -> Outcome {
+pub(crate) fn run(kind: Kind, seed: u64, cast: Cast, mutant: Option<Mutant>) -> Outcome {
+    let plan = Plan::new(kind, seed, cast);
+    let _dog = Dog::watch(crate::replay(kind, seed, cast));
     // The library's own jitter comes from this thread's generator.
     fastrand::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -52,7 +61,7 @@ pub(crate) fn run(kind: Kind, seed: u64, mutant: Option<Mutant>) -> Outcome {
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let sim = Sim::start(Plan::new(kind, seed), mutant).await;
+        let sim = Sim::start(plan, mutant).await;
         sim.play().await
     })
 }
@@ -62,8 +71,9 @@ impl Sim {
         let engine = EmbeddedRedis::new();
         let mut rng = fastrand::Rng::with_seed(plan.kind.stream(plan.seed) ^ 0x5EED);
         let over = Arc::new(AtomicBool::new(false));
-        let stalled = Arc::new(AtomicBool::new(false));
-        let history = History::new(&plan, &stalled);
+        let stalls = Stalls::default();
+        let history = History::new(&plan, &stalls);
+        let mut wild = fastrand::Rng::with_seed(plan.kind.stream(plan.seed) ^ 0x3117D);
         history.note(&format!("{plan:?}"));
         let mut processes = Vec::new();
         for number in 0..plan.clients {
@@ -101,14 +111,29 @@ impl Sim {
                     shares_owner,
                     rng: rng.fork(),
                     over: over.clone(),
-                    stalled: stalled.clone(),
+                    stalls: stalls.clone(),
                 };
                 tokio::spawn(gate.clone().run(user.run()))
             });
-            let users = users.collect();
-            processes.push(Process { client: Some(client), gate, link, users, alive: true });
+            let mut users: Vec<_> = users.collect();
+            if plan.wild {
+                let user = User {
+                    who: Actor { client: number, number: plan.actors, owner: plan.actors },
+                    owner: Owner::new(),
+                    plan: plan.clone(),
+                    history: history.clone(),
+                    client: client.clone(),
+                    shares_owner: false,
+                    rng: wild.fork(),
+                    over: over.clone(),
+                    stalls: stalls.clone(),
+                };
+                users.push(tokio::spawn(gate.clone().run(Wild(user).run())));
+            }
+            let id = client.id();
+            processes.push(Process { client: Some(client), id, gate, link, users, alive: true });
         }
-        Sim { plan, engine, history, processes, over, stalled }
+        Sim { plan, engine, history, processes, over, stalls, cleared: None }
     }
 
     async fn play(mut self) -> Outcome {
@@ -121,7 +146,7 @@ impl Sim {
             watch.look(&self);
         }
         if self.history.verdict().is_none() {
-            self.settle().await;
+            self.settle(&mut watch).await;
         }
         Outcome {
             violation: self.history.verdict(),
@@ -130,13 +155,29 @@ impl Sim {
         }
     }
 
-    /// The weather clears: everybody must come to an end, and nothing may be left.
-    async fn settle(&mut self) {
+    /// Since when nothing goes wrong that takes more than a moment.
+    pub(crate) fn unhurt_since(&self) -> Option<Instant> {
+        match self.plan.weather {
+            Weather::Storm => self.cleared,
+            _ => Some(self.history.start()),
+        }
+    }
+
+    /// After a storm what was missed must be found out first.
+    pub(crate) fn recovers_within(&self) -> Duration {
+        match self.plan.weather {
+            Weather::Storm => self.plan.recovers_within(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn clear(&mut self) {
         self.history.note("the weather clears");
-        self.over.store(true, SeqCst);
+        self.cleared = Some(Instant::now());
         self.engine.resume();
-        for process in &self.processes {
+        for (number, process) in self.processes.iter().enumerate() {
             process.gate.thaw();
+            self.stalls.thaws(number);
             process.link.set_messages(Flow::Passes);
             process.link.set_replies(Flow::Passes);
             let request = self.plan.faults.request;
@@ -144,20 +185,58 @@ impl Sim {
             process.link.set_faults(faults, 1);
             process.link.heal();
         }
-        for number in 0..self.processes.len() {
-            let users = std::mem::take(&mut self.processes[number].users);
+    }
+
+    /// The weather clears: everybody must come to an end, and nothing may be left.
+    async fn settle(&mut self, watch: &mut monitor::Monitor) {
+        self.clear();
+        // After a storm work goes on, and must be as prompt as ever.
+        let lull = if self.plan.weather == Weather::Storm { self.lull() } else { ms(0) };
+        let start = Instant::now();
+        while start.elapsed() < lull && self.history.verdict().is_none() {
+            sleep(ms(20)).await;
+            watch.look(self);
+        }
+        self.over.store(true, SeqCst);
+        let users: Vec<_> =
+            self.processes.iter_mut().flat_map(|process| process.users.drain(..)).collect();
+        let ended = async {
             for user in users {
-                if timeout(self.plan.served_within() + self.plan.lease, user).await.is_err() {
-                    let waiters = self.history.waiters();
-                    return self.history.violation(format!("somebody waits for ever: {waiters:?}"));
+                match timeout(self.plan.served_within() + self.plan.lease, user).await {
+                    Ok(Err(error)) if error.is_panic() => {
+                        return self.history.violation(format!("a user panicked: {error}"));
+                    }
+                    Ok(_) => {}
+                    Err(_) => {
+                        let waiters = self.history.waiters();
+                        self.history.violation(format!("somebody waits for ever: {waiters:?}"));
+                        return;
+                    }
                 }
             }
+        };
+        let watched = async {
+            while self.history.verdict().is_none() {
+                sleep(ms(20)).await;
+                watch.look(self);
+            }
+        };
+        tokio::select! {
+            biased;
+            () = ended => {}
+            () = watched => {}
         }
-        self.check_budget();
-        self.rest().await;
+        if self.history.verdict().is_none() {
+            self.check_budget();
+            self.rest().await;
+        }
         if self.history.verdict().is_none() {
             self.shut_down().await;
         }
+    }
+
+    fn lull(&self) -> Duration {
+        self.plan.recovers_within() + ms(1500)
     }
 
     /// Without faults an acquisition costs at most four calls and one for each wake or lease that
@@ -196,7 +275,9 @@ impl Sim {
     /// A place of a dead waiter is taken off by whoever comes next.
     async fn pass_by(&self) {
         sleep(self.plan.claim).await;
-        let alive = self.processes.iter().find(|process| process.alive);
+        let alive =
+            |number: &usize| self.processes[*number].alive && !self.history.rare.is_closed(*number);
+        let alive = (0..self.processes.len()).find(alive).map(|number| &self.processes[number]);
         let Some(client) = alive.and_then(|process| process.client.as_ref()) else { return };
         for name in self.plan.all_names() {
             match client.fair_lock(&name).try_lock(Duration::ZERO, Lease::Renewed).await {
@@ -230,7 +311,9 @@ impl Sim {
     fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         for (number, process) in self.processes.iter().enumerate() {
-            let Some(client) = process.client.as_ref().filter(|_| process.alive) else { continue };
+            let closed = self.history.rare.is_closed(number);
+            let alive = process.alive && !closed;
+            let Some(client) = process.client.as_ref().filter(|_| alive) else { continue };
             let stats = client.stats();
             let kept = stats.rooms + stats.waiting + stats.holds + stats.listeners;
             if kept + stats.subscriptions + stats.releases_pending > 0 {
@@ -243,19 +326,19 @@ impl Sim {
                 left.push(format!("key {key}"));
             }
         }
+        // While their clients live: each of them has ended what nobody uses.
+        left.extend(self.engine.listeners().keys().map(|channel| format!("listener of {channel}")));
         left
     }
 
     async fn shut_down(&mut self) {
         for (number, process) in self.processes.iter_mut().enumerate() {
-            let Some(client) = process.client.take().filter(|_| process.alive) else { continue };
+            let closed = self.history.rare.is_closed(number);
+            let alive = process.alive && !closed;
+            let Some(client) = process.client.take().filter(|_| alive) else { continue };
             if let Err(error) = client.shutdown(ms(5000)).await {
                 self.history.violation(format!("client {number} does not shut down: {error}"));
             }
-        }
-        let listeners = self.engine.listeners();
-        if self.processes.iter().all(|process| process.alive) && !listeners.is_empty() {
-            self.history.violation(format!("subscribed for ever: {listeners:?}"));
         }
     }
 

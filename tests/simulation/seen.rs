@@ -28,11 +28,25 @@ pub(crate) type Dump = BTreeMap<Vec<u8>, Dumped>;
 const QUEUE: &str = "redisson_lock_queue:";
 const DEADLINES: &str = "redisson_lock_timeout:";
 const TOKENS: &str = "redisson_lock_token:";
+pub(crate) const RESOURCE: &str = "resource:";
 const LIVES: &str = ":rwlock_timeout:1";
 
 /// Keys that stay when everything has ended.
 pub(crate) fn stays(kind: Kind, key: &str) -> bool {
-    kind == Kind::Fenced && key.starts_with(TOKENS)
+    kind == Kind::Fenced && (key.starts_with(TOKENS) || is_resource(key))
+}
+
+/// What users of a fenced lock write, and the highest token that wrote it.
+fn is_resource(key: &str) -> bool {
+    key.starts_with(RESOURCE) || key.starts_with("leasehold_fence:")
+}
+
+/// The tokens that were last written to each resource.
+pub(crate) fn resources(dump: &Dump) -> BTreeMap<String, i64> {
+    let all = dump.iter().map(|(key, entry)| (String::from_utf8_lossy(key).into_owned(), entry));
+    let written = all.filter(|(key, _)| key.starts_with(RESOURCE));
+    let token = |entry: &Dumped| String::from_utf8_lossy(&entry.content[0]).parse();
+    written.map(|(key, entry)| (key, token(entry).expect("a token"))).collect()
 }
 
 /// What stands for each name, or the first key that should not be as it is.
@@ -54,7 +68,8 @@ pub(crate) fn read(
         };
         all.insert(name.clone(), seen?);
     }
-    match dump.keys().map(|key| String::from_utf8_lossy(key)).find(|key| !known.contains(&**key)) {
+    let is_known = |key: &str| known.contains(key) || kind == Kind::Fenced && is_resource(key);
+    match dump.keys().map(|key| String::from_utf8_lossy(key)).find(|key| !is_known(key)) {
         Some(key) => Err(format!("{key} belongs to no {kind} lock")),
         None => Ok(all),
     }

@@ -24,6 +24,7 @@ pub(crate) enum Manners {
     PreferWriters,
 }
 
+#[derive(Clone)]
 pub(crate) enum Target {
     One(Lock),
     Sides(ReadWriteLock),
@@ -34,7 +35,7 @@ impl Target {
         kind: Kind,
         (number, client): (usize, &Client),
         name: &str,
-        owner: &Owner,
+        owner: Option<&Owner>,
         manners: Manners,
     ) -> Self {
         let one = match kind {
@@ -46,14 +47,21 @@ impl Target {
             Kind::Spin => client.spin_lock(name),
             Kind::String => client.string_lock(name),
             Kind::ReadWrite => {
-                let both = client.read_write_lock(name).owned_by(owner);
+                let both = client.read_write_lock(name);
+                let both = match owner {
+                    Some(owner) => both.owned_by(owner),
+                    None => both,
+                };
                 return Target::Sides(match manners {
                     Manners::Plain => both,
                     Manners::PreferWriters => both.prefer_writers(),
                 });
             }
         };
-        Target::One(one.owned_by(owner))
+        Target::One(match owner {
+            Some(owner) => one.owned_by(owner),
+            None => one,
+        })
     }
 
     pub(crate) fn side(&self, side: Side) -> &Lock {

@@ -1,7 +1,5 @@
 //! What goes wrong when, drawn from the seed.
 
-use std::sync::atomic::Ordering::SeqCst;
-
 use leasehold::test_util::{Flow, Restart};
 use tokio::time::Instant;
 
@@ -13,6 +11,8 @@ pub(crate) struct Changes {
     rng: fastrand::Rng,
     /// Faults that end by themselves: when, and whose.
     pending: Vec<(Instant, Fault)>,
+    /// When which client is shut down, in the midst of its work.
+    closes: Option<(Instant, usize)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,35 @@ impl Changes {
         Changes {
             rng: fastrand::Rng::with_seed(plan.kind.stream(plan.seed) ^ 0x3EA7),
             pending: Vec::new(),
+            closes: Changes::closing(plan),
         }
+    }
+
+    fn closing(plan: &Plan) -> Option<(Instant, usize)> {
+        let mut rng = fastrand::Rng::with_seed(plan.kind.stream(plan.seed) ^ 0xC105E);
+        let at = Instant::now() + plan.duration.mul_f64(0.2 + 0.7 * rng.f64());
+        // The one that never pauses is what others are measured by.
+        let client = rng.usize(1..plan.clients);
+        (plan.wild && rng.bool()).then_some((at, client))
+    }
+
+    fn close_what_is_due(&mut self, sim: &Sim) {
+        let Some((_, number)) = self.closes.filter(|(at, _)| *at <= Instant::now()) else {
+            return;
+        };
+        self.closes = None;
+        let process = &sim.processes[number];
+        let Some(client) = process.client.clone().filter(|_| process.alive) else { return };
+        sim.history.note(&format!("client {number} is shut down"));
+        sim.history.rare.closes(number);
+        let history = sim.history.clone();
+        tokio::spawn(async move {
+            let done = client.shutdown(ms(5000)).await;
+            history.note(&format!("client {number} has shut down: {done:?}"));
+            if done.is_ok() {
+                history.rare.has_closed(number);
+            }
+        });
     }
 
     /// Microseconds to the next look.
@@ -40,12 +68,14 @@ impl Changes {
 
     pub(crate) fn change(&mut self, sim: &mut Sim) {
         self.end_what_is_due(sim);
+        self.close_what_is_due(sim);
         match sim.plan.weather {
             Weather::Storm if self.rng.u8(0..12) == 0 => self.blow(sim),
             Weather::Crash if self.rng.u16(0..150) == 0 => {
                 let victim = self.rng.usize(0..sim.processes.len());
                 let alive = sim.processes.iter().filter(|process| process.alive).count();
-                if sim.processes[victim].alive && alive > 1 {
+                let closed = sim.history.rare.is_closed(victim);
+                if sim.processes[victim].alive && alive > 1 && !closed {
                     sim.history.note(&format!("client {victim} crashes"));
                     sim.crash(victim);
                 }
@@ -62,6 +92,7 @@ impl Changes {
         let fault = match self.rng.u8(0..11) {
             0 => Fault::Cut(victim),
             1 => Fault::CutMessages(victim),
+            2 if sim.plan.hears => Fault::Cut(victim),
             2 => Fault::Deaf(victim),
             3 => Fault::Mute(victim),
             4 => Fault::Frozen(victim),
@@ -78,7 +109,7 @@ impl Changes {
             Fault::Deaf(_) => link.set_messages(Flow::Vanishes),
             Fault::Mute(_) => link.set_replies(Flow::Vanishes),
             Fault::Frozen(_) => {
-                sim.stalled.store(true, SeqCst);
+                sim.stalls.freezes(victim);
                 sim.processes[victim].gate.freeze();
             }
             Fault::Paused => sim.engine.pause(),
@@ -142,7 +173,10 @@ impl Changes {
                 }
                 Fault::Deaf(victim) => sim.processes[victim].link.set_messages(Flow::Passes),
                 Fault::Mute(victim) => sim.processes[victim].link.set_replies(Flow::Passes),
-                Fault::Frozen(victim) => sim.processes[victim].gate.thaw(),
+                Fault::Frozen(victim) => {
+                    sim.processes[victim].gate.thaw();
+                    sim.stalls.thaws(victim);
+                }
                 Fault::Paused => sim.engine.resume(),
             }
         }

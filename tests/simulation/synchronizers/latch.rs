@@ -49,6 +49,7 @@ pub(crate) struct Game {
     shared: Shared,
     /// Since when somebody waits at an open latch.
     idle: BTreeMap<u64, Instant>,
+    rng: fastrand::Rng,
 }
 
 fn name_of(number: usize) -> String {
@@ -58,7 +59,28 @@ fn name_of(number: usize) -> String {
 impl Game {
     pub(crate) fn new(world: &World) -> Self {
         let rounds = (0..world.plan.names).map(|_| Round { void: true, ..Round::default() });
-        Game { shared: Shared(Arc::new(Mutex::new(rounds.collect()))), idle: BTreeMap::new() }
+        let shared = Shared(Arc::new(Mutex::new(rounds.collect())));
+        let rng = fastrand::Rng::with_seed(world.plan.seed ^ 0x7E11);
+        Game { shared, idle: BTreeMap::new(), rng }
+    }
+
+    fn check_count(&self, world: &World, number: usize, count: i64) {
+        let round = &self.shared.0.lock()[number];
+        let least = (round.count - round.begun).max(0);
+        let most = (round.count - round.done).max(0);
+        if !round.void && !(least..=most).contains(&count) {
+            world.book.log.violation(format!("the count is {count}: {round:?}"));
+        }
+    }
+
+    /// Somebody tells of the count of a closed latch, as Redisson does of a new one. Never of an open
+    /// one: a wake that was lost stays lost.
+    fn tell(&mut self, world: &World, number: usize) {
+        let closed = self.shared.0.lock()[number].closed_since.is_some();
+        if closed && self.rng.u8(0..12) == 0 {
+            let channel = format!("redisson_countdownlatch__channel__{{{}}}", name_of(number));
+            drop(world.engines[0].command(&["PUBLISH", &channel, "1"]));
+        }
     }
 
     fn void(&self, number: usize) {
@@ -93,17 +115,13 @@ impl super::world::Game for Game {
         let mut idle = Vec::new();
         for number in 0..world.plan.names {
             let count = count_of(world, number);
-            let round = &self.shared.0.lock()[number];
-            let least = (round.count - round.begun).max(0);
-            let most = (round.count - round.done).max(0);
-            if !round.void && !(least..=most).contains(&count) {
-                world.book.log.violation(format!("the count is {count}: {round:?}"));
-            }
+            self.check_count(world, number, count);
             if count == 0 {
                 let wishes = world.book.wishes();
                 let here = wishes.into_iter().filter(|(_, wish)| wish.names[0] == number);
                 idle.extend(here.map(|(id, _)| id));
             }
+            self.tell(world, number);
         }
         since(&mut self.idle, idle);
         if let Some(limit) = world.plan.prompt_within() {

@@ -1,0 +1,61 @@
+//! When each process was frozen: what it is late for is excused for so long, and no longer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// From when to when; it may last.
+type Span = (Instant, Option<Instant>);
+
+#[derive(Clone, Default)]
+pub(crate) struct Stalls(Arc<Mutex<BTreeMap<usize, Vec<Span>>>>);
+
+impl Stalls {
+    pub(crate) fn freezes(&self, process: usize) {
+        self.0.lock().entry(process).or_default().push((Instant::now(), None));
+    }
+
+    pub(crate) fn thaws(&self, process: usize) {
+        let mut all = self.0.lock();
+        let open = all.get_mut(&process).and_then(|spans| spans.last_mut());
+        if let Some((_, to @ None)) = open {
+            *to = Some(Instant::now());
+        }
+    }
+
+    /// How much of the time since then it was frozen.
+    pub(crate) fn since(&self, process: usize, at: Instant) -> Duration {
+        let now = Instant::now();
+        let part = |(from, to): &Span| to.unwrap_or(now).saturating_duration_since(at.max(*from));
+        self.0.lock().get(&process).into_iter().flatten().map(part).sum()
+    }
+
+    /// It is frozen, or was so a moment ago.
+    pub(crate) fn lately(&self, process: usize) -> bool {
+        let moment = Duration::from_millis(60);
+        Instant::now().checked_sub(moment).is_some_and(|at| !self.since(process, at).is_zero())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_was_frozen_is_excused() {
+    use crate::plan::ms;
+    use tokio::time::sleep;
+
+    let (stalls, start) = (Stalls::default(), Instant::now());
+    sleep(ms(100)).await;
+    stalls.freezes(1);
+    sleep(ms(300)).await;
+    assert!(stalls.lately(1) && !stalls.lately(0));
+    stalls.thaws(1);
+    sleep(ms(50)).await;
+    assert!(stalls.lately(1));
+    sleep(ms(50)).await;
+    assert!(!stalls.lately(1), "the rest of the run is as any");
+    assert_eq!(stalls.since(1, start), ms(300));
+    assert_eq!(stalls.since(1, start + ms(200)), ms(200));
+    assert_eq!(stalls.since(0, start), ms(0));
+}
