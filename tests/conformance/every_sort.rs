@@ -1,12 +1,12 @@
 //! What every sort of lock does alike, whatever else sets it apart.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Ended, Error, Lease, Lock, LossReason, Owner};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use crate::each::{are_there, each, each_exclusive, is_sure, wait};
@@ -108,15 +108,15 @@ pub(crate) async fn a_wait_that_is_over_ends(world: World) {
         let guard = sort.lock(client, sort.name).lock().await.unwrap();
         let lock = sort.lock(elsewhere, sort.name);
         for wait in [ms(300), ms(50)] {
-            let waited = Cell::new(Duration::ZERO);
+            let waited = Mutex::new(Duration::ZERO);
             in_vain(async || {
                 let start = Instant::now();
                 let taken = lock.try_lock(wait, Lease::Renewed).await;
-                waited.set(start.elapsed());
+                *waited.lock() = start.elapsed();
                 taken
             })
             .await;
-            let waited = waited.get();
+            let waited = waited.into_inner();
             assert!(waited >= wait && waited < wait + world.late(50), "{waited:?} for {wait:?}");
         }
         guard.check().unwrap();
