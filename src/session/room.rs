@@ -247,6 +247,8 @@ impl Rooms {
             }
             all.extend(room.queue.values().chain(room.open.values()).cloned());
         }
+        // In the order in which they came, not that of a hash: simulations are replayed.
+        all.sort_by_key(|waiter| waiter.id);
         for waiter in all {
             waiter.wake();
         }
@@ -258,7 +260,9 @@ impl Rooms {
             Tenant::Front(front) => front.recall(),
             Tenant::Holder { .. } | Tenant::Nobody { .. } => None,
         };
-        self.map.iter().filter_map(|room| recalled(&room)).collect()
+        let mut all: Vec<_> = self.map.iter().filter_map(|room| recalled(&room)).collect();
+        all.sort_by_key(|hold| hold.id);
+        all
     }
 
     /// The places of which waiters stand in queues in Redis.
