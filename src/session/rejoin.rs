@@ -12,7 +12,7 @@ use super::request::{Outage, Request, Standing};
 use super::tenancy::{OpenCall, Tenancy};
 use super::watchdog::Taken;
 use super::{Handle, Session};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::lease::LossReason;
 use crate::protocol::replies;
 use crate::stats::count;
@@ -87,7 +87,8 @@ pub(crate) async fn reenter_shown(
     request: Request,
     shown: Arc<Hold>,
 ) -> Result<Tenancy, Error> {
-    attended(handle, request, move |handle, request| {
+    let name = request.place.name.clone();
+    let shared = attended(handle, request, move |handle, request| {
         let shown = shown.clone();
         async move {
             let again = match request.standing() {
@@ -106,8 +107,15 @@ pub(crate) async fn reenter_shown(
             }
             Ok(tenancy)
         }
-    })
-    .await
+    });
+    match shared.await {
+        // Nobody is in the way: its future was not polled until its time was over.
+        Err(Error::Timeout { .. }) => Err(Error::Unavailable {
+            name,
+            source: Cause::new("its future was not polled in time"),
+        }),
+        done => done,
+    }
 }
 
 /// Takes over a hold that was handed on: from the field that its text names to a fresh one, so that of

@@ -164,10 +164,7 @@ impl User {
         }
         let own = matches!(error, Error::AlreadyHeld { .. }) && self.shares_owner;
         let own = own && matches!(self.plan.kind, Kind::ReadWrite | Kind::NonReentrant);
-        // Replies are waited for as long as they usually take: a bounded wait may miss a slow one.
-        let slow = self.plan.faults.reply.max > ms(25) && wait.is_some();
-        let missed = slow && matches!(error, Error::Unknown { .. });
-        if self.is_calm() && !error.is_timeout() && !own && !missed {
+        if self.is_calm() && !error.is_timeout() && !own {
             self.history.violation(format!("{:?}: {error}", self.who));
         }
         if matches!(error, Error::Protocol { .. } | Error::NotOwner { .. } | Error::Config(_)) {

@@ -249,7 +249,10 @@ impl History {
             } else {
                 state.check_token(self.kind, &entry)
             };
-            state.served.push((name.to_owned(), guard.owner().to_owned()));
+            // What was forced open before anybody looked was served before those who wait now.
+            if !void {
+                state.served.push((name.to_owned(), guard.owner().to_owned()));
+            }
             state.entries.push(entry);
             // A hold that the server forgot may be handed on before anybody knows.
             let closed = self.rare.is_closed(actor.client);

@@ -85,7 +85,8 @@ impl Wild {
                 Err(error) => {
                     self.note(&wanted, &format!("does not take over: {error}"));
                     let odd = match error {
-                        Error::NotOwner { .. } => calm && alone && in_time,
+                        // The value of a string lock may be handed on again and again.
+                        Error::NotOwner { .. } => calm && alone && in_time && kind != Kind::String,
                         Error::AlreadyHeld { .. } => kind != Kind::String,
                         _ => calm,
                     };
@@ -122,8 +123,8 @@ impl Wild {
         let forced = wanted.lock.side(wanted.side).force_unlock().await;
         self.note(wanted, &format!("forced it: {forced:?}"));
         if forced.is_err() && matches!(self.0.plan.weather, Weather::Storm | Weather::Lossy) {
-            // It may come late.
-            sleep(ms(600)).await;
+            // It may come late: a server that is paused executes it when it goes on.
+            sleep(ms(600) + 2 * self.0.plan.lease.min(ms(2500))).await;
         }
         self.0.history.void(&names);
         self.0.history.rare.has_forced(&wanted.name);
