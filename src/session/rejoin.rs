@@ -12,7 +12,7 @@ use super::request::{Outage, Request, Standing};
 use super::tenancy::{OpenCall, Tenancy};
 use super::watchdog::Taken;
 use super::{Handle, Session};
-use crate::error::{Cause, Error};
+use crate::error::Error;
 use crate::lease::LossReason;
 use crate::protocol::replies;
 use crate::stats::count;
@@ -82,13 +82,13 @@ pub(super) fn settle(handle: &Arc<Handle>, request: &Request, hold: &Arc<Hold>) 
 }
 
 /// A further share in a hold of which a guard is shown, or beside it where each is a hold of its own.
+/// A time-out only if nobody polled it until its time was over.
 pub(crate) async fn reenter_shown(
     handle: &Arc<Handle>,
     request: Request,
     shown: Arc<Hold>,
 ) -> Result<Tenancy, Error> {
-    let name = request.place.name.clone();
-    let shared = attended(handle, request, move |handle, request| {
+    attended(handle, request, move |handle, request| {
         let shown = shown.clone();
         async move {
             let again = match request.standing() {
@@ -107,15 +107,8 @@ pub(crate) async fn reenter_shown(
             }
             Ok(tenancy)
         }
-    });
-    match shared.await {
-        // Nobody is in the way: its future was not polled until its time was over.
-        Err(Error::Timeout { .. }) => Err(Error::Unavailable {
-            name,
-            source: Cause::new("its future was not polled in time"),
-        }),
-        done => done,
-    }
+    })
+    .await
 }
 
 /// Takes over a hold that was handed on: from the field that its text names to a fresh one, so that of

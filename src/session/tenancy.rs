@@ -91,10 +91,16 @@ impl Tenancy {
             let how = "and permits are not re-entrant: acquire more of them";
             return Err(Error::AlreadyHeld { name: place.name.clone(), how });
         }
-        let proofs = Proofs { holds: vec![self.hold.clone()], owner: None };
-        let wait = Wait::Until(Instant::now() + session.settings.command_timeout);
-        let request = Request::new(session, place, proofs, self.terms, wait);
-        reenter_shown(&self.handle, request, self.hold.clone()).await
+        loop {
+            let proofs = Proofs { holds: vec![self.hold.clone()], owner: None };
+            let wait = Wait::Until(Instant::now() + session.settings.command_timeout);
+            let request = Request::new(session, place.clone(), proofs, self.terms, wait);
+            match reenter_shown(&self.handle, request, self.hold.clone()).await {
+                // It was kept without being polled, and is polled again: its time begins again.
+                Err(Error::Timeout { .. }) => {}
+                done => return done,
+            }
+        }
     }
 
     /// Leaves the field to its lease, or to whoever takes it over: nothing renews or releases it any
