@@ -1,6 +1,7 @@
 //! Locks of every kind: one type, whatever is behind the name.
 
 mod acquire;
+mod compose;
 mod fenced;
 mod group;
 mod guard;
@@ -22,12 +23,10 @@ use crate::config::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::owner::Owner;
-use crate::protocol::kind::Kind;
 use crate::protocol::place::Place;
 use crate::session::Handle;
 use crate::session::attendance::UNATTENDED_MAX;
 use crate::session::hold::Hold;
-use crate::session::rejoin::{restore, take_over};
 use crate::session::request::Wait;
 use crate::session::section;
 
@@ -39,9 +38,6 @@ pub use acquire::Acquire;
 pub use fenced::{FencedGuard, FencingToken};
 pub use guard::{Guard, LockGuard};
 pub use inspect::Holder;
-
-/// The longest owner text, in bytes: every call about the hold repeats it.
-const OWNER_MAX: usize = 64 * 1024;
 
 /// A lock, made by one of the calls of [`Client`](crate::Client): re-entrant, fair, fenced, one side
 /// of a read/write lock, or several locks as one.
@@ -156,76 +152,6 @@ impl Target {
 impl Lock {
     /// A future that was woken and is not polled within this is passed over.
     pub const UNATTENDED: Duration = UNATTENDED_MAX;
-
-    /// Several locks as one: all of them or none.
-    ///
-    /// They may be of any kinds and of any clients. They are taken in one order, by key and then by
-    /// the address of the server, whatever the order in which they are given, so that two owners of
-    /// overlapping sets do not wait for each other; a failure releases exactly what was taken. Plain,
-    /// spin, fenced, string and write locks of one client are asked for by one script call while all
-    /// of them are free. There is one deadline for all; the guard is lost when one member is. A fixed
-    /// lease begins when the last one is taken: members that waited for it are extended.
-    ///
-    /// If a member stays busy for about a second, everything is released, and that member is waited for
-    /// first. So nobody keeps what it cannot use, a member with a long queue is taken in the end, and a
-    /// program that takes such locks in another order (Redisson's `RMultiLock` keeps the given one) is
-    /// given way.
-    ///
-    /// Refused at the first call: no members, or more than 1024; a member with a bad name; the same lock
-    /// of one client twice, also within members that are several themselves; the same lock of two clients
-    /// of one address, unless both read.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn example(client: leasehold::Client) -> Result<(), leasehold::Error> {
-    /// use leasehold::Lock;
-    ///
-    /// let accounts = [client.lock("account:7"), client.fair_lock("account:9")];
-    /// let both = Lock::multi(accounts);
-    /// let guard = both.lock().await?;
-    /// # guard.unlock().await
-    /// # }
-    /// ```
-    pub fn multi(members: impl IntoIterator<Item = impl Into<Lock>>) -> Lock {
-        let members = members.into_iter().map(Into::into).collect();
-        Lock::of(Target::many(Many::all(members)))
-    }
-
-    /// A quorum lock (`RedLock`): held while a majority of its members is.
-    ///
-    /// Each member belongs on a server of its own, independent of the others: the lock survives the
-    /// loss of a minority of them. All are asked at once, each for a small part of the lease only;
-    /// it is granted if a majority agrees and validity is left, which is the lease less what the
-    /// asking took and an allowance for clock drift (1 % and 2 ms). Otherwise everything is
-    /// released, also where a reply was lost, and asked again after a random pause. Members are
-    /// renewed one by one; the guard is lost when the deadline of the last needed member passes.
-    ///
-    /// The same lock of one client twice, one with a bad name, none at all, or more than 1024, are
-    /// refused at the first call.
-    ///
-    /// String locks share it with redsync, node-redlock and others. `docs/guarantees.md` says what
-    /// it does and does not give.
-    ///
-    /// # Errors
-    ///
-    /// Besides those of other locks, [`Error::Quorum`] if too few servers answered within the wait.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn example(clients: [leasehold::Client; 3]) -> Result<(), leasehold::Error> {
-    /// use leasehold::Lock;
-    ///
-    /// let lock = Lock::quorum(clients.iter().map(|client| client.string_lock("orders:42")));
-    /// let guard = lock.lock().await?;
-    /// # guard.unlock().await
-    /// # }
-    /// ```
-    pub fn quorum(members: impl IntoIterator<Item = impl Into<Lock>>) -> Lock {
-        let members = members.into_iter().map(Into::into).collect();
-        Lock::of(Target::many(Many::majority(members)))
-    }
 }
 
 impl<G: Guard> Lock<G> {
@@ -387,56 +313,6 @@ impl<G: Guard> Lock<G> {
             wanted.shown = wanted.shown.iter().cloned().chain(around).collect();
         }
         G::of(self.target.take(wanted).await?)
-    }
-
-    /// Takes over a hold that was handed on, here or in another process.
-    ///
-    /// The text is that of [`LockGuard::hand_on`]. The hold gets a fresh owner on the wire, this client's
-    /// lease, and is renewed from now on: of several that take over one text, one has it.
-    ///
-    /// **For a string lock** the text is the value of the key, and may come from another program: the
-    /// owner of Laravel's lock, the value of redsync's mutex. That program may still use it, so the value
-    /// stays as it is, and two *processes* that restore one text both believe to hold the lock; give the
-    /// text to one only. Within one client one has it.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe, with clean-up: a call on its way is undone, and with it the hold.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotOwner`] if that hold is not there any more, or was taken over, or if this client is
-    /// ending it; [`Error::AlreadyHeld`] if a guard of this client holds the value of a string lock:
-    /// nothing changed. [`Error::Unavailable`] if Redis did not take the call: the hold is as it was.
-    /// [`Error::Unknown`] if the reply was lost, [`Error::Protocol`] if it was refused: what was taken is
-    /// being released, as it is after [`Error::Closed`]. [`Error::Config`] for a bad name, for a text
-    /// that was changed or is of another lock, and for a lock of several.
-    pub async fn restore(&self, text: &str) -> Result<G, Error> {
-        let Target::One(one) = &self.target else {
-            return Err(Error::Config(ConfigError::Several { call: "restore" }));
-        };
-        if text.len() > OWNER_MAX {
-            return Err(Error::Config(ConfigError::OutOfRange {
-                what: "length of the owner text",
-                given: text.len().to_string(),
-                allowed: format!("0 to {OWNER_MAX}"),
-            }));
-        }
-        let request = one.request(&Wanted::new(Wait::Once, Lease::Renewed))?;
-        let tenancy = if request.place.kind == Kind::String {
-            restore(&one.handle, request, Arc::from(text)).await?
-        } else {
-            let field = hand_on::field(&request.place.key, text)?;
-            if !request.place.may_be_field(field) {
-                return Err(Error::NotOwner { name: request.place.name.clone() });
-            }
-            take_over(&one.handle, request, Arc::from(field)).await?
-        };
-        G::of(LockGuard::new(tenancy))
     }
 
     /// The name as it was given; empty if it cannot be used.
