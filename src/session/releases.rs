@@ -69,6 +69,8 @@ pub(crate) struct Releases {
     caller_slots: Semaphore,
     background_slots: Semaphore,
     debts: Arc<Debts>,
+    /// Until when something may stand whose release was refused.
+    left_until: Mutex<Option<Instant>>,
 }
 
 /// What may yet be posted.
@@ -99,6 +101,7 @@ impl Releases {
             caller_slots: Semaphore::new(AT_ONCE),
             background_slots: Semaphore::new(AT_ONCE),
             debts: Arc::default(),
+            left_until: Mutex::default(),
         }
     }
 
@@ -114,6 +117,17 @@ impl Releases {
     pub(crate) fn owe(&self) -> Owing {
         self.debts.owing.fetch_add(1, SeqCst);
         Owing(self.debts.clone())
+    }
+
+    /// A release was given up while its lease may last.
+    fn left(&self, until: Instant) {
+        let mut left = self.left_until.lock();
+        *left = left.max(Some(until));
+    }
+
+    /// Does something stand whose release was refused?
+    pub(crate) fn has_left(&self) -> bool {
+        self.left_until.lock().is_some_and(|until| Instant::now() < until)
     }
 
     /// Leave to have a call on the wire.
@@ -322,6 +336,10 @@ async fn end(
                 }
                 if matches!(error, CallError::Refused(_)) || now >= give_up {
                     count(&session.counters.releases_failed);
+                    // Of another type it is not ours any more.
+                    if matches!(&error, CallError::Refused(fault) if !fault.is_wrong_type()) {
+                        session.releases.left(now + lease);
+                    }
                     return End::Failed(if in_doubt { error.in_doubt() } else { error });
                 }
                 outage.over_within(super::jittered(pause)).await;

@@ -40,3 +40,25 @@ fn an_unlock_that_is_polled_late_tells_that_it_was_refused() {
         assert_protocol("unlock", outcome, "can't run this command");
     });
 }
+
+/// It was `Ok`, and the key stood.
+#[test]
+fn a_shutdown_tells_of_a_release_that_was_refused() {
+    alone(LIMIT, async {
+        for drop_it_first in [false, true] {
+            let server = Server::start();
+            let client = connect(&server.url()).await;
+            let mut guard = Some(client.lock("n").lock().await.expect("free"));
+            let mut outside = Outside::of(&server);
+            outside.command(&["ACL", "SETUSER", "default", "-hdel"]);
+            if drop_it_first {
+                guard = None;
+                until("refused", LIMIT, || client.stats().releases_failed == 1).await;
+            }
+            let outcome = client.shutdown(LIMIT).await;
+            assert!(matches!(outcome, Err(Error::Unknown { .. })), "{outcome:?}");
+            assert!(outside.exists("n"));
+            drop(guard);
+        }
+    });
+}
