@@ -1,11 +1,12 @@
-//! Futures that are polled late.
+//! Futures that are polled late, and waiters whose runtime stands still.
 
 use std::pin::pin;
 use std::time::Duration;
 
-use leasehold::Error;
+use leasehold::{Client, Error, Lease, Lock};
+use tokio::runtime::{Builder, Runtime};
 
-use crate::bed::{Outside, alone, assert_protocol, connect, until};
+use crate::bed::{Outside, alone, assert_protocol, connect, runtime, turn, until};
 use crate::support::server::Server;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -61,4 +62,42 @@ fn a_shutdown_tells_of_a_release_that_was_refused() {
             drop(guard);
         }
     });
+}
+
+/// A runtime that nobody drives once its task waits for the lock.
+fn waits_on_a_still_runtime<F: Future<Output: Send> + Send + 'static>(
+    client: &Client,
+    waiter: F,
+) -> (Runtime, tokio::task::JoinHandle<F::Output>) {
+    let still = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let waiting = still.spawn(waiter);
+    still.block_on(until("it waits", LIMIT, || client.stats().waiting == 1));
+    (still, waiting)
+}
+
+/// The front of a lock that asks again and again had a timer that nobody drove: the others of its client
+/// never got a free lock.
+#[test]
+fn a_front_on_a_still_runtime_does_not_keep_the_others_from_a_free_lock() {
+    let _turn = turn();
+    let server = Server::start();
+    let runtime = runtime(2);
+    let makes: [fn(&Client) -> Lock; 3] = [
+        |client| client.lock("n"),
+        |client| client.spin_lock("n"),
+        |client| client.string_lock("n"),
+    ];
+    for make in makes {
+        let (client, other) = runtime
+            .block_on(async { (connect(&server.url()).await, connect(&server.url()).await) });
+        let (lock, held): (Lock, Lock) = (make(&client), make(&other));
+        let guard = runtime.block_on(held.lock()).expect("free");
+        let front = lock.clone();
+        let still = waits_on_a_still_runtime(&client, async move { front.lock().await.map(drop) });
+        runtime.block_on(async {
+            guard.unlock().await.expect("held");
+            drop(lock.try_lock(LIMIT, Lease::Renewed).await.expect("free"));
+        });
+        drop(still);
+    }
 }
