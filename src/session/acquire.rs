@@ -178,6 +178,10 @@ impl<'a> Seat<'a> {
                 // Another came between the look at the room and this seat: then beside it.
                 Turn::Wait if self.request.wait == Wait::Once => return Ok(Seated::Again),
                 Turn::Wait => {}
+                // Its lease ended before it was picked up: its drop lets the next one in.
+                Turn::Granted(tenancy) if tenancy.hold().loss().is_some() => {
+                    return Ok(Seated::Again);
+                }
                 Turn::Granted(tenancy) => {
                     self.left = true;
                     // Only now is it renewed, and do its other futures find what they shall re-enter.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::{Client, Error, Lease, Lock};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::bed::{Outside, alone, assert_protocol, connect, runtime, turn, until};
+use crate::bed::{Outside, alone, assert_protocol, builder, connect, ms, runtime, turn, until};
 use crate::support::server::Server;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -100,4 +100,27 @@ fn a_front_on_a_still_runtime_does_not_keep_the_others_from_a_free_lock() {
         });
         drop(still);
     }
+}
+
+/// The waiter got a guard that was lost, with `Ok`.
+#[test]
+fn a_hold_whose_lease_ended_before_it_was_picked_up_is_not_granted() {
+    let _turn = turn();
+    let server = Server::start();
+    let runtime = runtime(2);
+    let client = runtime.block_on(builder(&server.url()).lease(ms(300)).connect());
+    let client = client.expect("the server answers");
+    let lock = client.lock("n");
+    let guard = runtime.block_on(lock.lock()).expect("free");
+    let ended = guard.ended();
+    let (still, waiting) = waits_on_a_still_runtime(&client, async move {
+        lock.lock().await.expect("the lock is free").check()
+    });
+    runtime.block_on(async {
+        guard.unlock().await.expect("held");
+        ended.await;
+        until("what was handed over is lost", LIMIT, || client.stats().lost == 1).await;
+    });
+    let checked = still.block_on(waiting).expect("no panic");
+    assert!(checked.is_ok(), "{checked:?}");
 }
