@@ -326,7 +326,11 @@ impl Session {
             return Ok(());
         }
         let open = self.releases.pending();
-        let text = format!("{open} releases were not confirmed within {deadline:?}");
+        let text = if open == 0 && self.releases.has_left() {
+            "a release was refused".to_owned()
+        } else {
+            format!("{open} releases were not confirmed within {deadline:?}")
+        };
         let source = crate::error::Cause::new(text);
         Err(Error::Unknown { name: Arc::from("shutdown"), lease: self.settings.lease, source })
     }

@@ -4,6 +4,7 @@
 
 mod opening;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -177,6 +178,10 @@ impl<'a> Seat<'a> {
                 // Another came between the look at the room and this seat: then beside it.
                 Turn::Wait if self.request.wait == Wait::Once => return Ok(Seated::Again),
                 Turn::Wait => {}
+                // Its lease ended before it was picked up: its drop lets the next one in.
+                Turn::Granted(tenancy) if tenancy.hold().loss().is_some() => {
+                    return Ok(Seated::Again);
+                }
                 Turn::Granted(tenancy) => {
                     self.left = true;
                     // Only now is it renewed, and do its other futures find what they shall re-enter.
@@ -204,6 +209,7 @@ impl<'a> Seat<'a> {
                 }
             }
             self.queued = true;
+            self.waiter.sleeps_until(self.request.deadline());
             tokio::select! {
                 biased;
                 () = self.waiter.changed() => {}
@@ -316,7 +322,17 @@ impl<'a> Seat<'a> {
 
     /// Lets other clients go first, within the wait.
     async fn rest_until(&self, rest: Instant) {
-        sleep_until(self.request.deadline().map_or(rest, |deadline| rest.min(deadline))).await;
+        let rest = self.request.deadline().map_or(rest, |deadline| rest.min(deadline));
+        self.waiter.sleeps_until(Some(rest));
+        let mut slept = pin!(sleep_until(rest));
+        // What it is told meanwhile it looks at when it has asked.
+        while !slept.is_elapsed() {
+            tokio::select! {
+                biased;
+                () = slept.as_mut() => {}
+                () = self.waiter.changed() => {}
+            }
+        }
     }
 
     fn opened(&mut self, asked: Instant) -> Seated {
@@ -375,6 +391,7 @@ impl<'a> Seat<'a> {
     async fn pause(&self, asked: Instant, span: Option<Duration>) -> Result<Pause, Error> {
         let (session, request) = (&*self.handle.session, self.request);
         let timer = span.and_then(|span| Instant::now().checked_add(span));
+        self.waiter.sleeps_until(timer.into_iter().chain(request.deadline()).min());
         loop {
             if self.waiter.take_wake() {
                 return Ok(Pause::Ask { by_message: true });

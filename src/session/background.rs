@@ -11,7 +11,7 @@ use super::{Session, Stage, attendance, beat, poll, releases, watchdog};
 pub(crate) async fn serve(session: Arc<Session>) {
     let settled = tokio::select! {
         biased;
-        () = releases::run(&session) => true,
+        () = releases::run(&session) => !session.releases.has_left(),
         () = watchdog::run(&session) => false,
         () = attendance::run(&session) => false,
         () = beat::run(&session) => false,

@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::error::Error;
 use crate::lease::{Ended, HoldState, LossReason};
 use crate::mutant::{Mutant, Mutants};
 use crate::protocol::place::Place;
@@ -66,8 +67,18 @@ struct State {
     stays: bool,
     /// Handed over, and not picked up yet: it is not renewed until then.
     unclaimed: bool,
+    release: Release,
     /// The hold's key in the watchdog's table.
     due: Option<Instant>,
+}
+
+/// The release of the last guard, for whoever comes to ask for it later.
+#[derive(Debug)]
+enum Release {
+    NotSent,
+    Sent,
+    /// It was given up, or found nothing.
+    Failed(Box<Error>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +154,7 @@ impl Hold {
             doubt: None,
             stays: false,
             unclaimed: false,
+            release: Release::NotSent,
             due: None,
         };
         let (token, ending) = (OnceLock::new(), Mutex::default());
@@ -337,14 +349,31 @@ impl Hold {
         self.changed.notify_waiters();
     }
 
-    /// Resolves when the field of a hold that is leaving is settled.
-    pub(crate) async fn settled(&self) {
+    /// Its release goes on the wire; true if it did before.
+    pub(crate) fn release_sent(&self) -> bool {
+        let before = std::mem::replace(&mut self.state.lock().release, Release::Sent);
+        matches!(before, Release::Sent)
+    }
+
+    /// Told before it counts as settled: its release is given up, or found nothing.
+    pub(crate) fn release_failed(&self, error: Error) {
+        self.state.lock().release = Release::Failed(Box::new(error));
+    }
+
+    /// Resolves when the field of a hold that is leaving is settled, with what became of its release.
+    pub(crate) async fn settled(&self) -> Result<(), Error> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if self.state.lock().phase != Phase::Leaving {
-                return;
+            {
+                let state = self.state.lock();
+                if state.phase != Phase::Leaving {
+                    return match &state.release {
+                        Release::Failed(error) => Err(Error::clone(error)),
+                        Release::NotSent | Release::Sent => Ok(()),
+                    };
+                }
             }
             changed.await;
         }

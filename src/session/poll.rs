@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::{Session, jittered};
 use crate::lease::LossReason;
@@ -30,6 +30,9 @@ pub(crate) async fn sweep(session: &Session) {
         sleep(SWEEP).await;
         session.wakes.sweep(&session.transport);
         session.rooms.sweep();
+        if let Some(then) = Instant::now().checked_sub(SWEEP) {
+            session.rooms.wake_overslept(then);
+        }
     }
 }
 

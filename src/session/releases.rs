@@ -30,6 +30,8 @@ use tokio::time::{Instant, sleep_until};
 use super::Session;
 use super::ending::Ending;
 use super::hold::{Doubt, Hold};
+use crate::error::Error;
+use crate::lease::LossReason;
 use crate::protocol::place::Place;
 use crate::protocol::replies::{self, Released};
 use crate::protocol::{Call, Value, counts};
@@ -67,6 +69,8 @@ pub(crate) struct Releases {
     caller_slots: Semaphore,
     background_slots: Semaphore,
     debts: Arc<Debts>,
+    /// Until when something may stand whose release was refused.
+    left_until: Mutex<Option<Instant>>,
 }
 
 /// What may yet be posted.
@@ -97,6 +101,7 @@ impl Releases {
             caller_slots: Semaphore::new(AT_ONCE),
             background_slots: Semaphore::new(AT_ONCE),
             debts: Arc::default(),
+            left_until: Mutex::default(),
         }
     }
 
@@ -112,6 +117,17 @@ impl Releases {
     pub(crate) fn owe(&self) -> Owing {
         self.debts.owing.fetch_add(1, SeqCst);
         Owing(self.debts.clone())
+    }
+
+    /// A release was given up while its lease may last.
+    fn left(&self, until: Instant) {
+        let mut left = self.left_until.lock();
+        *left = left.max(Some(until));
+    }
+
+    /// Does something stand whose release was refused?
+    pub(crate) fn has_left(&self) -> bool {
+        self.left_until.lock().is_some_and(|until| Instant::now() < until)
     }
 
     /// Leave to have a call on the wire.
@@ -163,11 +179,26 @@ async fn settle(session: &Session, chore: Chore) {
             hold.call_settled();
         }
         Chore::Release(hold) => {
+            let sent_before = hold.release_sent();
             let told = end(session, &hold.place, &hold.field, hold.longest_lease(), None, || {
                 // Redis is out of reach: the next waiter may as well watch for itself.
                 session.rooms.vacate(&hold, 0);
             });
-            let told = told.await;
+            let told = match told.await {
+                End::Free { told } => told,
+                End::Gone { in_doubt, sent } => {
+                    // An earlier release did it, unless the lease was over.
+                    if !(in_doubt || sent_before) || sent >= hold.deadline() {
+                        hold.release_failed(Error::lost(&hold.place.name, LossReason::Gone));
+                    }
+                    0
+                }
+                End::Failed(error) => {
+                    let lease = hold.longest_lease();
+                    hold.release_failed(Error::from_call(&hold.place.name, lease, error));
+                    0
+                }
+            };
             session.released(&hold, told);
         }
         Chore::Keep(hold) => keep(session, &hold).await,
@@ -205,7 +236,13 @@ async fn lower(session: &Session, hold: &Arc<Hold>) {
         let reply = session.call_unmeasured(Lane::Caller, call).await;
         drop(slot);
         match reply {
-            Ok(_) => return,
+            Ok(reply) => {
+                if matches!(replies::released(reply), Ok(Released::Absent)) {
+                    // Unless its last guard went meanwhile.
+                    session.lose(hold, LossReason::Gone);
+                }
+                return;
+            }
             Err(CallError::Refused(_) | CallError::Closed) => {
                 hold.call_in_doubt();
                 count(&session.counters.releases_failed);
@@ -240,7 +277,17 @@ async fn keep(session: &Session, hold: &Hold) {
     }
 }
 
-/// Releases a field until that is confirmed (Q1, Q2); how many subscribers were told.
+/// How a release of the background ended.
+enum End {
+    /// Released; so many subscribers were told.
+    Free { told: i64 },
+    /// The call that was sent then found nothing; perhaps an earlier one did it.
+    Gone { in_doubt: bool, sent: Instant },
+    /// Given up.
+    Failed(CallError),
+}
+
+/// Releases a field until that is confirmed (Q1, Q2).
 async fn end(
     session: &Session,
     place: &Place,
@@ -248,43 +295,52 @@ async fn end(
     lease: Duration,
     doubt: Option<Doubt>,
     mut unreachable: impl FnMut(),
-) -> i64 {
+) -> End {
     let lane = if doubt.is_some() { Lane::Caller } else { Lane::Background };
     let give_up = Instant::now() + 2 * lease + GIVE_UP_SLACK;
     let mut answered_since = None;
+    let mut in_doubt = false;
     let mut pause = PAUSE_FIRST;
     loop {
         let outage = session.wakes.outage();
         let call = session.release_call(place, field, 0);
+        let sent = Instant::now();
         let reply = send(session, lane, call).await;
         let now = Instant::now();
         match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
             Ok(released) => {
-                let told = if let Released::Free { told } = released { told } else { 0 };
                 let settled = doubt.is_none_or(|doubt| {
                     session.transport.epoch(lane) == doubt.epoch
                         || doubt.once && matches!(released, Released::Free { .. })
                         || now >= *answered_since.get_or_insert(now) + doubt.lease
                 });
                 if settled {
-                    return told;
+                    return match released {
+                        Released::Free { told } => End::Free { told },
+                        Released::StillHeld | Released::Absent => End::Gone { in_doubt, sent },
+                    };
                 }
                 // The last repetition comes when a late attempt's lease is surely over.
                 let over = doubt.zip(answered_since).map(|(doubt, since)| since + doubt.lease);
                 let next = now + super::jittered(pause);
                 sleep_until(over.map_or(next, |over| next.min(over))).await;
             }
-            Err(CallError::Closed) => return 0,
+            Err(CallError::Closed) => return End::Failed(CallError::Closed),
             Err(error) => {
                 unreachable();
+                in_doubt |= matches!(error, CallError::Unknown(_));
                 // Of another type it is not what an attempt took.
                 if matches!(&error, CallError::Refused(fault) if doubt.is_some() && fault.is_wrong_type())
                 {
-                    return 0;
+                    return End::Gone { in_doubt, sent };
                 }
                 if matches!(error, CallError::Refused(_)) || now >= give_up {
                     count(&session.counters.releases_failed);
-                    return 0;
+                    // Of another type it is not ours any more.
+                    if matches!(&error, CallError::Refused(fault) if !fault.is_wrong_type()) {
+                        session.releases.left(now + lease);
+                    }
+                    return End::Failed(if in_doubt { error.in_doubt() } else { error });
                 }
                 outage.over_within(super::jittered(pause)).await;
             }

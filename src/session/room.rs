@@ -254,6 +254,22 @@ impl Rooms {
         }
     }
 
+    /// Lets those look who should not have slept until `then`: their runtime stands still, so that they
+    /// hold up others. They are passed over if they do not look.
+    pub(crate) fn wake_overslept(&self, then: Instant) {
+        let mut overslept = Vec::new();
+        for room in &self.map {
+            let front = if let Tenant::Front(front) = &room.tenant { Some(front) } else { None };
+            let all = front.into_iter().chain(room.queue.values()).chain(room.open.values());
+            overslept.extend(all.filter(|waiter| waiter.overslept(then)).cloned());
+        }
+        // In the order in which they came, not that of a hash.
+        overslept.sort_by_key(|waiter| waiter.id);
+        for waiter in overslept {
+            waiter.notify();
+        }
+    }
+
     /// Takes back the holds that fronts were to take over and have not looked at yet.
     pub(crate) fn recall(&self) -> Vec<Arc<Hold>> {
         let recalled = |room: &Room| match &room.tenant {

@@ -74,7 +74,12 @@ impl Tenancy {
                 Way::Lowering(lowered) => match lowered.await {
                     Ok(done) => done,
                     // It is a nicety, and goes on in the background.
-                    Err(PassedOver) => Ok(()),
+                    Err(PassedOver) => match hold.loss() {
+                        Some(reason) if !hold.was_left() => {
+                            Err(Error::lost(&hold.place.name, reason))
+                        }
+                        _ => Ok(()),
+                    },
                 },
                 Way::Ending(ended) => match ended.await {
                     Ok(done) => done,
@@ -133,8 +138,8 @@ fn begin<F: Future + Send + 'static>(handle: &Arc<Handle>, work: F) -> Attended<
 /// The release of a hold went on in the background.
 async fn settled_elsewhere(session: &Session, hold: &Arc<Hold>) -> Result<(), Error> {
     let limit = session.settings.command_timeout;
-    if tokio::time::timeout(limit, hold.settled()).await.is_ok() {
-        return Ok(());
+    if let Ok(done) = tokio::time::timeout(limit, hold.settled()).await {
+        return done;
     }
     let fault = CallError::Unknown(Fault("it goes on in the background".into()));
     Err(Error::from_call(&hold.place.name, hold.longest_lease(), fault))
@@ -299,6 +304,7 @@ async fn release_hold(mut leaving: Leaving) -> Result<(), Error> {
     loop {
         let sent = Instant::now();
         let outage = session.wakes.outage();
+        hold.release_sent();
         // CANCEL: `leaving` posts the release; repeating it changes nothing.
         let reply = session.call(Lane::Caller, session.end_call(&hold)).await;
         match reply.and_then(|value| replies::released(value).map_err(Into::into)) {

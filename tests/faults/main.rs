@@ -46,5 +46,6 @@ mod rights;
 mod sorts;
 #[path = "../support/mod.rs"]
 mod support;
+mod unpolled;
 mod waiters;
 mod watchdog;

@@ -45,6 +45,8 @@ pub(crate) struct Waiter {
     ticket: Mutex<Option<Ticket>>,
     /// What it met when it last asked has no expiry: also for those who wait behind it.
     no_expiry: Arc<AtomicBool>,
+    /// When a timer of its own is to let it go on.
+    due: Mutex<Option<Instant>>,
     /// Something may have changed in Redis.
     woken: AtomicBool,
     notify: Notify,
@@ -68,6 +70,7 @@ impl Waiter {
             since: Instant::now(),
             ticket: Mutex::new(None),
             no_expiry,
+            due: Mutex::new(None),
             woken: AtomicBool::new(false),
             notify: Notify::new(),
         })
@@ -115,6 +118,16 @@ impl Waiter {
     /// Resolves when the waiter was woken or told something.
     pub(crate) async fn changed(&self) {
         self.notify.notified().await;
+    }
+
+    /// It sleeps until then.
+    pub(crate) fn sleeps_until(&self, due: Option<Instant>) {
+        *self.due.lock() = due;
+    }
+
+    /// True once, if it should not have slept until then: its timer is its runtime's.
+    pub(super) fn overslept(&self, then: Instant) -> bool {
+        self.due.lock().take_if(|due| *due < then).is_some()
     }
 
     /// True once for each wake.

@@ -1,0 +1,126 @@
+//! Futures that are polled late, and waiters whose runtime stands still.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use leasehold::{Client, Error, Lease, Lock};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::bed::{Outside, alone, assert_protocol, builder, connect, ms, runtime, turn, until};
+use crate::support::server::Server;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A guard is unlocked and the future is polled when it was passed over: what does it say?
+async fn unlocked_late(spoil: &[&str]) -> Result<(), Error> {
+    let server = Server::start();
+    let client = connect(&server.url()).await;
+    let guard = client.lock("n").lock().await.expect("free");
+    Outside::of(&server).command(spoil);
+    let mut unlock = pin!(guard.unlock());
+    until("it is passed over", LIMIT, || client.stats().passed_over == 1).await;
+    unlock.as_mut().await
+}
+
+/// It was `Ok`.
+#[test]
+fn an_unlock_that_is_polled_late_tells_that_the_hold_was_gone() {
+    alone(LIMIT, async {
+        let outcome = unlocked_late(&["DEL", "n"]).await;
+        assert!(matches!(outcome, Err(Error::Lost { .. })), "{outcome:?}");
+        let outcome = unlocked_late(&["PING"]).await;
+        assert!(outcome.is_ok(), "{outcome:?}");
+    });
+}
+
+/// It was `Ok`, and the key stood.
+#[test]
+fn an_unlock_that_is_polled_late_tells_that_it_was_refused() {
+    alone(LIMIT, async {
+        let outcome = unlocked_late(&["ACL", "SETUSER", "default", "-hdel"]).await;
+        assert_protocol("unlock", outcome, "can't run this command");
+    });
+}
+
+/// It was `Ok`, and the key stood.
+#[test]
+fn a_shutdown_tells_of_a_release_that_was_refused() {
+    alone(LIMIT, async {
+        for drop_it_first in [false, true] {
+            let server = Server::start();
+            let client = connect(&server.url()).await;
+            let mut guard = Some(client.lock("n").lock().await.expect("free"));
+            let mut outside = Outside::of(&server);
+            outside.command(&["ACL", "SETUSER", "default", "-hdel"]);
+            if drop_it_first {
+                guard = None;
+                until("refused", LIMIT, || client.stats().releases_failed == 1).await;
+            }
+            let outcome = client.shutdown(LIMIT).await;
+            assert!(matches!(outcome, Err(Error::Unknown { .. })), "{outcome:?}");
+            assert!(outside.exists("n"));
+            drop(guard);
+        }
+    });
+}
+
+/// A runtime that nobody drives once its task waits for the lock.
+fn waits_on_a_still_runtime<F: Future<Output: Send> + Send + 'static>(
+    client: &Client,
+    waiter: F,
+) -> (Runtime, tokio::task::JoinHandle<F::Output>) {
+    let still = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let waiting = still.spawn(waiter);
+    still.block_on(until("it waits", LIMIT, || client.stats().waiting == 1));
+    (still, waiting)
+}
+
+/// The front of a lock that asks again and again had a timer that nobody drove: the others of its client
+/// never got a free lock.
+#[test]
+fn a_front_on_a_still_runtime_does_not_keep_the_others_from_a_free_lock() {
+    let _turn = turn();
+    let server = Server::start();
+    let runtime = runtime(2);
+    let makes: [fn(&Client) -> Lock; 3] = [
+        |client| client.lock("n"),
+        |client| client.spin_lock("n"),
+        |client| client.string_lock("n"),
+    ];
+    for make in makes {
+        let (client, other) = runtime
+            .block_on(async { (connect(&server.url()).await, connect(&server.url()).await) });
+        let (lock, held): (Lock, Lock) = (make(&client), make(&other));
+        let guard = runtime.block_on(held.lock()).expect("free");
+        let front = lock.clone();
+        let still = waits_on_a_still_runtime(&client, async move { front.lock().await.map(drop) });
+        runtime.block_on(async {
+            guard.unlock().await.expect("held");
+            drop(lock.try_lock(LIMIT, Lease::Renewed).await.expect("free"));
+        });
+        drop(still);
+    }
+}
+
+/// The waiter got a guard that was lost, with `Ok`.
+#[test]
+fn a_hold_whose_lease_ended_before_it_was_picked_up_is_not_granted() {
+    let _turn = turn();
+    let server = Server::start();
+    let runtime = runtime(2);
+    let client = runtime.block_on(builder(&server.url()).lease(ms(300)).connect());
+    let client = client.expect("the server answers");
+    let lock = client.lock("n");
+    let guard = runtime.block_on(lock.lock()).expect("free");
+    let ended = guard.ended();
+    let (still, waiting) = waits_on_a_still_runtime(&client, async move {
+        lock.lock().await.expect("the lock is free").check()
+    });
+    runtime.block_on(async {
+        guard.unlock().await.expect("held");
+        ended.await;
+        until("what was handed over is lost", LIMIT, || client.stats().lost == 1).await;
+    });
+    let checked = still.block_on(waiting).expect("no panic");
+    assert!(checked.is_ok(), "{checked:?}");
+}
