@@ -56,7 +56,7 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// Besides those of other locks, [`Error::Quorum`] if too few servers answered within the wait.
+    /// Besides those of other locks, [`Error::Quorum`](crate::Error::Quorum) if too few servers answered within the wait.
     ///
     /// # Examples
     ///

@@ -93,15 +93,16 @@ impl Many {
             let first = self.members.iter().find_map(|member| member.target.ones().pop());
             let session = first.expect("BUG: there are members").handle.session.clone();
             let started = Instant::now();
+            let mut passed_over = 0;
             loop {
                 let (many, wanted_now) = (self.clone(), wanted.clone());
                 let work = async move { many.take(&wanted_now, started).await };
-                match session.attendance.attend(work).await {
+                match session.attendance.attend(passed_over, work).await {
                     Ok(done) => return done,
                     Err(PassedOver) if wanted.wait != Wait::Once && wanted.wait.is_over() => {
                         return Err(self.timed_out(started, &[]));
                     }
-                    Err(PassedOver) => {}
+                    Err(PassedOver) => passed_over += 1,
                 }
             }
         })

@@ -63,14 +63,15 @@ where
     W: Future<Output = Result<T, Error>> + Send + 'static,
 {
     let (session, request) = (&handle.session, Arc::new(request));
+    let mut passed_over = 0;
     loop {
         let work = work(handle.clone(), request.clone());
-        match session.attendance.attend(work).await {
+        match session.attendance.attend(passed_over, work).await {
             Ok(done) => return done,
             Err(PassedOver) if request.deadline().is_some() && request.is_over() => {
                 return Err(request.timed_out(session));
             }
-            Err(PassedOver) => {}
+            Err(PassedOver) => passed_over += 1,
         }
     }
 }

@@ -56,8 +56,10 @@ pub(crate) const UNATTENDED_MAX: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(40);
 const _: () = assert!(LOOK.as_millis() * 2 < UNATTENDED_MAX.as_millis());
 
-/// A runtime that polls nothing at all is waited for as long as this.
+/// A runtime that polls nothing at all is waited for as long as this. Twice as long each time that a
+/// caller was passed over and came back: its runtime is slow, and it would never get in.
 const STALLED_MAX: Duration = Duration::from_secs(1);
+const STALLED_MOST: Duration = Duration::from_secs(8);
 
 /// The futures of one client that were woken and may not be polled.
 #[derive(Debug, Default)]
@@ -79,6 +81,8 @@ struct Shared<F: Future> {
     caller: AtomicWaker,
     /// Where it was polled first, if that is a runtime of tokio.
     runtime: OnceLock<Handle>,
+    /// How long its runtime may run nothing at all.
+    stalled_max: Duration,
     attendance: Arc<Attendance>,
     /// Woken since it was last polled.
     woken: AtomicBool,
@@ -101,6 +105,7 @@ enum Slot<F> {
 trait Woken: Send + Sync + std::fmt::Debug {
     /// How often it was polled, if it was woken since.
     fn waits_since(&self) -> Option<u32>;
+    fn stalled_max(&self) -> Duration;
     /// Lets the runtime that polled it run something that stands behind it.
     fn send_canary(&self) -> Canary;
     /// Drops what is in it.
@@ -110,14 +115,15 @@ trait Woken: Send + Sync + std::fmt::Debug {
 }
 
 impl Attendance {
-    /// Polls `work` for the caller; if the caller stops polling, `work` is dropped.
+    /// Polls `work` for the caller; if the caller stops polling, `work` is dropped. It is for a caller
+    /// that was passed over so often before.
     ///
     /// No `async fn`: those keep room for their arguments for as long as they live.
-    pub(crate) fn attend<F>(self: &Arc<Self>, work: F) -> Attended<F>
+    pub(crate) fn attend<F>(self: &Arc<Self>, passed_over: u32, work: F) -> Attended<F>
     where
         F: Future + Send + 'static,
     {
-        Attended::new(self, work)
+        Attended::new(self, passed_over, work)
     }
 
     /// As [`attend`](Attendance::attend), for what is under way before the caller polls at all.
@@ -125,7 +131,7 @@ impl Attendance {
     where
         F: Future + Send + 'static,
     {
-        let attended = Attended::new(self, work);
+        let attended = Attended::new(self, 0, work);
         attended.0.wake_by_ref();
         attended
     }
@@ -142,8 +148,10 @@ impl Attendance {
 }
 
 impl<F: Future + Send + 'static> Attended<F> {
-    fn new(attendance: &Arc<Attendance>, work: F) -> Self {
+    fn new(attendance: &Arc<Attendance>, passed_over: u32, work: F) -> Self {
+        let stalled_max = STALLED_MAX.saturating_mul(2_u32.saturating_pow(passed_over));
         Attended(Arc::new(Shared {
+            stalled_max: stalled_max.min(STALLED_MOST),
             slot: Mutex::new(Slot::Ready(Box::pin(work))),
             caller: AtomicWaker::new(),
             runtime: OnceLock::new(),
@@ -238,6 +246,10 @@ impl<F: Future + Send + 'static> Woken for Shared<F> {
     fn waits_since(&self) -> Option<u32> {
         let polls = self.polls.load(SeqCst);
         self.woken.load(SeqCst).then_some(polls)
+    }
+
+    fn stalled_max(&self) -> Duration {
+        self.stalled_max
     }
 
     fn send_canary(&self) -> Canary {
@@ -336,7 +348,7 @@ impl Seen {
         if woken.waits_since() != Some(self.polls) {
             return Seen::first(self.entry).map_or(Again::Settled, Again::Waits);
         }
-        if !self.canary.was_polled() && self.since.elapsed() < STALLED_MAX {
+        if !self.canary.was_polled() && self.since.elapsed() < woken.stalled_max() {
             return Again::Waits(self);
         }
         if woken.pass_over() { Again::PassedOver } else { Again::Settled }

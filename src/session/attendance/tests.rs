@@ -69,7 +69,7 @@ impl Bed {
 
     /// Attended, and polled once.
     fn attended(&self) -> Pin<Box<dyn Kept>> {
-        let mut attended = Box::pin(self.attendance.attend(self.work.future()));
+        let mut attended = Box::pin(self.attendance.attend(0, self.work.future()));
         assert!(poll_once(&mut attended).is_pending());
         attended
     }
@@ -130,7 +130,7 @@ async fn who_is_woken_and_not_polled_is_passed_over_in_time_and_is_told() {
         let bed = Bed::new();
         let mut kept = bed.attended();
         let other = Work::default();
-        let others = tokio::spawn(bed.attendance.attend(other.future()));
+        let others = tokio::spawn(bed.attendance.attend(0, other.future()));
         sleep(MOMENT).await;
         other.wake();
         sleep(Duration::from_millis(offset)).await;
@@ -155,7 +155,7 @@ async fn who_is_woken_and_not_polled_is_passed_over_in_time_and_is_told() {
 async fn what_begins_before_the_first_poll_is_passed_over_without_one() {
     let bed = Bed::new();
     let kept = bed.attendance.attend_now(bed.work.future());
-    let never_polled = bed.attendance.attend(Work::default().future());
+    let never_polled = bed.attendance.attend(0, Work::default().future());
     sleep(UNATTENDED_MAX).await;
     assert!(bed.work.is_dropped());
     assert_eq!((kept.await, bed.passed_over()), (Err(PassedOver), 1));
@@ -246,7 +246,7 @@ async fn who_is_dropped_by_its_own_waker_waits_for_nobody() {
 async fn who_is_dropped_while_it_is_polled_is_not_put_back() {
     let bed = Bed::new();
     let shared = {
-        let attended = bed.attendance.attend(bed.work.future());
+        let attended = bed.attendance.attend(0, bed.work.future());
         let shared = attended.0.clone();
         let Slot::Ready(future) = shared.swap(Slot::Polled) else { panic!("it is new") };
         drop(attended);
@@ -257,7 +257,7 @@ async fn who_is_dropped_while_it_is_polled_is_not_put_back() {
     assert!(bed.work.is_dropped());
     assert!(matches!(*shared.slot.lock(), Slot::Dropped));
     // Nor is it passed over while somebody polls it.
-    let other = bed.attendance.attend(Work::default().future());
+    let other = bed.attendance.attend(0, Work::default().future());
     let Slot::Ready(future) = other.0.swap(Slot::Polled) else { panic!("it is new") };
     assert!(!other.0.pass_over());
     other.0.put_back(future);
@@ -271,7 +271,7 @@ fn polled_by_a_worker_that_sleeps(span: Duration) -> (Result<(), PassedOver>, u6
     let callers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let bed = session_runtime.block_on(async { Bed::new() });
     let (attended, (begun, has_begun)) =
-        (bed.attendance.attend(bed.work.future()), std::sync::mpsc::channel());
+        (bed.attendance.attend(0, bed.work.future()), std::sync::mpsc::channel());
     let waiter = callers.spawn(async move {
         let mut attended = attended;
         assert!(poll!(&mut attended).is_pending());
