@@ -16,7 +16,7 @@
 //! | `LEASEHOLD_WAITERS` | 2000 | waiters of as many names, and of one |
 //! | `LEASEHOLD_RESTART_WAITERS` | 200 | waiters while Redis restarts |
 //! | `LEASEHOLD_CHAOS_SECONDS` | 12 | how long the lines misbehave at random |
-//! | `LEASEHOLD_SHUTDOWNS` | 100 | shutdowns beside ten guards that go, in each of five ways |
+//! | `LEASEHOLD_SHUTDOWNS` | 40 | shutdowns beside ten guards that go, in each of five ways |
 //! | `LEASEHOLD_SEED` | random, printed | replays a test with randomness |
 //! | `LEASEHOLD_MUTANT` | none | a fault in the library that the tests must find |
 #![expect(

@@ -35,7 +35,7 @@ fn a_shutdown_beside_guards_that_go_leaves_nothing() {
     alone(10 * LIMIT, async {
         let server = Server::start();
         let mut outside = Outside::of(&server);
-        let rounds = size("LEASEHOLD_SHUTDOWNS", 100);
+        let rounds = size("LEASEHOLD_SHUTDOWNS", 40);
         for way in WAYS {
             for round in 0..rounds {
                 let client = connect(&server.url()).await;
