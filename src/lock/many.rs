@@ -17,7 +17,6 @@ use crate::config::ConfigError;
 use crate::error::{Cause, Error};
 use crate::lease::Lease;
 use crate::mutant::Mutant;
-use crate::session::attendance::PassedOver;
 use crate::session::request::Wait;
 use crate::session::several::acquire_together;
 
@@ -93,18 +92,12 @@ impl Many {
             let first = self.members.iter().find_map(|member| member.target.ones().pop());
             let session = first.expect("BUG: there are members").handle.session.clone();
             let started = Instant::now();
-            let mut passed_over = 0;
-            loop {
-                let (many, wanted_now) = (self.clone(), wanted.clone());
-                let work = async move { many.take(&wanted_now, started).await };
-                match session.attendance.attend(passed_over, work).await {
-                    Ok(done) => return done,
-                    Err(PassedOver) if wanted.wait != Wait::Once && wanted.wait.is_over() => {
-                        return Err(self.timed_out(started, &[]));
-                    }
-                    Err(PassedOver) => passed_over += 1,
-                }
-            }
+            let work = || {
+                let (many, wanted) = (self.clone(), wanted.clone());
+                async move { many.take(&wanted, started).await }
+            };
+            let done = session.attendance.attend_until_over(wanted.wait, work).await;
+            done.unwrap_or_else(|| Err(self.timed_out(started, &[])))
         })
     }
 

@@ -11,7 +11,6 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use super::attempt::{Answer, Attempt};
-use super::attendance::PassedOver;
 use super::hold::Hold;
 use super::pacing::Pacing;
 use super::rejoin::{reenter, settle};
@@ -43,36 +42,29 @@ enum Seated {
 /// Takes the lock, again where what is held already is shown.
 pub(crate) async fn acquire(handle: &Arc<Handle>, request: Request) -> Result<Tenancy, Error> {
     let work = async |handle: Arc<Handle>, request: Arc<Request>| {
-        let tenancy = take(&handle, &request).await?;
-        if handle.session.lose_if_closed(tenancy.hold()) {
-            return Err(Error::Closed);
-        }
-        Ok(tenancy)
+        take(&handle, &request).await?.unless_closed()
     };
     attended(handle, request, work).await
 }
 
 /// Does the work of a request for its caller. A caller that stops polling is taken for one that
 /// dropped its future; if it polls again within its wait, it begins again.
-pub(super) async fn attended<T, W>(
+///
+/// No `async fn`: those keep room for their arguments for as long as they live.
+pub(super) fn attended<T, W>(
     handle: &Arc<Handle>,
     request: Request,
-    work: impl Fn(Arc<Handle>, Arc<Request>) -> W,
-) -> Result<T, Error>
+    work: impl Fn(Arc<Handle>, Arc<Request>) -> W + Sync,
+) -> impl Future<Output = Result<T, Error>>
 where
     W: Future<Output = Result<T, Error>> + Send + 'static,
 {
-    let (session, request) = (&handle.session, Arc::new(request));
-    let mut passed_over = 0;
-    loop {
-        let work = work(handle.clone(), request.clone());
-        match session.attendance.attend(passed_over, work).await {
-            Ok(done) => return done,
-            Err(PassedOver) if request.deadline().is_some() && request.is_over() => {
-                return Err(request.timed_out(session));
-            }
-            Err(PassedOver) => passed_over += 1,
-        }
+    let request = Arc::new(request);
+    async move {
+        let session = &handle.session;
+        let work = || work(handle.clone(), request.clone());
+        let done = session.attendance.attend_until_over(request.wait, work).await;
+        done.unwrap_or_else(|| Err(request.timed_out(session)))
     }
 }
 

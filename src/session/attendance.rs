@@ -48,6 +48,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::Session;
+use super::request::Wait;
 use crate::stats::count;
 
 /// A future that was woken and is not polled is passed over within this.
@@ -119,11 +120,32 @@ impl Attendance {
     /// that was passed over so often before.
     ///
     /// No `async fn`: those keep room for their arguments for as long as they live.
-    pub(crate) fn attend<F>(self: &Arc<Self>, passed_over: u32, work: F) -> Attended<F>
+    fn attend<F>(self: &Arc<Self>, passed_over: u32, work: F) -> Attended<F>
     where
         F: Future + Send + 'static,
     {
         Attended::new(self, passed_over, work)
+    }
+
+    /// Does `work` for a caller; one that was passed over and polls again begins again, unless its wait is
+    /// over: then nothing.
+    pub(crate) async fn attend_until_over<W>(
+        self: &Arc<Self>,
+        wait: Wait,
+        work: impl Fn() -> W,
+    ) -> Option<W::Output>
+    where
+        W: Future + Send + 'static,
+    {
+        let mut passed_over = 0;
+        loop {
+            match self.attend(passed_over, work()).await {
+                Ok(done) => return Some(done),
+                // One question is asked again: nobody has seen its answer.
+                Err(PassedOver) if wait != Wait::Once && wait.is_over() => return None,
+                Err(PassedOver) => passed_over += 1,
+            }
+        }
     }
 
     /// As [`attend`](Attendance::attend), for what is under way before the caller polls at all.

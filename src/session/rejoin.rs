@@ -101,11 +101,7 @@ pub(crate) async fn reenter_shown(
             };
             // It never waits for the lock: what was shown is held, or lost.
             let lost = || shown.loss().unwrap_or(LossReason::Gone);
-            let tenancy = again.ok_or_else(|| Error::lost(&request.place.name, lost()))?;
-            if handle.session.lose_if_closed(tenancy.hold()) {
-                return Err(Error::Closed);
-            }
-            Ok(tenancy)
+            again.ok_or_else(|| Error::lost(&request.place.name, lost()))?.unless_closed()
         }
     })
     .await
@@ -125,13 +121,7 @@ pub(crate) async fn take_over(
             // CANCEL: its drop undoes what the call may have taken.
             let mut attempt = Attempt::new(session, &request, None);
             match attempt.take_over_from(&from).await {
-                Ok(Some(hold)) => {
-                    let tenancy = settle(&handle, &request, &hold);
-                    if session.lose_if_closed(&hold) {
-                        return Err(Error::Closed);
-                    }
-                    Ok(tenancy)
-                }
+                Ok(Some(hold)) => settle(&handle, &request, &hold).unless_closed(),
                 Ok(None) => Err(Error::NotOwner { name: request.place.name.clone() }),
                 Err(error) => Err(request.failed(error)),
             }
@@ -178,10 +168,7 @@ async fn restore_once(
         Taken::Ending => Error::NotOwner { name: place.name.clone() },
     })?;
     // CANCEL: the hold was given to us; our drop releases it.
-    let tenancy = settle(handle, request, &hold);
-    if session.lose_if_closed(&hold) {
-        return Err(Error::Closed);
-    }
+    let tenancy = settle(handle, request, &hold).unless_closed()?;
     let there = confirm(session, &hold, terms.lease, 1, None).await;
     match (there, hold.loss()) {
         (Ok(true), None) => Ok(tenancy),

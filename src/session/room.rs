@@ -240,16 +240,7 @@ impl Rooms {
 
     /// Every waiter of every room, for a reconnect and for shutdown.
     pub(crate) fn wake_all(&self) {
-        let mut all = Vec::new();
-        for room in &self.map {
-            if let Tenant::Front(front) = &room.tenant {
-                all.push(front.clone());
-            }
-            all.extend(room.queue.values().chain(room.open.values()).cloned());
-        }
-        // In the order in which they came, not that of a hash: simulations are replayed.
-        all.sort_by_key(|waiter| waiter.id);
-        for waiter in all {
+        for waiter in self.waiters(|_| true) {
             waiter.wake();
         }
     }
@@ -257,17 +248,22 @@ impl Rooms {
     /// Lets those look who should not have slept until `then`: their runtime stands still, so that they
     /// hold up others. They are passed over if they do not look.
     pub(crate) fn wake_overslept(&self, then: Instant) {
-        let mut overslept = Vec::new();
+        for waiter in self.waiters(|waiter| waiter.overslept(then)) {
+            waiter.notify();
+        }
+    }
+
+    /// The waiters of all rooms that are `chosen`, in the order in which they came, not that of a hash:
+    /// simulations are replayed. They are for being woken when no room is locked any more.
+    fn waiters(&self, chosen: impl Fn(&Waiter) -> bool) -> Vec<Arc<Waiter>> {
+        let mut waiters = Vec::new();
         for room in &self.map {
             let front = if let Tenant::Front(front) = &room.tenant { Some(front) } else { None };
             let all = front.into_iter().chain(room.queue.values()).chain(room.open.values());
-            overslept.extend(all.filter(|waiter| waiter.overslept(then)).cloned());
+            waiters.extend(all.filter(|waiter| chosen(waiter)).cloned());
         }
-        // In the order in which they came, not that of a hash.
-        overslept.sort_by_key(|waiter| waiter.id);
-        for waiter in overslept {
-            waiter.notify();
-        }
+        waiters.sort_by_key(|waiter| waiter.id);
+        waiters
     }
 
     /// Takes back the holds that fronts were to take over and have not looked at yet.

@@ -42,6 +42,14 @@ impl Tenancy {
         &self.handle
     }
 
+    /// The share, unless the client was shut down meanwhile: then the hold is lost.
+    pub(crate) fn unless_closed(self) -> Result<Self, Error> {
+        if self.handle.session.lose_if_closed(&self.hold) {
+            return Err(Error::Closed);
+        }
+        Ok(self)
+    }
+
     /// Gives the share back at once; what it returns waits for Redis to confirm it.
     ///
     /// CANCEL: what is not polled to its end is settled in the background.
