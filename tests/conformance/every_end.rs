@@ -25,7 +25,7 @@ pub(crate) async fn a_fixed_lease_ends_for_a_waiter(world: World) {
         let (next, took) = (next.unwrap(), start.elapsed());
         assert_eq!(guard.state(), HoldState::Lost, "the guard knows first");
         // A waiter that asks again is late by one pause.
-        let late = lease + world.span(sort.late_ms());
+        let late = lease + world.late(sort.late_ms());
         // A quorum allows for drift: it is lost, and released, before its lease ends.
         let earliest = if sort.quorum { guard.deadline() - start } else { lease };
         assert!(took + ms(1) >= earliest && took < late, "{took:?}");
@@ -49,7 +49,7 @@ pub(crate) async fn a_dead_holder_costs_one_lease(world: World) {
         if sort.exclusive {
             let next = soon("after a lease", sort.lock(elsewhere, sort.name).lock()).await;
             let took = start.elapsed();
-            assert!(took + ms(1) >= lease && took < lease + world.span(sort.late_ms()), "{took:?}");
+            assert!(took + ms(1) >= lease && took < lease + world.late(sort.late_ms()), "{took:?}");
             next.0.unwrap().unlock().await.unwrap();
         }
         eventually("free", async || !are_there(&world, sort, sort.name).await).await;
@@ -266,7 +266,7 @@ pub(crate) async fn a_dead_server_is_an_error(mut world: World) {
                 _ => false,
             };
             assert!(told, "{error}");
-            assert!(took < ms(1500), "{took:?}");
+            assert!(took < world.late(1500), "{took:?}");
         }
     })
     .await;

@@ -111,7 +111,7 @@ pub(crate) async fn leases_that_end_pass_it_on_in_order(world: World) {
     }
     assert_eq!(*served.lock(), (0..6).collect::<Vec<_>>());
     let took = start.elapsed();
-    assert!(took < lease * 6 + world.span(400), "{took:?}");
+    assert!(took < lease * 6 + world.late(400), "{took:?}");
     nothing_is_left(&world).await;
 }
 

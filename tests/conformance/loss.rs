@@ -42,7 +42,7 @@ pub(crate) async fn a_deleted_key_is_noticed(world: World) {
     world.command(&["DEL", "x"]);
     let (ended, took) = soon("told", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
-    assert!(took < world.span(400), "within a renewal tick: {took:?}");
+    assert!(took < world.late(400), "within a renewal tick: {took:?}");
     eventually("it is counted", async || client.stats().lost == 1).await;
     let late = guard.unlock().await.unwrap_err();
     assert!(matches!(late, Error::Lost { reason: LossReason::Gone, .. }), "{late}");
@@ -61,7 +61,7 @@ pub(crate) async fn a_forced_release_is_noticed_and_wakes(world: World) {
     eventually("by the message, not by the lease", async || other.stats().wakes > 0).await;
     let (ended, took) = soon("the holder is told", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
-    assert!(took < world.span(400), "{took:?}");
+    assert!(took < world.late(400), "{took:?}");
     next.unwrap().unwrap().unlock().await.unwrap();
     assert!(!other.lock("x").force_unlock().await.unwrap());
 }

@@ -177,7 +177,7 @@ pub(crate) async fn waiting_readers_come_in_together(world: World) {
         // None of them waits for another's release.
         guards.push(soon("it reads", reading).await.0.unwrap().unwrap());
     }
-    assert!(start.elapsed() < world.span(300), "{:?}", start.elapsed());
+    assert!(start.elapsed() < world.late(300), "{:?}", start.elapsed());
     assert_eq!(world.number(&["HLEN", "x"]), 21);
     for guard in guards {
         guard.unlock().await.unwrap();
@@ -255,7 +255,7 @@ pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(world: World)
     assert_eq!(world.number(&["HLEN", "x"]), 2, "the mode, and the one that lives");
     living.unlock().await.unwrap();
     let (guard, took) = soon("the writer", late).await;
-    assert!(took < world.span(150), "{took:?}");
+    assert!(took < world.late(150), "{took:?}");
     guard.unwrap().unwrap().unlock().await.unwrap();
     nothing_is_left(&world).await;
 }
