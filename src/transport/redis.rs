@@ -18,6 +18,7 @@
 //! queued for a connection that is not there.
 
 mod batcher;
+pub(crate) mod codec;
 mod desk;
 mod evaluate;
 mod keeper;
