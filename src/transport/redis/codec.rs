@@ -23,12 +23,11 @@ use resp_rs::resp3::{Frame, parse_frame};
 use self::boundary::Boundary;
 use crate::protocol::Value;
 
-/// The greatest reply, in bytes on the wire. Those of our scripts are a few hundred; a scan's
-/// are some kilobytes.
+/// The greatest reply, in bytes on the wire: far more than any script of ours answers.
 const REPLY_BYTES: usize = 64 << 20;
 
-/// How deep arrays may be in each other. A reply of ours is at most three deep; the parser and
-/// the drop of its result recurse, so this bounds the stack.
+/// How deep arrays may be in each other. The parser and the drop of its result recurse, so this
+/// bounds the stack.
 const DEPTH: usize = 32;
 
 /// How many elements a reply may announce, at all depths together. An element costs 3 bytes on
