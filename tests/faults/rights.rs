@@ -11,7 +11,7 @@ use crate::support::server::Server;
 const LIMIT: Duration = Duration::from_secs(20);
 const PAGE: &str = include_str!("../../docs/operations.md");
 /// Sent on connecting; a refusal is ignored.
-const OPTIONAL: &[&str] = &["client", "client|id", "info"];
+const OPTIONAL: &[&str] = &["client", "client|setinfo"];
 
 /// An ACL rule of the page, for locks named `orders:…`, word by word.
 pub(crate) fn rule(user: &str) -> Vec<&'static str> {
