@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use leasehold::{Client, Error, Lease, Lock};
 use tokio::time::{Instant, sleep};
 
+use crate::semaphores::in_vain;
 use crate::world::{World, eventually, ms, soon, waiting};
 
 const SORTS: [fn(&Client) -> Lock; 2] =
@@ -187,23 +189,20 @@ pub(crate) async fn every_waiter_is_told_of_a_missing_expiry(world: World) {
     world.command(&["SET", "x", "somebody"]);
     // Long enough for an answer.
     let wait = world.span(500);
-    let takings: Vec<_> = (0..3)
-        .map(|_| {
-            let lock = client.string_lock("x");
-            tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5000))).await })
-        })
-        .collect();
-    for taking in takings {
-        let error = soon("the wait ends", taking).await.0.unwrap().unwrap_err();
+    let waits = (0..3).map(|_| async {
+        let lock = client.string_lock("x");
+        in_vain(async || lock.try_lock(wait, Lease::fixed(ms(5000))).await).await
+    });
+    for error in join_all(waits).await {
         assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
     }
     let two = || Lock::multi([client.string_lock("w"), client.string_lock("x")]);
     for wait in [Duration::ZERO, wait] {
-        let error = two().try_lock(wait, Lease::fixed(ms(5000))).await.unwrap_err();
+        let error = in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await).await;
         assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
     }
     world.command(&["PEXPIRE", "x", "60000"]);
-    let error = two().try_lock(wait, Lease::fixed(ms(5000))).await.unwrap_err();
+    let error = in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await).await;
     assert!(matches!(error, Error::Timeout { no_expiry: false, .. }), "{error}");
     assert!(!world.exists("w"));
 }

@@ -73,15 +73,15 @@ pub(crate) async fn a_downgrade_is_not_handed_over(world: World) {
 }
 
 pub(crate) async fn a_downgrade_is_renewed(world: World) {
-    let lease = world.span(300);
+    let lease = world.lease(300);
     let (one, other) = (world.client_with_lease(lease).await, world.client().await);
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     let reading = lock.read().lock().await.unwrap();
-    sleep(lease * 3).await;
+    sleep(lease * 2).await;
     assert_eq!((writing.state(), reading.state()), (HoldState::Held, HoldState::Held));
     writing.unlock().await.unwrap();
-    let end = Instant::now() + lease * 3;
+    let end = Instant::now() + lease * 2;
     while Instant::now() < end {
         assert!(world.left("x") > 0);
         sleep(lease / 10).await;

@@ -128,7 +128,7 @@ pub(crate) async fn a_wait_that_is_over_ends(world: World) {
 }
 
 pub(crate) async fn a_forced_release_frees(world: World) {
-    let client = &world.client_with_lease(world.span(300)).await;
+    let client = &world.client_with_lease(world.lease(300)).await;
     let elsewhere = &world.client().await;
     each(async |sort| {
         let lock = sort.lock(client, sort.name);
@@ -293,7 +293,7 @@ pub(crate) async fn a_waiter_gets_what_is_released_in_time(world: World) {
 }
 
 pub(crate) async fn a_renewed_lease_lasts(world: World) {
-    let lease = world.span(300);
+    let lease = world.lease(300);
     let (client, elsewhere) = (&world.client_with_lease(lease).await, &world.client().await);
     each(async |sort| {
         let guard = sort.lock(client, sort.name).lock().await.unwrap();
@@ -313,7 +313,7 @@ pub(crate) async fn a_renewed_lease_lasts(world: World) {
 }
 
 pub(crate) async fn renewal_outlives_a_nested_cycle(world: World) {
-    let lease = world.span(150);
+    let lease = world.lease(300);
     let client = &world.client_with_lease(lease).await;
     each(async |sort| {
         if !sort.reentrant {
@@ -324,7 +324,7 @@ pub(crate) async fn renewal_outlives_a_nested_cycle(world: World) {
         lock.lock().await.unwrap().unlock().await.unwrap();
         outer.unlock().await.unwrap();
         let guard = sort.lock(client, sort.name).lock().await.unwrap();
-        sleep(lease * 10).await;
+        sleep(lease * 4).await;
         is_sure(&guard).await;
         assert!(are_there(&world, sort, sort.name).await);
         guard.unlock().await.unwrap();

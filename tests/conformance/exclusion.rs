@@ -260,7 +260,7 @@ pub(crate) async fn the_sides_of_a_lock_follow_the_same_rule(world: World) {
 
 pub(crate) async fn every_end_of_a_hold_is_told(world: World) {
     let (client, elsewhere) =
-        (&world.client_with_lease(world.span(400)).await, &world.client().await);
+        (&world.client_with_lease(world.lease(400)).await, &world.client().await);
     each(async |sort| {
         let lock = sort.lock(client, sort.name);
         let taken = async || lock.lock().await.unwrap();

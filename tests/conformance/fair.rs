@@ -135,7 +135,7 @@ pub(crate) async fn a_crowd_is_served(world: World) {
 }
 
 pub(crate) async fn live_waiters_outlast_a_holder_of_four_claims(world: World) {
-    let claim = world.span(250);
+    let claim = world.lease(250);
     let mut clients = Vec::new();
     for _ in 0..4 {
         clients.push(world.builder().fair_claim(claim).connect().await.unwrap());
@@ -179,7 +179,7 @@ pub(crate) async fn a_zero_wait_neither_queues_nor_passes(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     let ask = async || other.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await;
     let guard =
-        one.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(world.span(100))).await.unwrap();
+        one.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(world.lease(200))).await.unwrap();
     assert!(ask().await.unwrap_err().is_timeout());
     assert!(!world.exists(QUEUE) && !world.exists(DEADLINES));
     guard.forget();

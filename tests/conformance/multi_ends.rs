@@ -16,10 +16,10 @@ async fn is_lost(guard: &LockGuard, reason: LossReason) {
 }
 
 pub(crate) async fn the_loss_of_one_member_is_the_loss_of_all(world: World) {
-    let client = world.client_with_lease(world.span(300)).await;
+    let client = world.client_with_lease(world.lease(300)).await;
     for name in NAMES {
         let guard = client.multi_lock(NAMES).lock().await.unwrap();
-        sleep(world.span(500)).await;
+        sleep(world.lease(400)).await;
         guard.check().unwrap();
         world.command(&["DEL", name]);
         is_lost(&guard, LossReason::Gone).await;

@@ -90,7 +90,7 @@ pub(crate) async fn a_grant_moves_nobodys_deadline(world: World) {
 }
 
 pub(crate) async fn dead_places_cost_one_claim_together(world: World) {
-    let claim = world.span(300);
+    let claim = world.lease(300);
     let client = world.builder().fair_claim(claim).connect().await.unwrap();
     let start = Instant::now();
     for number in 0..20 {
@@ -115,7 +115,7 @@ pub(crate) async fn dead_places_cost_one_claim_together(world: World) {
 
 pub(crate) async fn a_dead_java_waiter_costs_its_deadline(world: World) {
     let (one, other) = (world.client().await, world.client().await);
-    let span = world.span(400);
+    let span = world.lease(400);
     let start = Instant::now();
     put(&world, JAVA, span);
     let (first, second) = (queued(&world, &one).await, queued(&world, &other).await);

@@ -34,8 +34,11 @@ impl World {
 
     pub(crate) fn builder(&self) -> ClientBuilder {
         match self {
-            // The machine may stall: a client that connects is no part of what is shown.
-            World::Redis(server) => Client::builder(&server.url()).connect_timeout(LIMIT),
+            // The machine may stall: a client that connects is no part of what is shown, nor is a reply
+            // that is read late.
+            World::Redis(server) => {
+                Client::builder(&server.url()).connect_timeout(LIMIT).command_timeout(LIMIT / 2)
+            }
             World::Embedded(engine) => engine.builder(),
         }
     }
@@ -48,6 +51,15 @@ impl World {
     pub(crate) fn span(&self, span: u64) -> Duration {
         match self {
             World::Redis(_) => ms(span * 4),
+            World::Embedded(_) => ms(span),
+        }
+    }
+
+    /// A lease or a claim that is kept while a test goes on, and what is compared with it: exact under
+    /// paused time; on a server it outlasts a machine that stalls for a second.
+    pub(crate) fn lease(&self, span: u64) -> Duration {
+        match self {
+            World::Redis(_) => ms(span * 10),
             World::Embedded(_) => ms(span),
         }
     }
