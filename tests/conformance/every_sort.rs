@@ -64,8 +64,7 @@ pub(crate) async fn nested_holds_are_counted(world: World) {
         assert_eq!((outer.hold_count(), lock.hold_count().await.unwrap()), (1, 1));
         assert!(lock.is_held().await.unwrap());
         if sort.exclusive {
-            let refused = rival.try_lock(Duration::ZERO, Lease::Renewed).await;
-            assert!(refused.unwrap_err().is_timeout());
+            world.in_vain(async || rival.try_lock(Duration::ZERO, Lease::Renewed).await).await;
         }
         outer.unlock().await.unwrap();
         assert_eq!(lock.hold_count().await.unwrap(), 0);
@@ -299,8 +298,7 @@ pub(crate) async fn a_renewed_lease_lasts(world: World) {
         let guard = sort.lock(client, sort.name).lock().await.unwrap();
         let rival = sort.lock(elsewhere, sort.name);
         if sort.exclusive {
-            let refused = rival.try_lock(lease * 4, Lease::Renewed).await;
-            assert!(refused.unwrap_err().is_timeout());
+            world.in_vain(async || rival.try_lock(lease * 4, Lease::Renewed).await).await;
         } else {
             sleep(lease * 4).await;
         }

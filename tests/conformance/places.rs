@@ -21,9 +21,11 @@ pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(world: World) {
     for number in 0..8 {
         takings.push(queued(&world, if number % 2 == 0 { &one } else { &other }).await);
         // Others come and go, with waits and leases of their own.
-        let refused =
-            other.fair_lock("x").try_lock(world.span(20), Lease::fixed(ms(600_000))).await;
-        assert!(refused.unwrap_err().is_timeout());
+        world
+            .in_vain(async || {
+                other.fair_lock("x").try_lock(world.span(20), Lease::fixed(ms(600_000))).await
+            })
+            .await;
         eventually("they left", async || queue(&world).len() == number + 1).await;
         for (owner, at) in deadlines(&world) {
             let bounds = before..=world.clock() + CLAIM;

@@ -129,7 +129,7 @@ pub(crate) async fn permits_are_added_and_taken_away(world: World) {
     let (five, three) = (semaphore.acquire(5).await.unwrap(), semaphore.acquire(3).await.unwrap());
     semaphore.add_permits(-10).await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), -8);
-    assert!(semaphore.try_acquire(1, Duration::ZERO).await.unwrap_err().is_timeout());
+    world.in_vain(async || semaphore.try_acquire(1, Duration::ZERO).await).await;
     five.release().await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), -3);
     three.release().await.unwrap();

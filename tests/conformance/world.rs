@@ -1,18 +1,19 @@
 //! One place where locks live, whatever it is, and what the behaviours need of it.
 
+use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::test_util::{ErrorReply, Reply};
-use leasehold::{Client, ClientBuilder, EmbeddedRedis, LocalHandover};
+use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, LocalHandover};
 use tokio::time::{Instant, sleep};
 
 use crate::support::resp;
 use crate::support::server::Server;
 
 /// How long anything may take that is expected to happen.
-const LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) enum World {
     Redis(Box<Server>),
@@ -71,6 +72,22 @@ impl World {
             World::Redis(_) => LIMIT / 2,
             World::Embedded(_) => ms(span),
         }
+    }
+
+    /// Waits in vain. A machine that stalls loses the last answer of a wait: on a server, then, once more.
+    pub(crate) async fn in_vain<T: Debug>(
+        &self,
+        wait: impl AsyncFn() -> Result<T, Error>,
+    ) -> Error {
+        for _ in 0..5 {
+            let error = wait().await.unwrap_err();
+            if error.is_timeout() {
+                return error;
+            }
+            let may_be = matches!(self, World::Redis(_)) && error.is_retryable();
+            assert!(may_be, "{error}");
+        }
+        panic!("no wait was answered")
     }
 
     /// A client that does not poll within a test: it goes on when it is told, or not at all.
