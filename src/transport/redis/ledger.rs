@@ -119,19 +119,18 @@ impl Ledger {
         self.waiting.len()
     }
 
+    /// How many requests have no reply yet.
+    pub(super) fn on_the_way(&self) -> usize {
+        self.sent.len()
+    }
+
     /// Nothing more will be asked, and everything is answered.
     pub(super) fn is_quiet(&self) -> bool {
-        self.closed.is_some() && self.is_idle()
+        self.closed.is_some() && self.waiting.is_empty() && self.sent.is_empty()
     }
 
-    /// Nothing waits and nothing is on its way.
-    pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.sent.is_empty()
-    }
-
-    /// Gives what waits to the outbox, until that has `enough` bytes; says how many requests.
-    pub(super) fn encode(&mut self, out: &mut BytesMut, enough: usize) -> usize {
-        let before = self.sent.len();
+    /// Gives what waits to the outbox, until that has `enough` bytes.
+    pub(super) fn encode(&mut self, out: &mut BytesMut, enough: usize) {
         while out.len() < enough
             && let Some(Waiting { request, since }) = self.waiting.pop_front()
         {
@@ -153,7 +152,6 @@ impl Ledger {
             let end = self.encoded;
             self.sent.push_back(Sent { request: Some(request), since, first, end });
         }
-        self.sent.len() - before
     }
 
     /// A reply came while the kernel had taken so many bytes. An error means that replies and

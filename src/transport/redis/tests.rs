@@ -9,7 +9,6 @@ mod support;
 mod batches;
 mod calls;
 mod connecting;
-mod equal;
 mod lifecycle;
 mod losses;
 mod subscriptions;
