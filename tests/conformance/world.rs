@@ -35,7 +35,7 @@ impl World {
     pub(crate) fn builder(&self) -> ClientBuilder {
         match self {
             // The machine may stall: a client that connects is no part of what is shown.
-            World::Redis(server) => Client::builder(&server.url()).connect_timeout(LIMIT),
+            World::Redis(server) => connection(&server.url()).connect_timeout(LIMIT),
             World::Embedded(engine) => engine.builder(),
         }
     }
@@ -198,6 +198,20 @@ impl World {
 
     pub(crate) async fn until_gone(&self, key: &str) {
         eventually("the key is gone", async || !self.exists(key)).await;
+    }
+}
+
+/// Connections of our own, or those that `LEASEHOLD_CONNECTION` names.
+fn connection(url: &str) -> ClientBuilder {
+    match std::env::var("LEASEHOLD_CONNECTION").as_deref() {
+        #[cfg(feature = "fred")]
+        Ok("fred") => {
+            let config = fred::types::config::Config::from_url(url).expect("a URL");
+            let pattern = fred::clients::Client::new(config, None, None, None);
+            Client::builder_with_fred(&pattern)
+        }
+        Ok(other) => panic!("LEASEHOLD_CONNECTION: no such connection: {other}"),
+        Err(_) => Client::builder(url),
     }
 }
 
