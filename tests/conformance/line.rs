@@ -6,7 +6,7 @@ use leasehold::test_util::{Flow, LinkControl};
 use leasehold::{Client, ClientBuilder};
 
 use crate::support::proxy::Proxy;
-use crate::world::World;
+use crate::world::{World, connection};
 
 /// One client's line.
 pub(crate) enum Line {
@@ -23,7 +23,7 @@ impl Line {
         match world {
             World::Redis(server) => {
                 let proxy = Proxy::start(server.address());
-                let client = settings(Client::builder(&proxy.url())).connect().await.unwrap();
+                let client = settings(connection(&proxy.url())).connect().await.unwrap();
                 (client, Line::Proxy(Box::new(proxy)))
             }
             World::Embedded(engine) => {

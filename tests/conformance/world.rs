@@ -202,7 +202,7 @@ impl World {
 }
 
 /// Connections of our own, or those that `LEASEHOLD_CONNECTION` names.
-fn connection(url: &str) -> ClientBuilder {
+pub(crate) fn connection(url: &str) -> ClientBuilder {
     match std::env::var("LEASEHOLD_CONNECTION").as_deref() {
         #[cfg(feature = "fred")]
         Ok("fred") => {
