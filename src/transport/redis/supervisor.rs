@@ -142,26 +142,30 @@ impl Supervisor {
                 (connection, place.spawn(driver))
             }
         };
-        let link = Link { connection, driver: Task(driver) };
+        let mut link = Link { connection, driver: Task(driver) };
         if self.role == Role::Messages {
-            self.listen(&link, limit).await.map_err(failed)?;
+            self.listen(&mut link, limit).await.map_err(failed)?;
         }
         Ok(link)
     }
 
     /// Asks for all channels that are wanted, and waits until they are heard.
-    async fn listen(&self, link: &Link, limit: Duration) -> Result<(), CallError> {
+    async fn listen(&self, link: &mut Link, limit: Duration) -> Result<(), CallError> {
         self.shared.hub.up(&link.connection);
         let heard = link.connection.ping()?;
-        match timeout(limit, heard).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => {
-                let fault = Fault("the channels were not confirmed".into());
-                self.shared.hub.lost();
-                link.connection.end(&fault, &self.shared.hub);
-                Err(CallError::NotApplied(fault))
+        let fault = tokio::select! {
+            biased;
+            heard = timeout(limit, heard) => match heard {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(_)) | Err(_) => Fault("the channels were not confirmed".into()),
+            },
+            ended = &mut link.driver.0 => {
+                ended.unwrap_or_else(|_| Fault("the connection's task failed".into()))
             }
-        }
+        };
+        self.shared.hub.lost();
+        link.connection.end(&fault, &self.shared.hub);
+        Err(CallError::NotApplied(fault))
     }
 
     /// Runs until the transport is closed, with the first connection or why there is none yet.
