@@ -34,9 +34,7 @@ use fred::socket2::TcpKeepalive;
 use fred::types::config::{
     Blocking, Config, ConnectionConfig, PerformanceConfig, ServerConfig, TcpConfig,
 };
-use fred::types::{
-    ClusterHash, ConnectHandle, CustomCommand, Message, Resp3Frame, RespVersion, Value as Word,
-};
+use fred::types::{ClusterHash, CustomCommand, Message, Resp3Frame, RespVersion, Value as Word};
 use futures::future::{MaybeDone, join, maybe_done};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -281,9 +279,9 @@ impl Talk {
                 Box::pin(async move {
                     // Both in one poll: an error that comes when nobody waits for an answer is
                     // dropped, so the PING must be there before the server can refuse.
-                    let subscribed = client.subscribe(channel.to_string());
-                    let (subscribed, pong) = join(subscribed, ping(&client, token)).await;
-                    subscribed.map_err(|error| lost(&error))?;
+                    let order = client.subscribe(channel.to_string());
+                    let (given, pong) = join(order, ping(&client, token)).await;
+                    given.map_err(|error| lost(&error))?;
                     Ok(match pong? {
                         Ok(_) => confirmed("subscribe", &channel),
                         refused => Incoming::Reply(refused),
