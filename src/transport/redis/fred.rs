@@ -212,9 +212,11 @@ struct Talk {
 /// A request that `fred` has, and what a server would answer. An error is the end.
 struct Asked {
     subscribes: Option<Arc<str>>,
-    /// Boxed: futures of `fred` have several kilobytes.
-    answer: MaybeDone<Pin<Box<dyn Future<Output = Result<Incoming, Fault>> + Send>>>,
+    answer: MaybeDone<Coming>,
 }
+
+/// Boxed: futures of `fred` have several kilobytes.
+type Coming = Pin<Box<dyn Future<Output = Result<Incoming, Fault>> + Send>>;
 
 impl Talk {
     /// Ready when the connection is of no use any more.
@@ -258,15 +260,17 @@ impl Talk {
         Poll::Pending
     }
 
+    #[expect(clippy::large_futures, reason = "each is boxed here")]
     fn ask(&mut self, request: &Request) -> Asked {
         self.tokens += 1;
         let (client, token) = (self.client.clone(), self.tokens.to_string());
         let mut subscribes = None;
-        let answer: Pin<Box<dyn Future<Output = _> + Send>> = match request {
+        let answer: Coming = match request {
             Request::Run(run) => {
-                let (command, script) = match run.with_text {
-                    true => ("EVAL", run.call.script.text),
-                    false => ("EVALSHA", run.call.script.sha1()),
+                let (command, script) = if run.with_text {
+                    ("EVAL", run.call.script.text)
+                } else {
+                    ("EVALSHA", run.call.script.sha1())
                 };
                 let words = words(script, &run.call);
                 Box::pin(async move { send(&client, command, words).await.map(Incoming::Reply) })
@@ -319,7 +323,7 @@ type Answer = Result<Value, String>;
 
 async fn send(client: &Client, command: &'static str, words: Vec<Word>) -> Result<Answer, Fault> {
     let command = CustomCommand::new_static(command, ClusterHash::Random, false);
-    client.custom_raw(command, words).await.map(value).map_err(|error| lost(&error))
+    Box::pin(client.custom_raw(command, words)).await.map(value).map_err(|error| lost(&error))
 }
 
 fn lost(error: &Error) -> Fault {
