@@ -300,7 +300,8 @@ pub(crate) async fn a_renewed_lease_lasts(world: World) {
         let rival = sort.lock(elsewhere, sort.name);
         if sort.exclusive {
             let refused = rival.try_lock(lease * 4, Lease::Renewed).await;
-            assert!(refused.unwrap_err().is_timeout());
+            let refused = refused.unwrap_err();
+            assert!(refused.is_timeout(), "{refused:?}");
         } else {
             sleep(lease * 4).await;
         }
