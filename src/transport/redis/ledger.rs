@@ -154,6 +154,20 @@ impl Ledger {
         }
     }
 
+    /// Hands the next request over to a driver that sends it in its own way. Its bytes are of no
+    /// number: the kernel is taken to have taken them.
+    #[cfg(feature = "fred")]
+    pub(super) fn take<T>(&mut self, take: impl FnOnce(&Request) -> T) -> Option<T> {
+        while let Some(Waiting { request, since }) = self.waiting.pop_front() {
+            if !request.is_abandoned() {
+                let taken = take(&request);
+                self.sent.push_back(Sent { request: Some(request), since, first: 0, end: 0 });
+                return Some(taken);
+            }
+        }
+        None
+    }
+
     /// A reply came while the kernel had taken so many bytes. An error means that replies and
     /// requests no longer belong together.
     pub(super) fn replied(
