@@ -119,6 +119,11 @@ impl Ledger {
         self.waiting.len()
     }
 
+    #[cfg(test)]
+    pub(super) fn sent(&self) -> usize {
+        self.sent.len()
+    }
+
     /// Nothing more will be asked, and everything is answered.
     pub(super) fn is_quiet(&self) -> bool {
         self.closed.is_some() && self.is_idle()
@@ -308,3 +313,6 @@ fn withdraw(out: &mut BytesMut, first: u64, end: u64) {
     rest.advance(place(end - first));
     out.unsplit(rest);
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,12 +6,13 @@
 #[path = "../../../tests/support/mod.rs"]
 mod support;
 
-mod batches;
 mod calls;
 mod connecting;
+mod crowds;
 mod equal;
 mod lifecycle;
 mod losses;
+mod memory;
 mod subscriptions;
 
 use std::sync::atomic::AtomicUsize;
@@ -20,7 +21,6 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
 
 use self::support::server::Server;
-use super::wire::Wire;
 use super::*;
 use crate::protocol::{Arg, Script};
 
