@@ -9,10 +9,13 @@ mod support;
 mod calls;
 mod connecting;
 mod crowds;
+mod cuts;
 mod equal;
+mod late;
 mod lifecycle;
 mod losses;
 mod memory;
+mod steps;
 mod subscriptions;
 
 use std::sync::atomic::AtomicUsize;

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::super::connection::Connection;
 use super::super::dial::{Reader, Writer};
 use super::*;
 
@@ -213,7 +214,7 @@ pub(super) fn echo(words: &[String]) -> Vec<u8> {
 /// The first whole command and its length.
 fn command(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
     let mut at = 0;
-    let mut line = |at: &mut usize| {
+    let line = |at: &mut usize| {
         let length = bytes[*at..].windows(2).position(|end| end == b"\r\n")?;
         let number = std::str::from_utf8(&bytes[*at + 1..*at + length]).unwrap();
         *at += length + 2;
@@ -311,20 +312,13 @@ impl Cell {
         let sink = Arc::<Recorder>::default();
         let endpoint = Endpoint::parse("redis://memory").unwrap();
         let (dial, own) = (server.dial(), Handle::current());
-        let redis = Redis::connect_by(
-            dial,
-            &endpoint,
-            TIMING,
-            NAME,
-            sink.clone(),
-            &own,
-            Absent::Refused,
-        );
+        let redis =
+            Redis::connect_by(dial, &endpoint, TIMING, NAME, sink.clone(), &own, Absent::Refused);
         Cell { redis: Arc::new(redis.await.unwrap()), sink, server }
     }
 
     /// The caller's connection of the moment, as soon as there is one.
-    pub(super) async fn caller(&self) -> Arc<super::super::connection::Connection> {
+    pub(super) async fn caller(&self) -> Arc<Connection> {
         let line = self.redis.shared.line(Lane::Caller);
         until("the caller's lane is up", || line.connection().is_ok()).await;
         line.connection().unwrap()
