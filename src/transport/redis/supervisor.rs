@@ -122,15 +122,17 @@ impl Supervisor {
     async fn listen(&self, link: &Link, limit: Duration) -> Result<(), CallError> {
         self.shared.hub.up(&link.connection);
         let heard = link.connection.ping()?;
-        match timeout(limit, heard).await {
-            Ok(Ok(())) => Ok(()),
+        let outcome = match timeout(limit, heard).await {
+            Ok(Ok(())) => self.shared.hub.restored(),
             Ok(Err(_)) | Err(_) => {
-                let fault = Fault("the channels were not confirmed".into());
-                self.shared.hub.lost();
-                link.connection.end(&fault, &self.shared.hub);
-                Err(CallError::NotApplied(fault))
+                Err(CallError::NotApplied(Fault("the channels were not confirmed".into())))
             }
+        };
+        if let Err(CallError::NotApplied(fault)) = &outcome {
+            self.shared.hub.lost();
+            link.connection.end(fault, &self.shared.hub);
         }
+        outcome
     }
 
     /// Runs until the transport is closed, with the first connection or why there is none yet.

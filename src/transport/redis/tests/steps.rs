@@ -349,6 +349,33 @@ async fn a_lost_connection_lets_go_of_its_stream() {
     }
 }
 
+/// A busy server lets in whoever comes, and refuses everything else until its script ends.
+#[tokio::test(start_paused = true)]
+async fn channels_that_a_busy_server_refuses_are_asked_for_again() {
+    let busy = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_busy = busy.clone();
+    let cell = Cell::new(Memory::answering(move |words| match is_busy.load(Ordering::SeqCst) {
+        true => b"-BUSY Redis is busy running a script\r\n".to_vec(),
+        false => usual(words),
+    }))
+    .await;
+    cell.redis.subscribe(&Arc::from("c")).await.unwrap();
+    busy.store(true, Ordering::SeqCst);
+    cell.server.pipe(2).end(Ending::Closed);
+    until("it is asked", || {
+        cell.server.pipes().len() > 3 && !cell.server.pipe(3).names().is_empty()
+    })
+    .await;
+    sleep(SECOND).await;
+    assert_eq!(cell.sink.missed(), 0, "nothing is restored yet");
+    busy.store(false, Ordering::SeqCst);
+    until("it is told", || cell.sink.missed() > 0).await;
+    let newest = cell.server.newest();
+    assert_eq!(newest.names().first().map(String::as_str), Some("SUBSCRIBE"));
+    newest.say(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n");
+    until("it receives", || cell.sink.messages() == 1).await;
+}
+
 #[tokio::test]
 async fn subscribing_and_publishing_at_once_on_a_real_server_loses_nothing() {
     let server = Server::start();
