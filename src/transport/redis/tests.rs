@@ -17,6 +17,8 @@ mod losses;
 mod memory;
 mod steps;
 mod subscriptions;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::sync::atomic::AtomicUsize;
 
