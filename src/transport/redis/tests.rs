@@ -10,6 +10,7 @@ mod calls;
 mod connecting;
 mod crowds;
 mod cuts;
+mod drops;
 mod equal;
 mod late;
 mod lifecycle;

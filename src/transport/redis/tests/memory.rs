@@ -47,8 +47,10 @@ pub(super) struct State {
     pub(super) replies: usize,
     /// Whether a write that finds no room is an error.
     pub(super) breaks: bool,
-    /// Whether the client has dropped its halves.
+    /// How many of its two halves the client still has.
     pub(super) halves: usize,
+    /// It takes everything and keeps nothing.
+    pub(super) deaf: bool,
     logged_in: bool,
     partial: Vec<u8>,
     /// What is to be read; beyond `replies` it waits.
@@ -118,6 +120,7 @@ impl Pipe {
             replies: usize::MAX,
             breaks: false,
             halves: 2,
+            deaf: false,
             logged_in: false,
             partial: Vec::new(),
             outgoing: VecDeque::new(),
@@ -157,6 +160,9 @@ impl Pipe {
 impl State {
     fn take(&mut self, bytes: &[u8]) {
         self.writes += 1;
+        if self.deaf {
+            return;
+        }
         self.partial.extend_from_slice(bytes);
         if self.logged_in {
             self.taken.extend_from_slice(bytes);
