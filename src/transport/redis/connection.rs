@@ -382,3 +382,30 @@ fn poll_read(
 fn lost(error: &std::io::Error) -> Fault {
     Fault(format!("the connection was lost: {error}"))
 }
+
+/// What is on its way, for tests.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    pub(super) waiting: usize,
+    pub(super) sent: usize,
+    /// Bytes that the kernel has not taken.
+    pub(super) bytes: usize,
+}
+
+#[cfg(test)]
+impl Left {
+    pub(super) fn unsent(self) -> usize {
+        self.waiting + self.bytes
+    }
+}
+
+#[cfg(test)]
+impl Connection {
+    pub(super) fn left(&self) -> Left {
+        let outbox = self.outbox.lock();
+        let ledger = self.ledger.lock();
+        let bytes = outbox.bytes.len();
+        Left { waiting: ledger.waiting(), sent: ledger.on_the_way(), bytes }
+    }
+}

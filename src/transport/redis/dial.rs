@@ -69,7 +69,7 @@ impl Dial {
             #[cfg(feature = "tls")]
             Dial::Tls { host, port, tls } => {
                 let stream = tls.connect(tcp(host, *port).await?).await?;
-                let (reader, writer) = tokio::io::split(stream);
+                let (reader, writer) = super::tls::split(stream);
                 Ok((Box::new(reader), Box::new(writer)))
             }
             #[cfg(unix)]

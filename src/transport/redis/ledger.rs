@@ -126,7 +126,11 @@ impl Ledger {
 
     /// Nothing more will be asked, and everything is answered.
     pub(super) fn is_quiet(&self) -> bool {
-        self.closed.is_some() && self.waiting.is_empty() && self.sent.is_empty()
+        self.closed.is_some() && self.is_idle()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.sent.is_empty()
     }
 
     /// Gives what waits to the outbox, until that has `enough` bytes.
@@ -320,3 +324,6 @@ fn withdraw(out: &mut BytesMut, first: u64, end: u64) {
     rest.advance(place(end - first));
     out.unsplit(rest);
 }
+
+#[cfg(test)]
+mod tests;

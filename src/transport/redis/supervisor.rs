@@ -153,19 +153,21 @@ impl Supervisor {
     async fn listen(&self, link: &mut Link, limit: Duration) -> Result<(), CallError> {
         self.shared.hub.up(&link.connection);
         let heard = link.connection.ping()?;
-        let fault = tokio::select! {
+        let outcome = tokio::select! {
             biased;
             heard = timeout(limit, heard) => match heard {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(_)) | Err(_) => Fault("the channels were not confirmed".into()),
+                Ok(Ok(())) => self.shared.hub.restored(),
+                Ok(Err(_)) | Err(_) => Err(not_connected("the channels were not confirmed")),
             },
-            ended = &mut link.driver.0 => {
-                ended.unwrap_or_else(|_| Fault("the connection's task failed".into()))
-            }
+            ended = &mut link.driver.0 => Err(CallError::NotApplied(
+                ended.unwrap_or_else(|_| Fault("the connection's task failed".into())),
+            )),
         };
-        self.shared.hub.lost();
-        link.connection.end(&fault, &self.shared.hub);
-        Err(CallError::NotApplied(fault))
+        if let Err(CallError::NotApplied(fault)) = &outcome {
+            self.shared.hub.lost();
+            link.connection.end(fault, &self.shared.hub);
+        }
+        outcome
     }
 
     /// Runs until the transport is closed, with the first connection or why there is none yet.

@@ -5,13 +5,11 @@ use std::net::TcpListener;
 use super::support::proxy::Proxy;
 use super::*;
 
-/// The outcome of connecting, which must come within the time-out (and some).
+/// The outcome of connecting, which must come.
 async fn refusal(url: &str) -> CallError {
     let own = Own::new();
-    let started = Instant::now();
-    let outcome = connect(url, Arc::new(Recorder::default()), own.handle()).await;
-    let took = started.elapsed();
-    assert!(took < TIMING.connect + Duration::from_millis(300), "{url}: {took:?}");
+    let connecting = connect(url, Arc::new(Recorder::default()), own.handle());
+    let outcome = timeout(SECOND * 10, connecting).await.expect("it is bounded");
     let error = outcome.map(drop).unwrap_err();
     let shown = format!("{error:?}");
     assert!(!shown.contains("hunter2"), "{shown}");
@@ -70,7 +68,7 @@ async fn nobody_there_is_not_applied() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
     };
-    assert_not_applied(&refusal(&format!("redis://127.0.0.1:{port}")).await, "ConnectionRefused");
+    assert_not_applied(&refusal(&format!("redis://127.0.0.1:{port}")).await, "refused");
 }
 
 #[tokio::test]
