@@ -46,6 +46,14 @@ async fn wrong_and_missing_logins_are_refused() {
 }
 
 #[tokio::test]
+async fn a_server_without_hello_is_refused_and_its_answer_does_not_show_the_password() {
+    // Such an answer repeats the words that it was sent.
+    let without = ["--requirepass", "hunter2", "--rename-command", "HELLO", ""];
+    let server = Server::start_with(&without);
+    assert_refused(&refusal(&server.url()).await, "unknown command 'HELLO'");
+}
+
+#[tokio::test]
 async fn a_database_that_does_not_exist_is_refused() {
     let server = Server::start();
     assert_refused(&refusal(&format!("{}/99", server.url())).await, "out of range");
