@@ -2,12 +2,16 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::sleep;
 
 use crate::config::endpoint::{Address, Endpoint};
 use crate::transport::CallError;
@@ -17,6 +21,9 @@ pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// So that a router which forgets silent connections does not forget ours.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// How long an address of a name may be silent before the next one is tried beside it.
+const SILENT_MAX: Duration = Duration::from_millis(250);
 
 /// Makes streams to one server.
 #[derive(Clone)]
@@ -88,11 +95,34 @@ impl Dial {
 async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     // An IPv6 address has brackets in a URL, and none where names are resolved.
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((host, port)).await?;
+    let stream = connect_first(lookup_host((host, port)).await?).await?;
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 2);
     SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
     Ok(stream)
+}
+
+/// Connects to the first address that answers. One after the other, a dead one would use up the time
+/// for all of them.
+pub(super) async fn connect_first(
+    mut addresses: impl Iterator<Item = SocketAddr>,
+) -> io::Result<TcpStream> {
+    let mut connecting = FuturesUnordered::new();
+    let mut error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    loop {
+        let next = addresses.next();
+        let is_last = next.is_none();
+        connecting.extend(next.map(TcpStream::connect));
+        tokio::select! {
+            biased;
+            outcome = connecting.next() => match outcome {
+                Some(Ok(stream)) => return Ok(stream),
+                Some(Err(failed)) => error = failed,
+                None => return Err(error),
+            },
+            () = sleep(SILENT_MAX), if !is_last => {}
+        }
+    }
 }
 
 #[cfg(any(not(feature = "tls"), not(unix)))]

@@ -80,6 +80,33 @@ async fn nobody_there_is_not_applied() {
 }
 
 #[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_dead_address_does_not_hide_the_others_of_its_name() {
+    let server = Server::start();
+    // A full queue of connections that nobody accepts: who comes next hears nothing.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let dead = listener.local_addr().unwrap();
+    let mut queue = Vec::new();
+    while let Ok(stream) = timeout(SECOND / 10, tokio::net::TcpStream::connect(dead)).await {
+        queue.push(stream.unwrap());
+    }
+    let refuses = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for addresses in [[dead, server.address()], [server.address(), dead]] {
+        let connecting = dial::connect_first(addresses.into_iter());
+        let stream = timeout(SECOND, connecting).await.expect("it is bounded").unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), server.address());
+    }
+    let refused = dial::connect_first([refuses, refuses].into_iter()).await.unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    let none = dial::connect_first(std::iter::empty()).await;
+    assert!(none.is_err());
+    let all_dead = timeout(SECOND, dial::connect_first([dead, dead].into_iter())).await;
+    assert!(all_dead.is_err(), "{all_dead:?}");
+}
+
+#[tokio::test]
 async fn an_unknown_host_is_not_applied() {
     assert_not_applied(&refusal("redis://:hunter2@nonexistent.invalid").await, "cannot connect");
 }
