@@ -11,8 +11,10 @@ use futures::stream::FuturesUnordered;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
+use tokio::runtime::Handle;
 use tokio::time::sleep;
 
+use super::supervisor::Task;
 use crate::config::endpoint::{Address, Endpoint};
 use crate::transport::CallError;
 
@@ -67,15 +69,18 @@ impl Dial {
     }
 
     /// Resolves and connects. Time is limited by whoever waits.
-    pub(super) async fn connect(&self) -> io::Result<(Reader, Writer)> {
+    ///
+    /// Names are resolved by a blocking thread of `names`: those of the caller's runtime may all be
+    /// taken, even by tasks that wait for this connection.
+    pub(super) async fn connect(&self, names: &Handle) -> io::Result<(Reader, Writer)> {
         match self {
             Dial::Tcp { host, port } => {
-                let (reader, writer) = tcp(host, *port).await?.into_split();
+                let (reader, writer) = tcp(host, *port, names).await?.into_split();
                 Ok((Box::new(reader), Box::new(writer)))
             }
             #[cfg(feature = "tls")]
             Dial::Tls { host, port, tls } => {
-                let stream = tls.connect(tcp(host, *port).await?).await?;
+                let stream = tls.connect(tcp(host, *port, names).await?).await?;
                 let (reader, writer) = super::tls::split(stream);
                 Ok((Box::new(reader), Box::new(writer)))
             }
@@ -92,10 +97,12 @@ impl Dial {
     }
 }
 
-async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+async fn tcp(host: &str, port: u16, names: &Handle) -> io::Result<TcpStream> {
     // An IPv6 address has brackets in a URL, and none where names are resolved.
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = connect_first(lookup_host((host, port)).await?).await?;
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let resolve = async move { lookup_host((host, port)).await.map(Vec::from_iter) };
+    let addresses = (&mut Task(names.spawn(resolve)).0).await??;
+    let stream = connect_first(addresses.into_iter()).await?;
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 2);
     SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;

@@ -104,7 +104,7 @@ impl Supervisor {
     pub(super) async fn open(&self) -> Result<Link, Failure> {
         let shared = self.shared.clone();
         let limit = shared.timing.connect;
-        let place = self.place();
+        let (place, names) = (self.place(), self.background.clone());
         #[cfg(feature = "fred")]
         let role = self.role;
         let mut opening = Task(place.spawn(async move {
@@ -114,7 +114,7 @@ impl Supervisor {
                 return Ok(Opened::Fred(peer));
             }
             let broken = |error: std::io::Error| not_connected(&error.to_string());
-            let (mut reader, mut writer) = shared.dial.connect().await.map_err(broken)?;
+            let (mut reader, mut writer) = shared.dial.connect(&names).await.map_err(broken)?;
             let inbox = shared.login.log_in(&mut reader, &mut writer).await?;
             Ok(Opened::Stream(reader, writer, inbox))
         }));

@@ -145,6 +145,23 @@ fn when_the_callers_runtime_stands_still_its_connections_move_to_ours() {
     others.block_on(until("no connection is left", || ours(&server) == 0));
 }
 
+#[test]
+fn names_are_resolved_while_all_blocking_threads_of_the_caller_wait() {
+    let server = Server::start();
+    let own = Own::new();
+    let callers =
+        Builder::new_multi_thread().worker_threads(1).max_blocking_threads(1).enable_all().build();
+    let callers = callers.unwrap();
+    let (end, is_over) = std::sync::mpsc::channel::<()>();
+    drop(callers.spawn_blocking(move || drop(is_over.recv())));
+    let url = server.url().replace("127.0.0.1", "localhost");
+    let connecting = connect(&url, Arc::new(Recorder::default()), own.handle());
+    let redis = callers.block_on(connecting).map(Arc::new);
+    drop(end);
+    let call = redis.unwrap();
+    assert_eq!(callers.block_on(call.call(Lane::Caller, add("n"))), Ok(Value::Int(1)));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_runtime_that_pauses_keeps_its_connections() {
     let server = Server::start();
