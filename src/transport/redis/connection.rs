@@ -242,9 +242,7 @@ impl Connection {
                     // It may be this call, which is sent again with its text.
                     self.driver.wake();
                 }
-                if ledger.is_quiet() {
-                    self.quiet.notify_waiters();
-                }
+                self.ring_if_quiet(&ledger);
                 told
             }
             Incoming::Push(push) => match push.as_slice() {
@@ -257,7 +255,10 @@ impl Connection {
                 [Value::Text(kind), Value::Text(channel), Value::Int(_)]
                     if kind == "subscribe" || kind == "unsubscribe" =>
                 {
-                    self.ledger.lock().confirmed(kind == "subscribe", channel)
+                    let mut ledger = self.ledger.lock();
+                    let told = ledger.confirmed(kind == "subscribe", channel);
+                    self.ring_if_quiet(&ledger);
+                    told
                 }
                 // Invalidations and whatever servers may say in future: nobody asked.
                 _ => None,
@@ -267,6 +268,12 @@ impl Connection {
             told.say(hub);
         }
         Ok(())
+    }
+
+    fn ring_if_quiet(&self, ledger: &Ledger) {
+        if ledger.is_quiet() {
+            self.quiet.notify_waiters();
+        }
     }
 }
 

@@ -44,6 +44,19 @@ async fn calls_that_are_under_way_are_answered_before_the_end() {
 }
 
 #[tokio::test]
+async fn closing_waits_for_an_unsubscription_no_longer_than_it_takes() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.address());
+    let bed = Bed::at(&proxy.url()).await;
+    bed.subscribe("c").await.unwrap();
+    proxy.delay_replies(supervisor::CLOSING_MAX / 10);
+    bed.redis.unsubscribe(&Arc::from("c"));
+    let since = Instant::now();
+    bed.redis.close().await;
+    assert!(since.elapsed() < supervisor::CLOSING_MAX * 9 / 10, "{:?}", since.elapsed());
+}
+
+#[tokio::test]
 async fn closing_is_bounded_when_the_server_is_silent_or_gone() {
     let mut server = Server::start();
     let bed = Bed::new(&server).await;
