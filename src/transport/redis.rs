@@ -94,7 +94,7 @@ pub(crate) enum Absent {
     Allowed,
 }
 
-/// The first connection of a keeper, or why there is none yet.
+/// The first connection of a supervisor, or why there is none yet.
 async fn open_first(
     supervisor: &Supervisor,
     absent: Absent,

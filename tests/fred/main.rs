@@ -101,6 +101,14 @@ async fn who_is_not_let_in_is_told_so_and_no_secret_is_shown() {
     let refused = builder(database).connect().await.unwrap_err();
     assert!(matches!(refused, Error::Protocol { .. }), "{refused}");
 
+    // Its answer repeats the words that it was sent.
+    let without = ["--requirepass", "secret", "--rename-command", "HELLO", ""];
+    let server = Server::start_with(&without);
+    let unknown = Config { password: Some("secret".into()), ..config(&server) };
+    let refused = builder(unknown).connect().await.unwrap_err();
+    assert!(matches!(refused, Error::Protocol { .. }), "{refused}");
+    assert!(!format!("{refused} {refused:?}").contains("secret"), "{refused}");
+
     let nobody = ServerConfig::new_centralized("127.0.0.1", 1);
     let absent = Config { server: nobody, ..Config::default() };
     let unavailable = builder(absent.clone()).connect().await.unwrap_err();

@@ -45,7 +45,7 @@ use super::connection::Connection;
 use super::dial::{Dial, KEEPALIVE};
 use super::hub::Hub;
 use super::ledger::Request;
-use super::login::not_connected;
+use super::login::{not_connected, without_arguments};
 use super::supervisor::{Role, Task};
 use crate::config::ConfigError;
 use crate::config::endpoint::{Address, Endpoint};
@@ -154,7 +154,7 @@ fn connection(limit: Duration) -> ConnectionConfig {
 
 /// Sorts the error of a connection attempt: `fred` mixes its own with answers to HELLO and SELECT.
 fn not_let_in(error: &Error) -> CallError {
-    let text = error.details();
+    let text = without_arguments(error.details());
     let is_reply = text.split_once(' ').is_some_and(|(code, _)| {
         code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
     });

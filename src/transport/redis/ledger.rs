@@ -1,7 +1,7 @@
 //! What one connection was asked, and what became of it: pure accounts, no I/O, no clock, no lock.
 //!
 //! Bytes are numbered from the first that this ledger encoded. A request knows the numbers of its
-//! bytes; the outbox knows how many the kernel has taken (`outbox.rs`). A server cannot run half a
+//! bytes; the outbox knows how many the kernel has taken (`connection.rs`). A server cannot run half a
 //! command, so the number of its last byte decides what is known of a request without a reply.
 //!
 //! # States of a request

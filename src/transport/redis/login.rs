@@ -102,7 +102,7 @@ impl Answer {
 }
 
 /// A server that does not know HELLO repeats what came with it: the password.
-fn without_arguments(text: &str) -> &str {
+pub(super) fn without_arguments(text: &str) -> &str {
     text.find(", with args").map_or(text, |end| &text[..end])
 }
 
