@@ -92,13 +92,13 @@ async fn a_dead_address_does_not_hide_the_others_of_its_name() {
     while let Ok(stream) = timeout(SECOND / 10, tokio::net::TcpStream::connect(dead)).await {
         queue.push(stream.unwrap());
     }
-    let refuses = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for addresses in [[dead, server.address()], [server.address(), dead]] {
         let connecting = dial::connect_first(addresses.into_iter());
         let stream = timeout(SECOND, connecting).await.expect("it is bounded").unwrap();
         assert_eq!(stream.peer_addr().unwrap(), server.address());
     }
-    let refused = dial::connect_first([refuses, refuses].into_iter()).await.unwrap_err();
+    let refused = dial::connect_first([closed, closed].into_iter()).await.unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
     let none = dial::connect_first(std::iter::empty()).await;
     assert!(none.is_err());

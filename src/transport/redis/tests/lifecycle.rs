@@ -49,11 +49,11 @@ async fn closing_waits_for_an_unsubscription_no_longer_than_it_takes() {
     let proxy = Proxy::start(server.address());
     let bed = Bed::at(&proxy.url()).await;
     bed.subscribe("c").await.unwrap();
-    proxy.delay_replies(supervisor::CLOSING_MAX / 10);
+    proxy.delay_replies(CLOSING_MAX / 10);
     bed.redis.unsubscribe(&Arc::from("c"));
     let since = Instant::now();
     bed.redis.close().await;
-    assert!(since.elapsed() < supervisor::CLOSING_MAX * 9 / 10, "{:?}", since.elapsed());
+    assert!(since.elapsed() < CLOSING_MAX * 9 / 10, "{:?}", since.elapsed());
 }
 
 #[tokio::test]
@@ -166,7 +166,7 @@ fn names_are_resolved_while_all_blocking_threads_of_the_caller_wait() {
         Builder::new_multi_thread().worker_threads(1).max_blocking_threads(1).enable_all().build();
     let callers = callers.unwrap();
     let (end, is_over) = std::sync::mpsc::channel::<()>();
-    drop(callers.spawn_blocking(move || drop(is_over.recv())));
+    drop(callers.spawn_blocking(move || is_over.recv().unwrap_err()));
     let url = server.url().replace("127.0.0.1", "localhost");
     let connecting = connect(&url, Arc::new(Recorder::default()), own.handle());
     let redis = callers.block_on(connecting).map(Arc::new);
