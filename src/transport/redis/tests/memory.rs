@@ -92,9 +92,14 @@ impl Memory {
         }))
     }
 
-    /// Whether new connections are refused.
-    pub(super) fn refuse(&self, refuses: bool) {
-        self.0.lock().refuses = refuses;
+    /// New connections are refused.
+    pub(super) fn refuse(&self) {
+        self.0.lock().refuses = true;
+    }
+
+    /// New connections are accepted again.
+    pub(super) fn accept(&self) {
+        self.0.lock().refuses = false;
     }
 
     pub(super) fn pipes(&self) -> Vec<Pipe> {
