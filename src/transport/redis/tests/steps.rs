@@ -353,6 +353,26 @@ async fn a_lost_connection_lets_go_of_its_stream() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_new_connection_is_asked_for_what_is_wanted_and_for_nothing_else() {
+    let cell = Cell::new(Memory::new()).await;
+    let [a, b] = ["a", "b"].map(Arc::<str>::from);
+    let orders: [&[&str]; 4] =
+        [&["PING"], &["SUBSCRIBE", "PING"], &["SUBSCRIBE", "SUBSCRIBE", "PING"], &["PING"]];
+    for (round, expected) in orders.into_iter().enumerate() {
+        match round {
+            1 => cell.redis.subscribe(&a).await.unwrap(),
+            2 => cell.redis.subscribe(&b).await.unwrap(),
+            3 => [&a, &b].into_iter().for_each(|channel| cell.redis.unsubscribe(channel)),
+            _ => {}
+        }
+        let (missed, number) = (cell.sink.missed(), if round == 0 { 2 } else { round + 2 });
+        cell.server.pipe(number).end(Ending::Reset);
+        until("it is made again", || cell.sink.missed() > missed).await;
+        assert_eq!(cell.server.newest().names(), expected, "round {round}");
+    }
+}
+
 /// A busy server lets in whoever comes, and refuses everything else until its script ends.
 #[tokio::test(start_paused = true)]
 async fn channels_that_a_busy_server_refuses_are_asked_for_again() {
