@@ -84,14 +84,22 @@ fn call(number: i64) -> Call {
     Call { script: &SCRIPT, keys: vec![Arc::from("k")], args: vec![Arg::Int(number)] }
 }
 
-fn bytes_of(number: i64, with_text: bool) -> BytesMut {
+/// A call on the wire.
+fn by_hash(number: i64) -> BytesMut {
     let mut bytes = BytesMut::new();
-    encode::run(&mut bytes, &call(number), with_text);
+    encode::run(&mut bytes, &call(number), false);
+    bytes
+}
+
+/// The same with the text of its script.
+fn by_text(number: i64) -> BytesMut {
+    let mut bytes = BytesMut::new();
+    encode::run(&mut bytes, &call(number), true);
     bytes
 }
 
 fn length(number: i64) -> usize {
-    bytes_of(number, false).len()
+    by_hash(number).len()
 }
 
 fn late() -> Fault {
@@ -182,7 +190,7 @@ fn what_is_dropped_while_it_waits_is_forgotten() {
     drop(two);
     assert_eq!(desk.encode(), 2);
     desk.take(ALL);
-    assert_eq!(desk.wire, [bytes_of(1, false), bytes_of(3, false)].concat());
+    assert_eq!(desk.wire, [by_hash(1), by_hash(3)].concat());
     for (number, mut answer) in [(1, one), (3, three)] {
         desk.reply(Ok(Value::Int(number))).unwrap();
         assert_eq!(answer.try_recv(), Ok(Ok(Value::Int(number))));
@@ -218,7 +226,7 @@ fn a_call_without_its_script_is_sent_again_with_it_before_what_waits() {
     desk.wire.clear();
     desk.encode();
     desk.take(ALL);
-    assert_eq!(desk.wire, [bytes_of(1, true), bytes_of(2, false)].concat());
+    assert_eq!(desk.wire, [by_text(1), by_hash(2)].concat());
     // Not a third time: this is the script's own answer.
     desk.reply(Err("NOSCRIPT again")).unwrap();
     assert_eq!(one.try_recv(), Ok(not_applied(Fault("NOSCRIPT again".into()))));
@@ -249,7 +257,7 @@ fn a_call_without_its_script_and_without_its_future_is_not_sent_again() {
         desk.wire.clear();
         assert_eq!(desk.encode(), 1, "case {case}");
         desk.take(ALL);
-        assert_eq!(desk.wire, bytes_of(2, false), "case {case}");
+        assert_eq!(desk.wire, by_hash(2), "case {case}");
         drop(undo);
     }
 }
@@ -302,7 +310,7 @@ fn what_is_withdrawn_leaves_the_others_whole() {
                     assert_eq!(answers[at].try_recv(), Ok(outcome), "{taken} {old:?} {at}");
                 }
                 if begun || !old[at] {
-                    expected.extend(bytes_of(numbers[at], false));
+                    expected.extend(by_hash(numbers[at]));
                     left.push(at);
                 }
             }
@@ -369,7 +377,7 @@ fn order_is_that_of_the_pushes_however_much_is_encoded_at_once() {
             assert!(sent > 0 && desk.out.len() < enough + length(10), "{enough}: {sent}");
             desk.take(ALL);
         }
-        let expected: Vec<_> = (10..30).map(|number| bytes_of(number, false)).collect();
+        let expected: Vec<_> = (10..30).map(by_hash).collect();
         assert_eq!(desk.wire, expected.concat());
         drop(answers);
     }

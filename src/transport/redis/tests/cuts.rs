@@ -192,9 +192,10 @@ async fn cut_replies(calls: usize, before: Before, ending: Ending) {
         }
         if let Some(call) = ready.before {
             let outcome = call.await;
-            match read >= REPLIES[3].len() {
-                true => assert_eq!(outcome, Ok(values()[3].clone()), "{what}"),
-                false => assert_unknown(&outcome, &what),
+            if read >= REPLIES[3].len() {
+                assert_eq!(outcome, Ok(values()[3].clone()), "{what}");
+            } else {
+                assert_unknown(&outcome, &what);
             }
         }
         most = ready.replies + whole;
