@@ -36,7 +36,7 @@ impl Desk {
 
     fn call(&mut self, number: i64, second: u64) -> Answer {
         let (answer, receiver) = oneshot::channel();
-        let run = Run { call: call(number), answer, with_text: false };
+        let run = Run { call: call(number), answer, form: Form::Hash };
         self.ledger.push(Request::Run(run), self.at(second)).unwrap();
         receiver
     }
@@ -87,14 +87,14 @@ fn call(number: i64) -> Call {
 /// A call on the wire.
 fn by_hash(number: i64) -> BytesMut {
     let mut bytes = BytesMut::new();
-    encode::run(&mut bytes, &call(number), false);
+    encode::run(&mut bytes, &call(number), Form::Hash);
     bytes
 }
 
 /// The same with the text of its script.
 fn by_text(number: i64) -> BytesMut {
     let mut bytes = BytesMut::new();
-    encode::run(&mut bytes, &call(number), true);
+    encode::run(&mut bytes, &call(number), Form::Text);
     bytes
 }
 
@@ -428,23 +428,29 @@ fn a_subscription_is_answered_by_its_own_push_or_by_an_error() {
     let mut after = desk.call(2, 1);
     desk.encode();
     desk.take(ALL);
-    let confirmed = |desk: &mut Desk, subscribed, channel| {
-        say(desk.ledger.confirmed(subscribed, channel));
+    let confirmed = |desk: &mut Desk, change, channel| {
+        say(desk.ledger.confirmed(change, channel));
     };
     // Not yet its turn: nobody asked for this.
-    confirmed(&mut desk, true, "a");
+    confirmed(&mut desk, Change::Subscribed, "a");
     desk.reply(Ok(Value::Int(1))).unwrap();
     assert_eq!(before.try_recv(), Ok(Ok(Value::Int(1))));
-    for (subscribed, channel) in [(true, "b"), (true, "A"), (true, ""), (false, "a")] {
-        confirmed(&mut desk, subscribed, channel);
-        assert_eq!(a.try_recv(), Err(TryRecvError::Empty), "{subscribed} {channel}");
+    let others = [
+        (Change::Subscribed, "b"),
+        (Change::Subscribed, "A"),
+        (Change::Subscribed, ""),
+        (Change::Unsubscribed, "a"),
+    ];
+    for (change, channel) in others {
+        confirmed(&mut desk, change, channel);
+        assert_eq!(a.try_recv(), Err(TryRecvError::Empty), "{change:?} {channel}");
     }
-    confirmed(&mut desk, true, "a");
+    confirmed(&mut desk, Change::Subscribed, "a");
     assert_eq!(a.try_recv(), Ok(Ok(())));
     desk.reply(Err("NOPERM no")).unwrap();
     let refused = CallError::Refused(Fault("NOPERM no".into()));
     assert_eq!(b.try_recv(), Ok(Err(refused)));
-    confirmed(&mut desk, true, "b");
+    confirmed(&mut desk, Change::Subscribed, "b");
     desk.reply(Ok(Value::Int(2))).unwrap();
     assert_eq!(after.try_recv(), Ok(Ok(Value::Int(2))));
     assert!(desk.ledger.is_idle());
@@ -461,9 +467,9 @@ fn an_unsubscription_is_answered_by_its_own_push_or_by_an_error() {
         if refused {
             desk.reply(Err("NOPERM no")).unwrap();
         } else {
-            say(desk.ledger.confirmed(true, "a"));
-            say(desk.ledger.confirmed(false, "b"));
-            assert!(desk.ledger.confirmed(false, "a").is_none());
+            say(desk.ledger.confirmed(Change::Subscribed, "a"));
+            say(desk.ledger.confirmed(Change::Unsubscribed, "b"));
+            assert!(desk.ledger.confirmed(Change::Unsubscribed, "a").is_none());
         }
         desk.reply(Ok(Value::Int(1))).unwrap();
         assert_eq!(call.try_recv(), Ok(Ok(Value::Int(1))));
@@ -498,9 +504,9 @@ fn what_is_not_a_call_is_never_too_old() {
         assert_eq!(call.try_recv(), Ok(not_applied(late())));
     }
     desk.take(ALL);
-    say(desk.ledger.confirmed(true, "a"));
+    say(desk.ledger.confirmed(Change::Subscribed, "a"));
     assert_eq!(subscription.try_recv(), Ok(Ok(())));
-    assert!(desk.ledger.confirmed(false, "b").is_none());
+    assert!(desk.ledger.confirmed(Change::Unsubscribed, "b").is_none());
     desk.reply(Ok(Value::Text("PONG".into()))).unwrap();
     assert_eq!(ponged.try_recv(), Ok(()));
     assert!(desk.ledger.is_idle());
