@@ -13,9 +13,13 @@ mod convert;
 mod data;
 mod engine;
 mod faults;
+#[cfg(feature = "test-util")]
+#[cfg_attr(not(test), expect(dead_code, reason = "waits for the connection"))]
+mod front;
 mod link;
 mod lua;
 mod number;
+mod peer;
 mod port;
 mod random;
 mod reply;
