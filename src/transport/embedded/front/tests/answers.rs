@@ -1,7 +1,7 @@
 //! Without faults: the front answers as Redis 7.0.15 does, byte by byte.
 
 use super::raw::{client, newest};
-use super::{EmbeddedRedis, Raw, settle};
+use super::{ConnectionControl, EmbeddedRedis, Raw, settle};
 use crate::protocol::script::LOCK_ACQUIRE;
 use crate::transport::embedded::testing::{Reply, Restart};
 
@@ -89,7 +89,7 @@ async fn subscriptions_and_messages() {
     other.asks(&["SUBSCRIBE", "a"], a).await;
     assert_eq!(redis.listeners(), [("a".to_owned(), 2), ("b".to_owned(), 1)].into());
     let listening = control.listening();
-    assert_eq!(listening.iter().map(|one| one.subscriptions()).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(listening.iter().map(ConnectionControl::subscriptions).collect::<Vec<_>>(), [2, 1]);
     let message = ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$2\r\nhi\r\n";
     // Before the answer of who publishes it, as in Redis.
     other.asks(&["PUBLISH", "a", "hi"], &format!("{message}:2\r\n")).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::raw::{client, frame, newest};
-use super::{ByteFaults, Direction, EmbeddedRedis, Raw, settle};
+use super::{ByteFaults, ConnectionControl, Direction, EmbeddedRedis, Raw, settle};
 use crate::transport::embedded::testing::Delay;
 
 const SET: [&str; 3] = ["SET", "k", "v"];
@@ -173,5 +173,8 @@ async fn only_who_listens_loses_its_connection() {
     assert!(Raw::dial(&dialer).is_err());
     control.heal();
     Raw::connect(&dialer).await;
-    assert_eq!(control.connections().iter().map(|one| one.number()).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!(
+        control.connections().iter().map(ConnectionControl::number).collect::<Vec<_>>(),
+        [1, 3]
+    );
 }
