@@ -161,7 +161,12 @@ impl Engine {
     }
 
     pub(crate) fn ports(&self) -> Vec<Arc<Port>> {
-        self.inner.lock().peers.values().filter_map(Peer::link).cloned().collect()
+        let link = |peer: &Peer| match peer {
+            Peer::Link(port) => Some(port.clone()),
+            #[cfg(feature = "test-util")]
+            Peer::Bytes(_) => None,
+        };
+        self.inner.lock().peers.values().filter_map(link).collect()
     }
 
     fn peers(&self) -> Vec<Peer> {

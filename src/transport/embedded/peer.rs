@@ -15,14 +15,6 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    pub(crate) fn link(&self) -> Option<&Arc<Port>> {
-        match self {
-            Peer::Link(port) => Some(port),
-            #[cfg(feature = "test-util")]
-            Peer::Bytes(_) => None,
-        }
-    }
-
     /// A message for this one left the server.
     pub(crate) fn publish(&self, message: &Message) {
         match self {
