@@ -1,33 +1,37 @@
-//! The transport over `fred`; the only place that names it.
+//! The transport over connections of our own to one server, a *node*.
 //!
-//! Three connections: commands of the caller's lane and the subscriber, driven by the runtime that
-//! connected (the shortest way for whoever waits), and commands of the background lane, driven by
-//! the library's own runtime. If the caller's runtime ends, its connections move to our own.
+//! Three connections: calls of the caller's lane and messages, driven by the runtime that connected
+//! (the shortest way for whoever waits), and calls of the background lane, driven by the library's
+//! own runtime. If the caller's runtime ends, its connections move to our own.
 //!
-//! `fred` never reconnects here. Each connection is a client of its own that is thrown away when it
-//! is lost (`link.rs`); a task of ours makes the next one (`keeper.rs`). So a command cannot be
-//! repeated or moved behind our back, and a call either finds a connection or fails at once.
+//! | file | what it is |
+//! | --- | --- |
+//! | `dial` (`tls`) | a stream of bytes to the server: TCP, TLS, a Unix socket, memory |
+//! | `login` | the first words on it |
+//! | `codec`, `encode` | RESP3 |
+//! | `ledger` | what was asked, and which of it was surely not sent |
+//! | `connection` | one ledger, one outbox, one driver |
+//! | `line`, `hub` | what callers and subscribers see of the connection of the moment |
+//! | `supervisor` | opens it, watches it, makes the next |
 //!
-//! `fred` writes each script call to the socket by itself, which is most of what a call costs. So a
-//! call goes out at once while few are under way; beyond that several share one command
-//! (`wire.rs`, `batcher.rs`).
+//! A connection is never repaired and nothing moves from one to the next: a call either finds a
+//! connection or fails at once, and is sent once.
 //!
 //! # Bounds
 //!
-//! Three keeper tasks, three tasks of `fred`, two batchers, two tasks of the subscriber. Nothing is
-//! queued for a connection that is not there.
+//! Three supervisors, three drivers. Nothing is queued for a connection that is not there.
 
-mod batcher;
 pub(crate) mod codec;
-mod desk;
-mod evaluate;
-mod keeper;
+mod connection;
+pub(crate) mod dial;
+mod encode;
+mod hub;
+mod ledger;
 mod line;
-mod link;
-mod reply;
-mod settings;
-mod subscriber;
-mod wire;
+mod login;
+mod supervisor;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,15 +43,17 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
-use self::desk::Desk;
-use self::keeper::{Keeper, LANES, Place, QUIT_MAX};
+use self::dial::Dial;
+use self::hub::Hub;
 use self::line::Line;
-use self::link::{Failure, Link};
-use self::settings::Settings;
-use self::subscriber::Start;
+use self::login::Login;
+use self::supervisor::{CLOSING_MAX, Failure, Link, Place, Role, Supervisor};
 use super::{CallError, Fault, Lane, Sink};
 use crate::config::endpoint::Endpoint;
 use crate::protocol::{Call, Value};
+
+/// The lanes in the order of the lines.
+const LANES: [Lane; 2] = [Lane::Caller, Lane::Background];
 
 /// The time-outs of the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,17 +68,20 @@ pub(crate) struct Timing {
 pub(crate) struct Redis {
     shared: Arc<Shared>,
     stop: watch::Sender<bool>,
-    keepers: Mutex<Vec<JoinHandle<()>>>,
+    supervisors: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// What the connections' tasks and the callers share.
 struct Shared {
-    settings: Settings,
+    dial: Dial,
+    login: Login,
+    timing: Timing,
+    /// For messages: without user and password.
+    endpoint: String,
     sink: Arc<dyn Sink>,
     lines: [Line; LANES.len()],
-    desk: Desk,
+    hub: Arc<Hub>,
     reconnects: AtomicU64,
-    tokens: AtomicU64,
 }
 
 /// Whether a server may be out of reach when its client is made.
@@ -83,8 +92,11 @@ pub(crate) enum Absent {
 }
 
 /// The first connection of a keeper, or why there is none yet.
-async fn open_first(keeper: &Keeper, absent: Absent) -> Result<Result<Link, Fault>, CallError> {
-    match keeper.open(Start::First).await {
+async fn open_first(
+    supervisor: &Supervisor,
+    absent: Absent,
+) -> Result<Result<Link, Fault>, CallError> {
+    match supervisor.open().await {
         Ok(link) => Ok(Ok(link)),
         Err(Failure::Call(CallError::NotApplied(fault))) if absent == Absent::Allowed => {
             Ok(Err(fault))
@@ -94,13 +106,6 @@ async fn open_first(keeper: &Keeper, absent: Absent) -> Result<Result<Link, Faul
             Err(CallError::NotApplied(Fault("the runtime is shut down".into())))
         }
     }
-}
-
-/// What a connection is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    Commands(Lane),
-    Subscriber,
 }
 
 impl Redis {
@@ -118,16 +123,33 @@ impl Redis {
         background: &Handle,
         absent: Absent,
     ) -> Result<Redis, CallError> {
+        let dial = Dial::to(endpoint)?;
+        Redis::connect_by(dial, endpoint, timing, name, sink, background, absent).await
+    }
+
+    /// As [`Redis::connect`], over streams that are made in this way.
+    #[expect(clippy::too_many_arguments, reason = "each is another thing")]
+    pub(crate) async fn connect_by(
+        dial: Dial,
+        endpoint: &Endpoint,
+        timing: Timing,
+        name: &str,
+        sink: Arc<dyn Sink>,
+        background: &Handle,
+        absent: Absent,
+    ) -> Result<Redis, CallError> {
         let shared = Arc::new(Shared {
-            settings: Settings::new(endpoint, timing, name)?,
+            dial,
+            login: Login::new(endpoint, name),
+            timing,
+            endpoint: endpoint.to_string(),
             sink,
             lines: LANES.map(|_| Line::new()),
-            desk: Desk::new(),
+            hub: Arc::new(Hub::new()),
             reconnects: AtomicU64::new(0),
-            tokens: AtomicU64::new(0),
         });
         let (stop, stopped) = watch::channel(false);
-        let keeper = |role, home: &Handle, at| Keeper {
+        let supervisor = |role, home: &Handle, at| Supervisor {
             shared: shared.clone(),
             role,
             home: home.clone(),
@@ -136,32 +158,29 @@ impl Redis {
             stop: stopped.clone(),
         };
         let home = Handle::current();
-        let keepers = [
-            keeper(Role::Commands(Lane::Caller), &home, Place::Home),
-            keeper(Role::Commands(Lane::Background), background, Place::Background),
-            keeper(Role::Subscriber, &home, Place::Home),
+        let supervisors = [
+            supervisor(Role::Calls(Lane::Caller), &home, Place::Home),
+            supervisor(Role::Calls(Lane::Background), background, Place::Background),
+            supervisor(Role::Messages, &home, Place::Home),
         ];
         // CANCEL: links that are already open close when they are dropped.
-        let first = |keeper| open_first(keeper, absent);
-        let links = futures::future::try_join_all(keepers.iter().map(first)).await?;
-        let tasks = keepers.into_iter().zip(links).map(|(keeper, link)| {
+        let first = |supervisor| open_first(supervisor, absent);
+        let links = futures::future::try_join_all(supervisors.iter().map(first)).await?;
+        let tasks = supervisors.into_iter().zip(links).map(|(supervisor, link)| {
             match &link {
-                Ok(link) => drop(keeper.hand_out(link)),
-                Err(fault) => keeper.not_connected(fault),
+                Ok(link) => supervisor.hand_out(link),
+                Err(fault) => supervisor.not_connected(fault),
             }
-            background.spawn(keeper.run(link))
+            background.spawn(supervisor.run(link))
         });
         let tasks = tasks.collect();
-        Ok(Redis { shared, stop, keepers: Mutex::new(tasks) })
+        Ok(Redis { shared, stop, supervisors: Mutex::new(tasks) })
     }
 
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
-        let connection = self.shared.line(lane);
-        let (outcome, to_learn) = connection.wire()?.call(call).await;
-        if to_learn {
-            connection.learn(&outcome);
-        }
-        outcome
+        let answer = self.shared.line(lane).connection()?.run(call)?;
+        let given_up = |_| Err(CallError::Unknown(Fault("the connection was given up".into())));
+        answer.await.unwrap_or_else(given_up)
     }
 
     pub(crate) fn epoch(&self, lane: Lane) -> u64 {
@@ -169,8 +188,8 @@ impl Redis {
     }
 
     pub(crate) async fn subscribe(&self, channel: &Arc<str>) -> Result<(), CallError> {
-        let limit = self.shared.settings.timing.command;
-        let answer = self.shared.desk.subscribe(channel)?;
+        let limit = self.shared.timing.command;
+        let answer = self.shared.hub.subscribe(channel)?;
         match timeout(limit, answer).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(CallError::Unknown(Fault("the subscription was given up".into()))),
@@ -182,11 +201,11 @@ impl Redis {
     }
 
     pub(crate) fn unsubscribe(&self, channel: &Arc<str>) {
-        self.shared.desk.unsubscribe(channel);
+        self.shared.hub.unsubscribe(channel);
     }
 
     pub(crate) fn server(&self) -> String {
-        self.shared.settings.endpoint.clone()
+        self.shared.endpoint.clone()
     }
 
     pub(crate) fn reconnects(&self) -> u64 {
@@ -196,13 +215,13 @@ impl Redis {
     pub(crate) async fn close(&self) {
         self.shared.close();
         self.stop.send_replace(true);
-        let keepers = std::mem::take(&mut *self.keepers.lock());
-        let aborts: Vec<_> = keepers.iter().map(JoinHandle::abort_handle).collect();
-        // They wait for outstanding answers, but not longer than this. A keeper whose runtime is
+        let supervisors = std::mem::take(&mut *self.supervisors.lock());
+        let aborts: Vec<_> = supervisors.iter().map(JoinHandle::abort_handle).collect();
+        // They wait for outstanding answers, but not longer than this. A supervisor whose runtime is
         // gone has ended.
-        drop(timeout(QUIT_MAX * 2, futures::future::join_all(keepers)).await);
-        for keeper in aborts {
-            keeper.abort();
+        drop(timeout(CLOSING_MAX * 2, futures::future::join_all(supervisors)).await);
+        for supervisor in aborts {
+            supervisor.abort();
         }
     }
 }
@@ -210,9 +229,9 @@ impl Redis {
 impl Drop for Redis {
     fn drop(&mut self) {
         self.shared.close();
-        for keeper in self.keepers.get_mut() {
-            // The connection is dropped with its keeper, and its socket with it.
-            keeper.abort();
+        for supervisor in self.supervisors.get_mut() {
+            // The connection is dropped with its supervisor, and its socket with it.
+            supervisor.abort();
         }
     }
 }
@@ -220,8 +239,7 @@ impl Drop for Redis {
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis")
-            .field("endpoint", &self.shared.settings.endpoint)
-            .field("name", &self.shared.settings.name)
+            .field("endpoint", &self.shared.endpoint)
             .field("epochs", &LANES.map(|lane| self.epoch(lane)))
             .field("reconnects", &self.reconnects())
             .finish_non_exhaustive()
@@ -236,9 +254,16 @@ impl Shared {
         }
     }
 
-    /// A number that no other PING of this transport carries.
-    fn token(&self) -> u64 {
-        self.tokens.fetch_add(1, Ordering::Relaxed)
+    /// Says which server an attempt was about.
+    fn cannot_connect(&self, error: CallError) -> CallError {
+        let told = |fault| Fault(format!("cannot connect to {}: {fault}", self.endpoint));
+        match error {
+            CallError::NotApplied(fault) | CallError::Unknown(fault) => {
+                CallError::NotApplied(told(fault))
+            }
+            CallError::Refused(fault) => CallError::Refused(told(fault)),
+            CallError::Closed => CallError::Closed,
+        }
     }
 
     fn reconnected(&self) {
@@ -247,14 +272,14 @@ impl Shared {
 
     /// A silent connection is noticed after two to three intervals.
     fn probe_interval(&self) -> Duration {
-        self.settings.timing.command.clamp(PROBE_MIN, PROBE_MAX)
+        self.timing.command.clamp(PROBE_MIN, PROBE_MAX)
     }
 
     fn close(&self) {
         for line in &self.lines {
             line.close();
         }
-        self.desk.close();
+        self.hub.close();
     }
 }
 

@@ -1,0 +1,351 @@
+//! One connection in use: who asks, and the task that writes and reads for all.
+//!
+//! A call is pushed and its caller waits for the answer. The driver, one task, writes all that waits
+//! with one system call and hands out all replies of one read. If nothing is on its way, whoever
+//! asks writes himself, which saves a switch of tasks; while calls come in crowds he does not, as
+//! each of them would be a system call.
+//!
+//! # Invariants
+//!
+//! - **C1** Bytes enter the outbox in the order of the ledger, under both locks; they leave it in
+//!   that order, under its lock.
+//! - **C2** After [`Connection::end`] nothing is written any more: what was not taken by the kernel
+//!   by then never is. So the ledger knows what was not sent, even if the driver's runtime stands
+//!   still in the middle of a write.
+//!
+//! # Locking
+//!
+//! `outbox`, then `ledger`; neither across an await; nobody is told anything under either. The outbox is
+//! locked during a system call that does not block.
+//!
+//! # Bounds
+//!
+//! The outbox holds [`CHUNK`] and one request; the ledger a request for each future inside `call`, and
+//! one for each whose reply is still to come. One task, no timer: see `supervisor.rs`.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::{Buf as _, BytesMut};
+use futures::task::AtomicWaker;
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Duration, Instant};
+
+use super::codec::{Decoder, Incoming, Malformed};
+use super::dial::{Reader, Writer};
+use super::hub::Hub;
+use super::ledger::{Ledger, Listen, Outcome, Request, Run};
+use crate::protocol::{Call, Value};
+use crate::transport::{CallError, Fault, Sink};
+
+/// How many bytes are gathered for one write.
+const CHUNK: usize = 64 * 1024;
+
+/// How much is read at once, and how often before other tasks get their turn.
+const READ: usize = 16 * 1024;
+const READS: usize = 16;
+
+pub(super) struct Connection {
+    ledger: Mutex<Ledger>,
+    outbox: Mutex<Outbox>,
+    driver: AtomicWaker,
+    /// Several requests went out together last time.
+    crowd: AtomicBool,
+    /// Bytes that came: signs of life.
+    heard: AtomicU64,
+    /// Rung when a call was answered READONLY.
+    read_only: Notify,
+    /// Rung when nothing is on its way any more, after [`Connection::close`].
+    quiet: Notify,
+}
+
+/// Bytes on their way to the kernel.
+struct Outbox {
+    bytes: BytesMut,
+    /// How many bytes the kernel has taken since the connection began.
+    taken: u64,
+    /// Something was taken that a layer above the socket may still hold.
+    to_flush: bool,
+    /// `None`: nothing is written any more.
+    writer: Option<Writer>,
+}
+
+impl Connection {
+    pub(super) fn new(writer: Writer) -> Self {
+        let bytes = BytesMut::new();
+        let outbox = Outbox { bytes, taken: 0, to_flush: false, writer: Some(writer) };
+        Connection {
+            ledger: Mutex::default(),
+            outbox: Mutex::new(outbox),
+            driver: AtomicWaker::new(),
+            crowd: AtomicBool::new(false),
+            heard: AtomicU64::new(0),
+            read_only: Notify::new(),
+            quiet: Notify::new(),
+        }
+    }
+
+    /// Asks, or says why nothing is sent here any more.
+    pub(super) fn run(&self, call: Call) -> Result<oneshot::Receiver<Outcome>, CallError> {
+        let (answer, receiver) = oneshot::channel();
+        self.push(Request::Run(Run { call, answer, with_text: false }))?;
+        Ok(receiver)
+    }
+
+    pub(super) fn listen(&self, listen: Listen) -> Result<(), CallError> {
+        self.push(Request::Listen(listen))
+    }
+
+    pub(super) fn unlisten(&self, channel: &Arc<str>) -> Result<(), CallError> {
+        self.push(Request::Unlisten(channel.clone()))
+    }
+
+    /// The receiver is told when everything that was asked before is answered.
+    pub(super) fn ping(&self) -> Result<oneshot::Receiver<()>, CallError> {
+        let (pong, receiver) = oneshot::channel();
+        self.push(Request::Ping(Some(pong)))?;
+        Ok(receiver)
+    }
+
+    fn push(&self, request: Request) -> Result<(), CallError> {
+        let since = Instant::now();
+        // One at a time: it is written here and now.
+        if !self.crowd.load(Ordering::Relaxed)
+            && let Some(mut outbox) = self.outbox.try_lock()
+            && outbox.bytes.is_empty()
+        {
+            // LOCKS: outbox, then ledger.
+            let mut ledger = self.ledger.lock();
+            let alone = ledger.is_idle();
+            ledger.push(request, since)?;
+            if alone {
+                ledger.encode(&mut outbox.bytes, CHUNK);
+                drop(ledger);
+                // No waker of the driver is replaced: it waits for the kernel only if bytes are left.
+                let written = outbox.write(&mut Context::from_waker(Waker::noop()));
+                drop(outbox);
+                if !matches!(written, Poll::Ready(Ok(()))) {
+                    self.driver.wake();
+                }
+                return Ok(());
+            }
+            drop((ledger, outbox));
+            self.driver.wake();
+            return Ok(());
+        }
+        let first = {
+            let mut ledger = self.ledger.lock();
+            ledger.push(request, since)?;
+            ledger.waiting() == 1
+        };
+        // Of several that wait, the first has woken it.
+        if first {
+            self.driver.wake();
+        }
+        Ok(())
+    }
+
+    pub(super) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    /// Waits for a call that is answered READONLY from now on.
+    pub(super) async fn read_only(&self) {
+        self.read_only.notified().await;
+    }
+
+    /// Answers calls that are older than `limit`. Returns how long the oldest of the others may still
+    /// wait.
+    pub(super) fn expire(&self, limit: Duration, hub: &Hub) -> Duration {
+        let now = Instant::now();
+        let Some(oldest) = now.checked_sub(limit) else { return limit };
+        let fault = Fault(format!("no answer within {} ms", limit.as_millis()));
+        let mut told = Vec::new();
+        let rest = {
+            let Outbox { bytes, taken, .. } = &mut *self.outbox.lock();
+            self.ledger.lock().expire(oldest, &fault, bytes, *taken, &mut told)
+        };
+        for told in told {
+            told.say(hub);
+        }
+        rest.map_or(limit, |since| (since + limit).saturating_duration_since(now))
+    }
+
+    /// Takes nothing more. What was sent may still be answered.
+    pub(super) fn close(&self, hub: &Hub) {
+        let mut told = Vec::new();
+        self.ledger.lock().close(&CallError::Closed, &mut told);
+        for told in told {
+            told.say(hub);
+        }
+        self.driver.wake();
+    }
+
+    /// Waits until everything that was sent is answered.
+    pub(super) async fn quiet(&self) {
+        loop {
+            let quiet = self.quiet.notified();
+            if self.ledger.lock().is_quiet() {
+                return;
+            }
+            quiet.await;
+        }
+    }
+
+    /// The connection is of no use any more: everybody is told what is known.
+    pub(super) fn end(&self, fault: &Fault, hub: &Hub) {
+        let mut told = Vec::new();
+        {
+            let mut outbox = self.outbox.lock();
+            // INVARIANT C2. The socket closes when the driver's half is gone, too.
+            drop(outbox.writer.take());
+            self.ledger.lock().end(fault, outbox.taken, &mut told);
+        }
+        for told in told {
+            told.say(hub);
+        }
+    }
+
+    /// Writes what waits; pending when the kernel takes no more or nothing waits.
+    fn poll_write(&self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        let mut outbox = self.outbox.lock();
+        loop {
+            if outbox.bytes.is_empty() {
+                let mut ledger = self.ledger.lock();
+                if ledger.waiting() > 0 {
+                    let together = ledger.encode(&mut outbox.bytes, CHUNK);
+                    self.crowd.store(together > 1, Ordering::Relaxed);
+                }
+            }
+            if outbox.bytes.is_empty() && !outbox.to_flush {
+                return Poll::Pending;
+            }
+            ready!(outbox.write(cx))?;
+        }
+    }
+
+    /// Takes one frame in.
+    fn receive(&self, incoming: Incoming, hub: &Hub, sink: &dyn Sink) -> Result<(), Fault> {
+        let told = match incoming {
+            Incoming::Reply(reply) => {
+                if reply.as_ref().is_err_and(|text| text.contains("READONLY")) {
+                    self.read_only.notify_waiters();
+                }
+                // Whoever writes at this moment has the lock until it knows what was taken.
+                let taken = self.outbox.lock().taken;
+                let mut ledger = self.ledger.lock();
+                let told = ledger.replied(reply, taken)?;
+                if ledger.waiting() > 0 {
+                    // It may be this call, which is sent again with its text.
+                    self.driver.wake();
+                }
+                if ledger.is_quiet() {
+                    self.quiet.notify_waiters();
+                }
+                told
+            }
+            Incoming::Push(push) => match push.as_slice() {
+                [Value::Text(kind), Value::Text(channel), Value::Text(payload)]
+                    if kind == "message" =>
+                {
+                    sink.message(channel, payload.as_bytes());
+                    None
+                }
+                [Value::Text(kind), Value::Text(channel), Value::Int(_)]
+                    if kind == "subscribe" || kind == "unsubscribe" =>
+                {
+                    self.ledger.lock().confirmed(kind == "subscribe", channel)
+                }
+                // Invalidations and whatever servers may say in future: nobody asked.
+                _ => None,
+            },
+        };
+        if let Some(told) = told {
+            told.say(hub);
+        }
+        Ok(())
+    }
+}
+
+impl Outbox {
+    /// Writes everything that is here.
+    fn write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        let Some(writer) = &mut self.writer else { return Poll::Pending };
+        while self.bytes.has_remaining() {
+            match ready!(Pin::new(&mut *writer).poll_write(cx, &self.bytes)) {
+                Ok(0) => return Poll::Ready(Err(Fault("the server takes nothing more".into()))),
+                Ok(taken) => {
+                    self.bytes.advance(taken);
+                    self.taken += taken as u64;
+                    self.to_flush = true;
+                }
+                Err(error) => return Poll::Ready(Err(lost(&error))),
+            }
+        }
+        if self.to_flush {
+            ready!(Pin::new(writer).poll_flush(cx)).map_err(|error| lost(&error))?;
+            self.to_flush = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Writes and reads until the connection is of no use, and says why.
+pub(super) async fn drive(
+    connection: Arc<Connection>,
+    mut reader: Reader,
+    mut inbox: BytesMut,
+    hub: Arc<Hub>,
+    sink: Arc<dyn Sink>,
+) -> Fault {
+    let mut decoder = Decoder::default();
+    let connection = &*connection;
+    std::future::poll_fn(move |cx| {
+        connection.driver.register(cx.waker());
+        if let Poll::Ready(Err(fault)) = connection.poll_write(cx) {
+            return Poll::Ready(fault);
+        }
+        for _ in 0..READS {
+            loop {
+                let fault = match decoder.decode(&mut inbox) {
+                    Ok(None) => break,
+                    Ok(Some(incoming)) => match connection.receive(incoming, &hub, &*sink) {
+                        Ok(()) => continue,
+                        Err(fault) => fault,
+                    },
+                    Err(Malformed(text)) => Fault(text),
+                };
+                return Poll::Ready(fault);
+            }
+            match ready!(poll_read(&mut reader, cx, &mut inbox)) {
+                Ok(0) => return Poll::Ready(Fault("the server closed the connection".into())),
+                Ok(read) => drop(connection.heard.fetch_add(read as u64, Ordering::Relaxed)),
+                Err(error) => return Poll::Ready(lost(&error)),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}
+
+fn poll_read(
+    reader: &mut Reader,
+    cx: &mut Context<'_>,
+    inbox: &mut BytesMut,
+) -> Poll<std::io::Result<usize>> {
+    if inbox.is_empty() && inbox.capacity() > 64 * READ {
+        // One great reply is no reason to keep so much.
+        *inbox = BytesMut::new();
+    }
+    inbox.reserve(READ);
+    std::pin::pin!(reader.read_buf(inbox)).poll(cx)
+}
+
+fn lost(error: &std::io::Error) -> Fault {
+    Fault(format!("the connection was lost: {error}"))
+}

@@ -1,0 +1,310 @@
+//! What one connection was asked, and what became of it: pure accounts, no I/O, no clock, no lock.
+//!
+//! Bytes are numbered from the first that this ledger encoded. A request knows the numbers of its
+//! bytes; the outbox knows how many the kernel has taken (`outbox.rs`). A server cannot run half a
+//! command, so the number of its last byte decides what is known of a request without a reply.
+//!
+//! # States of a request
+//!
+//! | state | what happens | next |
+//! | --- | --- | --- |
+//! | waiting | its future is gone when its turn comes | forgotten, never sent |
+//! | waiting | it is too old, or the connection ends | *not applied* |
+//! | waiting | its turn comes: it is encoded | sent |
+//! | sent | its reply comes | answered |
+//! | sent | NOSCRIPT comes, and its future is there | waiting, at the front, with the text |
+//! | sent | too old, none of it taken: withdrawn from the outbox | *not applied* |
+//! | sent | too old, some of it taken | *unknown*; its place waits for the reply |
+//! | sent | the connection ends, its last byte not taken | *not applied* |
+//! | sent | the connection ends, its last byte taken | *unknown* |
+//!
+//! # Invariants
+//!
+//! - **L1** Requests are sent in the order in which they were pushed, each once; `sent` has the order
+//!   of the wire, and so have replies. A reply without a request ends the connection.
+//! - **L2** A request is answered at most once, by exactly one of the rows above.
+//! - **L3** What undoes a call is pushed after the call's future was dropped; so a call is sent again
+//!   with its text only if its future is still there: then the undo comes behind it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::{Buf as _, BytesMut};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::encode;
+use super::hub::Hub;
+use crate::protocol::{Call, Value};
+use crate::transport::{CallError, Fault, sort_error_reply};
+
+pub(super) type Outcome = Result<Value, CallError>;
+pub(super) type Listening = Result<(), CallError>;
+
+#[derive(Debug)]
+pub(super) enum Request {
+    Run(Run),
+    Listen(Listen),
+    Unlisten(Arc<str>),
+    Ping(Option<oneshot::Sender<()>>),
+}
+
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) call: Call,
+    pub(super) answer: oneshot::Sender<Outcome>,
+    /// The server does not know the script: its text is sent.
+    pub(super) with_text: bool,
+}
+
+/// SUBSCRIBE to one channel, so that a refusal is that of this channel.
+#[derive(Debug)]
+pub(super) struct Listen {
+    pub(super) channel: Arc<str>,
+    /// Which of the orders for this channel.
+    pub(super) order: u64,
+    /// `None`: restored after a loss, nobody waits.
+    pub(super) answer: Option<oneshot::Sender<Listening>>,
+}
+
+/// What somebody is to be told, when nothing is locked any more.
+#[derive(Debug)]
+pub(super) enum Told {
+    Run(oneshot::Sender<Outcome>, Outcome),
+    /// The server confirmed or refused the subscription.
+    Listen(Listen, Listening),
+    /// The connection ended before the server did either.
+    Unheard(Listen),
+    Pong(oneshot::Sender<()>),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    waiting: VecDeque<Waiting>,
+    sent: VecDeque<Sent>,
+    /// The number of the next byte.
+    encoded: u64,
+    /// Why nothing is taken any more.
+    closed: Option<CallError>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    request: Request,
+    since: Instant,
+}
+
+#[derive(Debug)]
+struct Sent {
+    /// `None`: it was told that it is too old. Its reply is still to come.
+    request: Option<Request>,
+    since: Instant,
+    first: u64,
+    end: u64,
+}
+
+impl Ledger {
+    pub(super) fn push(&mut self, request: Request, since: Instant) -> Result<(), CallError> {
+        match &self.closed {
+            Some(error) => Err(error.clone()),
+            None => {
+                self.waiting.push_back(Waiting { request, since });
+                Ok(())
+            }
+        }
+    }
+
+    /// How many requests are not sent yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Nothing more will be asked, and everything is answered.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.closed.is_some() && self.is_idle()
+    }
+
+    /// Nothing waits and nothing is on its way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.sent.is_empty()
+    }
+
+    /// Gives what waits to the outbox, until that has `enough` bytes; says how many requests.
+    pub(super) fn encode(&mut self, out: &mut BytesMut, enough: usize) -> usize {
+        let before = self.sent.len();
+        while out.len() < enough
+            && let Some(Waiting { request, since }) = self.waiting.pop_front()
+        {
+            if request.is_abandoned() {
+                continue;
+            }
+            let (first, had) = (self.encoded, out.len());
+            match &request {
+                Request::Run(run) => encode::run(out, &run.call, run.with_text),
+                Request::Listen(listen) => {
+                    encode::command(out, &[b"SUBSCRIBE", listen.channel.as_bytes()])
+                }
+                Request::Unlisten(channel) => {
+                    encode::command(out, &[b"UNSUBSCRIBE", channel.as_bytes()])
+                }
+                Request::Ping(_) => encode::command(out, &[b"PING"]),
+            }
+            self.encoded += (out.len() - had) as u64;
+            let end = self.encoded;
+            self.sent.push_back(Sent { request: Some(request), since, first, end });
+        }
+        self.sent.len() - before
+    }
+
+    /// A reply came while the kernel had taken so many bytes. An error means that replies and
+    /// requests no longer belong together.
+    pub(super) fn replied(
+        &mut self,
+        reply: Result<Value, String>,
+        taken: u64,
+    ) -> Result<Option<Told>, Fault> {
+        let Some(Sent { request, since, .. }) = self.sent.pop_front_if(|sent| sent.end <= taken)
+        else {
+            return Err(Fault("the server answered what it was not asked".into()));
+        };
+        Ok(match request {
+            None | Some(Request::Unlisten(_)) => None,
+            Some(Request::Ping(pong)) => pong.map(Told::Pong),
+            Some(Request::Listen(listen)) => match reply {
+                Err(text) => Some(Told::Listen(listen, Err(sort_error_reply(&text)))),
+                Ok(_) => return Err(Fault("the server answered SUBSCRIBE without a push".into())),
+            },
+            Some(Request::Run(mut run)) => match reply {
+                Err(text) if text.starts_with("NOSCRIPT") && !run.with_text => {
+                    // INVARIANT L3.
+                    if run.answer.is_closed() {
+                        return Ok(None);
+                    }
+                    run.with_text = true;
+                    self.waiting.push_front(Waiting { request: Request::Run(run), since });
+                    None
+                }
+                reply => {
+                    let outcome = reply.map_err(|text| sort_error_reply(&text));
+                    Some(Told::Run(run.answer, outcome))
+                }
+            },
+        })
+    }
+
+    /// The server said that a channel is subscribed, or is not any more. What was not asked for next
+    /// shifts nothing.
+    pub(super) fn confirmed(&mut self, subscribed: bool, channel: &str) -> Option<Told> {
+        let asked = self.sent.front().is_some_and(|sent| match &sent.request {
+            Some(Request::Listen(listen)) => subscribed && *listen.channel == *channel,
+            Some(Request::Unlisten(gone)) => !subscribed && **gone == *channel,
+            _ => false,
+        });
+        match self.sent.pop_front_if(|_| asked)?.request? {
+            Request::Listen(listen) => Some(Told::Listen(listen, Ok(()))),
+            _ => None,
+        }
+    }
+
+    /// Answers calls that were pushed before `oldest`, and withdraws what is still in the outbox.
+    /// Returns since when the oldest of the others waits.
+    pub(super) fn expire(
+        &mut self,
+        oldest: Instant,
+        fault: &Fault,
+        out: &mut BytesMut,
+        taken: u64,
+        told: &mut Vec<Told>,
+    ) -> Option<Instant> {
+        let mut rest = None;
+        let mut live = |since: Instant| {
+            rest = Some(rest.map_or(since, |before: Instant| before.min(since)));
+        };
+        let mut withdrawn = 0;
+        self.sent.retain_mut(|sent| {
+            sent.first -= withdrawn;
+            sent.end -= withdrawn;
+            let too_old = sent.since <= oldest && matches!(sent.request, Some(Request::Run(_)));
+            if !too_old {
+                if matches!(sent.request, Some(Request::Run(_))) {
+                    live(sent.since);
+                }
+                return true;
+            }
+            let Some(Request::Run(run)) = sent.request.take() else { return true };
+            if sent.first < taken {
+                told.push(Told::Run(run.answer, Err(CallError::Unknown(fault.clone()))));
+                return true;
+            }
+            withdraw(out, sent.first - taken, sent.end - taken);
+            withdrawn += sent.end - sent.first;
+            told.push(Told::Run(run.answer, Err(CallError::NotApplied(fault.clone()))));
+            false
+        });
+        self.encoded -= withdrawn;
+        let too_old = |waiting: &mut Waiting| {
+            waiting.since <= oldest && matches!(waiting.request, Request::Run(_))
+        };
+        while let Some(index) = self.waiting.iter_mut().position(too_old)
+            && let Some(Waiting { request: Request::Run(run), .. }) = self.waiting.remove(index)
+        {
+            told.push(Told::Run(run.answer, Err(CallError::NotApplied(fault.clone()))));
+        }
+        let calls = |waiting: &&Waiting| matches!(waiting.request, Request::Run(_));
+        self.waiting.iter().filter(calls).for_each(|waiting| live(waiting.since));
+        rest
+    }
+
+    /// Nothing more is taken; what waits is told why. What was sent may still be answered.
+    pub(super) fn close(&mut self, error: &CallError, told: &mut Vec<Told>) {
+        self.closed.get_or_insert_with(|| error.clone());
+        for waiting in std::mem::take(&mut self.waiting) {
+            told.extend(waiting.request.unanswered(error.clone()));
+        }
+    }
+
+    /// The connection has ended, for this reason, when the kernel had taken so many bytes.
+    pub(super) fn end(&mut self, fault: &Fault, taken: u64, told: &mut Vec<Told>) {
+        self.close(&CallError::NotApplied(fault.clone()), told);
+        for Sent { request, end, .. } in std::mem::take(&mut self.sent) {
+            let error = if end <= taken { CallError::Unknown } else { CallError::NotApplied };
+            told.extend(request.and_then(|request| request.unanswered(error(fault.clone()))));
+        }
+    }
+}
+
+impl Told {
+    pub(super) fn say(self, hub: &Hub) {
+        // Nobody may be waiting any more.
+        match self {
+            Told::Run(answer, outcome) => drop(answer.send(outcome)),
+            Told::Listen(listen, outcome) => hub.told(listen, outcome),
+            Told::Unheard(listen) => hub.unheard(listen),
+            Told::Pong(pong) => drop(pong.send(())),
+        }
+    }
+}
+
+impl Request {
+    /// Nobody waits for it any more, and nothing was sent. A subscription without a waiter is one
+    /// that is restored, or that its unsubscription follows.
+    fn is_abandoned(&self) -> bool {
+        matches!(self, Request::Run(run) if run.answer.is_closed())
+    }
+
+    fn unanswered(self, error: CallError) -> Option<Told> {
+        match self {
+            Request::Run(run) => Some(Told::Run(run.answer, Err(error))),
+            Request::Listen(listen) => Some(Told::Unheard(listen)),
+            Request::Unlisten(_) | Request::Ping(_) => None,
+        }
+    }
+}
+
+/// Takes these bytes out of the middle.
+fn withdraw(out: &mut BytesMut, first: u64, end: u64) {
+    let place = |number| usize::try_from(number).expect("BUG: more bytes than memory");
+    let mut rest = out.split_off(place(first));
+    rest.advance(place(end - first));
+    out.unsplit(rest);
+}
