@@ -15,6 +15,8 @@ use crate::stats::Counters;
 use crate::transport::Transport;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
+#[cfg(feature = "test-util")]
+use crate::transport::redis::dial::Dial;
 use crate::transport::redis::{Absent, Redis, Timing};
 
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
@@ -77,6 +79,9 @@ enum Target {
     Url(Result<Endpoint, ConfigError>),
     #[cfg(feature = "embedded")]
     Engine(EmbeddedRedis),
+    /// The same, by connections as to a server.
+    #[cfg(feature = "test-util")]
+    Bytes(EmbeddedRedis),
 }
 
 impl ClientBuilder {
@@ -232,6 +237,10 @@ impl ClientBuilder {
             Target::Url(endpoint) => endpoint?,
             #[cfg(feature = "embedded")]
             Target::Engine(ref engine) => return Ok(self.embed(engine, settings)),
+            #[cfg(feature = "test-util")]
+            Target::Bytes(ref engine) => {
+                return self.connect_by_bytes(engine, settings, absent).await;
+            }
         };
         // Later, tokio panics.
         if tokio::runtime::Handle::try_current().is_err() {
@@ -328,6 +337,14 @@ impl EmbeddedRedis {
     pub fn builder(&self) -> ClientBuilder {
         ClientBuilder::with_target(Target::Engine(self.clone()))
     }
+
+    /// As [`builder`](EmbeddedRedis::builder), for a client that is connected as to a server: by
+    /// byte streams, on which RESP3 is spoken. Its switches are the last of `byte_links`.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    pub fn builder_over_bytes(&self) -> ClientBuilder {
+        ClientBuilder::with_target(Target::Bytes(self.clone()))
+    }
 }
 
 #[cfg(feature = "embedded")]
@@ -356,6 +373,38 @@ impl ClientBuilder {
             None => self.serve_here(&runtime, session.clone()),
         }
         Client::new(session)
+    }
+
+    /// A client over byte streams in memory. All of it runs where the caller runs, so that paused
+    /// time is one for all, and one seed gives one history.
+    #[cfg(feature = "test-util")]
+    async fn connect_by_bytes(
+        &self,
+        engine: &EmbeddedRedis,
+        settings: Settings,
+        absent: Absent,
+    ) -> Result<Client, Error> {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return Err(Error::Config(ConfigError::NoRuntime));
+        };
+        let mutants = self.mutants;
+        let counters = Arc::<Counters>::default();
+        let wakes = Wakes::new(counters.clone(), mutants);
+        let client_id = uuid::Uuid::new_v4();
+        let timing = Timing { command: self.command_timeout, connect: self.connect_timeout };
+        let name = self.name.clone().unwrap_or_else(|| format!("leasehold:{client_id}"));
+        let (dialer, _) = engine.dialer(&runtime);
+        let (dial, endpoint) = (Dial::Memory(dialer), Endpoint::parse(&engine.url())?);
+        let sink = wakes.clone();
+        let redis = Redis::connect_by(dial, &endpoint, timing, &name, sink, &runtime, absent);
+        let redis = redis.await.map_err(|error| {
+            Error::from_call(&Arc::from(endpoint.to_string()), Duration::ZERO, error)
+        })?;
+        let transport = Transport::Redis(redis);
+        let parts = Parts { transport, wakes, counters, settings, mutants, client_id };
+        let session = Session::new(parts);
+        self.serve_here(&runtime, session.clone());
+        Ok(Client::new(session))
     }
 
     #[cfg(feature = "test-util")]

@@ -14,7 +14,6 @@ mod data;
 mod engine;
 mod faults;
 #[cfg(feature = "test-util")]
-#[cfg_attr(not(test), expect(dead_code, reason = "waits for the connection"))]
 mod front;
 mod link;
 mod lua;

@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -16,9 +15,8 @@ use super::stream::Stream;
 use super::wire::Wire;
 use crate::transport::embedded::EmbeddedRedis;
 use crate::transport::embedded::engine::Engine;
+use crate::transport::redis::dial::{Reader, Writer};
 
-pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
-pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 /// Makes a connection.
 pub(crate) type Dialer = Arc<dyn Fn() -> io::Result<(Reader, Writer)> + Send + Sync>;
 
@@ -30,6 +28,12 @@ impl EmbeddedRedis {
         let control = ByteControl::new(line.clone());
         let way = Way { engine: self.engine.clone(), line, runtime: runtime.clone() };
         (Arc::new(move || way.dial()), control)
+    }
+
+    /// What the engine would be called in a configuration.
+    pub(crate) fn url(&self) -> String {
+        // As texts they have the order of their numbers.
+        format!("redis://embedded-{:020}", self.engine.number)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod answers;
 mod breaks;
+mod clients;
 mod faults;
 mod raw;
 mod seeds;

@@ -8,7 +8,8 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::{ByteControl, ConnectionControl, EmbeddedRedis};
-use crate::transport::embedded::front::line::{Dialer, Reader, Writer};
+use crate::transport::embedded::front::line::Dialer;
+use crate::transport::redis::dial::{Reader, Writer};
 
 pub(super) struct Raw {
     pub(super) reader: Reader,
