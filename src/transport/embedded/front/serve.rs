@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Poll, ready};
 
 use bytes::{Buf as _, BytesMut};
-use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
+use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 
 use super::conversation::{Conversation, Ending};
 use super::faults::Direction;
@@ -126,15 +126,11 @@ enum More {
 }
 
 async fn read(reader: &mut ReadHalf, into: &mut BytesMut) -> More {
-    poll_fn(|context| {
-        let mut space = vec![0; READ_MAX];
-        let mut space = ReadBuf::new(&mut space);
-        let read = ready!(Pin::new(&mut *reader).poll_read(context, &mut space));
-        into.extend_from_slice(space.filled());
-        let ended = read.is_err() || space.filled().is_empty();
-        Poll::Ready(if ended { More::Ended } else { More::Perhaps })
-    })
-    .await
+    into.reserve(READ_MAX);
+    match reader.read_buf(into).await {
+        Ok(0) | Err(_) => More::Ended,
+        Ok(_) => More::Perhaps,
+    }
 }
 
 /// Sends all there is to say. Nothing is lost if it is dropped.
