@@ -15,6 +15,14 @@ pub(crate) enum Way {
     Bytes,
 }
 
+/// A step as any engine would have it: each has a number of its own in what a client says of it.
+pub(crate) fn nameless(step: &str) -> String {
+    let mut parts = step.split("embedded-");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let rest = parts.map(|part| part.trim_start_matches(|c: char| c.is_ascii_digit()));
+    rest.fold(first, |told, part| told + "embedded" + part)
+}
+
 /// The switches of one client.
 #[derive(Clone)]
 pub(crate) enum Line {
@@ -150,7 +158,7 @@ impl Bytes {
         let mut rng = fastrand::Rng::with_seed(seed);
         *self.rng.lock() = rng.fork();
         let mut faults = ByteFaults {
-            chunk_max: [1, 7, 64, 1000, usize::MAX][rng.usize(0..5)],
+            chunk_max: [1, 16, 16, 100, 100, 1000, usize::MAX, usize::MAX][rng.usize(0..8)],
             request: plan.faults.request,
             reply: plan.faults.reply,
             ..ByteFaults::default()
@@ -174,7 +182,7 @@ impl Bytes {
                 faults.capacity = [256, 4096, 64 * 1024][rng.usize(0..3)];
             }
         }
-        if faults.chunk_max < 10 {
+        if faults.chunk_max < 100 {
             // Of each chunk: what is cut in pieces is not to break more often.
             faults.cut_request /= 8.0;
             faults.cut_reply /= 8.0;

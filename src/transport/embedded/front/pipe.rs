@@ -8,7 +8,8 @@
 use std::collections::VecDeque;
 use std::task::Waker;
 
-use bytes::BytesMut;
+use bytes::{Buf as _, BytesMut};
+use tokio::io::ReadBuf;
 use tokio::time::Instant;
 
 /// What becomes of bytes that are under way.
@@ -116,8 +117,10 @@ impl Pipe {
         self.end.is_some()
     }
 
-    /// The first bytes.
-    pub(super) fn take(&mut self, count: usize) -> BytesMut {
+    /// Hands over the first bytes.
+    pub(super) fn hand_over(&mut self, count: usize, into: &mut ReadBuf<'_>) {
+        into.put_slice(&self.bytes[..count]);
+        self.bytes.advance(count);
         self.arrived += count as u64;
         let mut left = count;
         while left > 0 {
@@ -129,7 +132,6 @@ impl Pipe {
                 self.written.pop_front();
             }
         }
-        self.bytes.split_to(count)
     }
 
     /// Ends the direction anew: the first `kept` bytes are due then, and the end right after them.

@@ -18,6 +18,8 @@ use crate::transport::redis::codec::{Decoder, Incoming};
 
 /// As much as Redis reads at once.
 const READ_MAX: usize = 16 * 1024;
+/// With less room than that the buffer gets another piece.
+const READ_MIN: usize = 1024;
 
 /// The server's end of a connection. Whoever drops it, the stream ends and the engine forgets it.
 pub(super) struct Served {
@@ -126,7 +128,9 @@ enum More {
 }
 
 async fn read(reader: &mut ReadHalf, into: &mut BytesMut) -> More {
-    into.reserve(READ_MAX);
+    if into.capacity() - into.len() < READ_MIN {
+        into.reserve(READ_MAX);
+    }
     match reader.read_buf(into).await {
         Ok(0) | Err(_) => More::Ended,
         Ok(_) => More::Perhaps,

@@ -184,7 +184,7 @@ impl Wire {
             .then(|| self.after(now, self.faults.hesitation));
         let is_chunked = self.faults.chunk_max < usize::MAX;
         let pipe = self.pipe(direction);
-        into.put_slice(&pipe.take(size));
+        pipe.hand_over(size, into);
         pipe.rests_until = rests;
         pipe.turns = is_chunked;
         let writer = pipe.writer.take();
