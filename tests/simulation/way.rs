@@ -159,8 +159,9 @@ impl Bytes {
         *self.rng.lock() = rng.fork();
         let mut faults = ByteFaults {
             chunk_max: [1, 16, 16, 100, 100, 1000, usize::MAX, usize::MAX][rng.usize(0..8)],
-            request: plan.faults.request,
-            reply: plan.faults.reply,
+            request: half(plan.faults.request),
+            reply: half(plan.faults.reply),
+            uneven: Delay::between(ms(0), plan.faults.request.max / 2),
             ..ByteFaults::default()
         };
         match plan.weather {
@@ -204,4 +205,9 @@ impl Bytes {
             }
         }
     }
+}
+
+/// The other half is what one connection may be slower than another.
+fn half(delay: Delay) -> Delay {
+    Delay::between(delay.min.min(delay.max / 2), delay.max / 2)
 }

@@ -23,6 +23,8 @@ pub struct ByteFaults {
     pub request: Delay,
     /// From the server to the client.
     pub reply: Delay,
+    /// What each connection adds to both ways, drawn once: one may be slower than another.
+    pub uneven: Delay,
     /// After a chunk the next one lets wait for `hesitation`.
     pub hesitate: f64,
     /// How long that is.
@@ -59,6 +61,7 @@ impl Default for ByteFaults {
             capacity: 64 * 1024,
             request: Delay::default(),
             reply: Delay::default(),
+            uneven: Delay::default(),
             hesitate: 0.0,
             hesitation: Delay::default(),
             cut_request: 0.0,

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use tokio::io::ReadBuf;
 use tokio::time::Instant;
@@ -27,6 +28,8 @@ pub(super) enum Read {
 pub(super) struct Wire {
     faults: ByteFaults,
     rng: fastrand::Rng,
+    /// By how much it is slower than others.
+    slower: Duration,
     requests: Pipe,
     replies: Pipe,
     /// When it broke, and when its client may dial again.
@@ -36,8 +39,9 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(faults: ByteFaults, rng: fastrand::Rng) -> Self {
+    pub(super) fn new(faults: ByteFaults, mut rng: fastrand::Rng) -> Self {
         Wire {
+            slower: faults.uneven.draw(&mut rng),
             faults,
             rng,
             requests: Pipe::new(),
@@ -47,7 +51,8 @@ impl Wire {
         }
     }
 
-    pub(super) fn set_faults(&mut self, faults: ByteFaults, rng: fastrand::Rng) {
+    pub(super) fn set_faults(&mut self, faults: ByteFaults, mut rng: fastrand::Rng) {
+        self.slower = faults.uneven.draw(&mut rng);
         self.faults = faults;
         self.rng = rng;
     }
@@ -88,7 +93,7 @@ impl Wire {
             Direction::Requests => self.faults.request,
             Direction::Replies => self.faults.reply,
         };
-        self.after(now, delay)
+        self.after(now, delay) + self.slower
     }
 
     /// Takes bytes for the other end: how many, or `None` while there is no room.
