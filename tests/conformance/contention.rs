@@ -36,8 +36,7 @@ pub(crate) async fn a_zero_wait_never_rests(world: World) {
     let (a, b) = (world.client().await, world.client().await);
     // The other client keeps its subscription warm, so a release is told to somebody.
     let guard = a.lock("x").lock().await.unwrap();
-    let refused = b.lock("x").try_lock(ms(30), Lease::Renewed).await;
-    assert!(refused.unwrap_err().is_timeout());
+    world.in_vain(async || b.lock("x").try_lock(ms(30), Lease::Renewed).await).await;
     guard.unlock().await.unwrap();
     let before = a.stats();
     let guard = a.lock("x").try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();

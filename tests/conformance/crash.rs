@@ -43,7 +43,7 @@ impl Drop for Doomed {
 #[expect(clippy::print_stdout, reason = "the parent waits for it")]
 async fn the_one_that_dies() {
     let url = std::env::var(SERVER).expect("started by its parent");
-    let client = Client::builder(&url).lease(ms(1500)).connect().await.unwrap();
+    let client = Client::builder(&url).lease(ms(4000)).connect().await.unwrap();
     let (counted, named) = (client.semaphore("s"), client.permit_expirable_semaphore("p"));
     counted.try_set_permits(2).await.unwrap();
     named.try_set_permits(2).await.unwrap();

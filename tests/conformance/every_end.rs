@@ -58,7 +58,7 @@ pub(crate) async fn a_dead_holder_costs_one_lease(world: World) {
 }
 
 pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(world: World) {
-    let lease = world.span(300);
+    let lease = world.lease(300);
     let client = &world.client_with_lease(lease).await;
     each(async |sort| {
         let lock = sort.lock(client, sort.name).owned_by(&Owner::new());
@@ -74,7 +74,7 @@ pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(world: Worl
             assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
         }
         let guard = lock.lock().await.unwrap();
-        sleep(lease * 3).await;
+        sleep(lease * 2).await;
         is_sure(&guard).await;
         assert!(are_there(&world, sort, sort.name).await);
         guard.unlock().await.unwrap();
@@ -169,12 +169,12 @@ pub(crate) async fn a_shutdown_ends_hand_overs_on_their_way(world: World) {
 }
 
 pub(crate) async fn a_longest_hold_ends_it(world: World) {
-    let client = &world.client_with_lease(world.span(300)).await;
+    let client = &world.client_with_lease(world.lease(300)).await;
     let elsewhere = &world.client().await;
     each(async |sort| {
         let lock = sort.lock(client, sort.name);
-        let guard = lock.acquire().max_hold(world.span(700)).await.unwrap();
-        sleep(world.span(500)).await;
+        let guard = lock.acquire().max_hold(world.lease(700)).await.unwrap();
+        sleep(world.lease(400)).await;
         guard.check().unwrap();
         assert_eq!(soon("it ends", guard.ended()).await.0, Ended::Lost(LossReason::MaxHold));
         let next = soon("it is released", sort.lock(elsewhere, sort.name).lock()).await.0.unwrap();
@@ -188,7 +188,7 @@ pub(crate) async fn a_longest_hold_ends_it(world: World) {
 }
 
 pub(crate) async fn what_was_handed_on_is_renewed_and_released_by_who_took_it_over(world: World) {
-    let lease = world.span(300);
+    let lease = world.lease(300);
     let (client, elsewhere) = (&world.client().await, &world.client_with_lease(lease).await);
     each(async |sort| {
         if !sort.is_single() {
@@ -208,7 +208,7 @@ pub(crate) async fn what_was_handed_on_is_renewed_and_released_by_who_took_it_ov
         assert_eq!(restored.owner() == owner, !sort.has_fields(), "the field is a fresh one");
         assert_eq!(restored.token().is_some(), token.is_some());
         assert!(token.is_none() || restored.token() > token, "a higher token");
-        sleep(lease * 3).await;
+        sleep(lease * 2).await;
         is_sure(&restored).await;
         assert!(lock.is_held().await.unwrap());
         restored.unlock().await.unwrap();

@@ -69,8 +69,7 @@ pub(crate) async fn a_failed_acquisition_takes_no_token(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     let guard = one.fenced_lock("x").lock().await.unwrap();
     for wait in [Duration::ZERO, ms(30)] {
-        let refused = other.fenced_lock("x").try_lock(wait, Lease::Renewed).await;
-        assert!(refused.unwrap_err().is_timeout());
+        world.in_vain(async || other.fenced_lock("x").try_lock(wait, Lease::Renewed).await).await;
     }
     assert_eq!(world.command(&["GET", COUNTER]), "1");
     guard.unlock().await.unwrap();

@@ -48,10 +48,10 @@ pub(crate) async fn a_drop_while_unwinding_frees(world: World) {
 }
 
 pub(crate) async fn a_guard_may_outlive_lock_and_client(world: World) {
-    let client = world.client_with_lease(world.span(300)).await;
+    let client = world.client_with_lease(world.lease(300)).await;
     let guard = client.lock("x").lock().await.unwrap();
     drop(client);
-    sleep(world.span(700)).await;
+    sleep(world.lease(500)).await;
     assert_eq!(guard.state(), HoldState::Held, "renewed for the guard's sake");
     assert!(world.exists("x"));
     guard.unlock().await.unwrap();
@@ -59,7 +59,7 @@ pub(crate) async fn a_guard_may_outlive_lock_and_client(world: World) {
 }
 
 pub(crate) async fn run_ends_the_work_when_the_lock_is_lost(world: World) {
-    let client = world.client_with_lease(world.span(300)).await;
+    let client = world.client_with_lease(world.lease(300)).await;
     let guard = client.lock("x").lock().await.unwrap();
     let work = guard.run(std::future::pending::<()>());
     let lose = async {
@@ -135,22 +135,22 @@ pub(crate) async fn what_was_released_in_time_is_never_lost(world: World) {
     let client = world.client().await;
     for names in [vec!["x"], vec!["x", "y"]] {
         let lock = client.multi_lock(names);
-        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(world.span(100))).await.unwrap();
+        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(world.lease(200))).await.unwrap();
         let (told, late) = (tokio::spawn(guard.ended()), guard.ended());
         guard.unlock().await.unwrap();
         assert_eq!(soon("told", told).await.0.unwrap(), Ended::Released);
-        sleep(world.span(200)).await;
+        sleep(world.lease(300)).await;
         assert_eq!(late.now_or_never(), Some(Ended::Released));
     }
 }
 
 pub(crate) async fn max_hold_ends_a_hold(world: World) {
-    let client = world.client_with_lease(world.span(300)).await;
+    let client = world.client_with_lease(world.lease(300)).await;
     let lock = client.lock("x");
-    let guard = lock.acquire().max_hold(world.span(700)).await.unwrap();
+    let guard = lock.acquire().max_hold(world.lease(700)).await.unwrap();
     let (ended, took) = soon("it ends", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::MaxHold));
-    assert!(took > world.span(600) && took < world.span(700) + world.late(200), "{took:?}");
+    assert!(took > world.lease(600) && took < world.lease(700) + world.late(200), "{took:?}");
     world.until_gone("x").await;
     // A leaked guard cannot keep the lock either.
     std::mem::forget(lock.acquire().max_hold(world.span(400)).await.unwrap());
@@ -160,7 +160,7 @@ pub(crate) async fn max_hold_ends_a_hold(world: World) {
 }
 
 pub(crate) async fn a_forgotten_guard_leaves_the_lock_to_its_lease(world: World) {
-    let client = world.client_with_lease(world.span(400)).await;
+    let client = world.client_with_lease(world.lease(400)).await;
     let start = Instant::now();
     client.lock("x").lock().await.unwrap().forget();
     assert_eq!((client.stats().holds, client.stats().rooms), (0, 0));
@@ -168,13 +168,13 @@ pub(crate) async fn a_forgotten_guard_leaves_the_lock_to_its_lease(world: World)
     world.until_gone("x").await;
     let took = start.elapsed();
     assert!(
-        took > world.span(300) && took < world.span(400) + world.late(200),
+        took > world.lease(300) && took < world.lease(400) + world.late(200),
         "not renewed: {took:?}"
     );
 }
 
 pub(crate) async fn a_text_moves_a_hold_to_another_client(world: World) {
-    let (a, b) = (world.client().await, world.client_with_lease(world.span(300)).await);
+    let (a, b) = (world.client().await, world.client_with_lease(world.lease(300)).await);
     let guard = a.lock("x").lock().await.unwrap();
     let (owner, ended) = (guard.owner().to_owned(), guard.ended());
     let text = guard.hand_on().unwrap();
@@ -183,7 +183,7 @@ pub(crate) async fn a_text_moves_a_hold_to_another_client(world: World) {
     let restored = b.lock("x").restore(&text).await.unwrap();
     assert_eq!(world.list(&["HGETALL", "x"]), [restored.owner(), "1"]);
     assert_ne!(restored.owner(), owner, "nobody else can be its owner");
-    sleep(world.span(700)).await;
+    sleep(world.lease(500)).await;
     assert_eq!(restored.state(), HoldState::Held, "renewed here");
     restored.unlock().await.unwrap();
     assert!(!world.exists("x"));
@@ -198,7 +198,7 @@ pub(crate) async fn a_text_of_an_ended_hold_is_refused(world: World) {
     assert!(matches!(error, Error::NotOwner { .. }), "{error}");
     assert!(!world.exists("x"));
     // What is not taken over in time is free.
-    let short = Lease::fixed(world.span(50));
+    let short = Lease::fixed(world.lease(200));
     let text = lock.try_lock(Duration::ZERO, short).await.unwrap().hand_on().unwrap();
     let next = soon("free", client.lock("x").lock()).await.0.unwrap();
     let error = lock.restore(&text).await.unwrap_err();

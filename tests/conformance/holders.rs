@@ -8,7 +8,7 @@ use crate::semaphores::set;
 use crate::world::{World, eventually, ms, soon};
 
 pub(crate) async fn permits_of_a_dead_client_come_back(world: World) {
-    let lease = world.span(400);
+    let lease = world.lease(400);
     let (mortal, line) = Line::with_lease(&world, lease).await;
     let (semaphore, waiter) = (set(&mortal, "s", 3).await, world.client().await);
     let held = semaphore.acquire(2).await.unwrap();
@@ -28,7 +28,7 @@ pub(crate) async fn permits_of_a_dead_client_come_back(world: World) {
 }
 
 pub(crate) async fn permits_are_renewed_while_they_are_held(world: World) {
-    let lease = world.span(300);
+    let lease = world.lease(300);
     let client = world.client_with_lease(lease).await;
     let semaphore = set(&client, "s", 2).await;
     let held = semaphore.acquire(2).await.unwrap();
@@ -40,7 +40,7 @@ pub(crate) async fn permits_are_renewed_while_they_are_held(world: World) {
 }
 
 pub(crate) async fn a_permit_that_is_taken_away_is_told(world: World) {
-    let client = world.client_with_lease(world.span(300)).await;
+    let client = world.client_with_lease(world.lease(300)).await;
     let semaphore = set(&client, "s", 1).await;
     let held = semaphore.acquire(1).await.unwrap();
     let guard = held.guard().unwrap();
@@ -53,7 +53,7 @@ pub(crate) async fn a_permit_that_is_taken_away_is_told(world: World) {
 
 /// Without braces and with, a name gives Redis the same tag.
 pub(crate) async fn a_name_in_braces_has_holds_of_its_own(world: World) {
-    let lease = world.span(300);
+    let lease = world.lease(300);
     let client = world.client_with_lease(lease).await;
     let plain = set(&client, "x", 3).await;
     let held = plain.acquire(1).await.unwrap();

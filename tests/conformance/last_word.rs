@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::each::each_exclusive;
 use crate::line::Line;
+use crate::sorts::Sort;
 use crate::world::{World, eventually, ms, soon, waiting};
 
 /// The wait, and when what is waited for is released: on a busy machine neither may be late.
@@ -23,7 +24,7 @@ const fn times(world: &World) -> [Duration; 2] {
 pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(world: World) {
     let other = &world.client().await;
     let [wait, release] = times(&world);
-    each_exclusive(async |sort| {
+    let asks_last = async |sort: &Sort| {
         let (client, line) = Line::with(&world, |builder| builder.safety_poll(ms(60_000))).await;
         let guard = sort.lock(other, sort.name).lock().await.unwrap();
         let (start, lock) = (Instant::now(), sort.lock(&client, sort.name));
@@ -41,9 +42,21 @@ pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(world: 
         sleep_until(start + release).await;
         guard.unlock().await.unwrap();
         let (taken, took) = soon("it is found", taking).await.0.unwrap();
+        (taken, took, line)
+    };
+    each_exclusive(async |sort| {
+        let (mut taken, mut took, mut line) = asks_last(sort).await;
+        // A machine that stalls loses the last answer: on a server, then, once more.
+        for _ in 0..4 {
+            let lost = matches!(&taken, Err(error) if error.may_be_held());
+            if lost && matches!(world, World::Redis(_)) {
+                (taken, took, line) = asks_last(sort).await;
+            }
+        }
         let guard = taken.unwrap_or_else(|error| panic!("{}, {took:?}: {error}", sort.name));
         assert!(took <= wait + world.late(50), "{}: {took:?}", sort.name);
         guard.unlock().await.unwrap();
+        drop(line);
     })
     .await;
 }

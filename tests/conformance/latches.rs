@@ -35,7 +35,7 @@ pub(crate) async fn a_timed_wait_sees_what_comes_in_time(world: World) {
     let (one, other) = (world.client().await, world.client().await);
     let (latch, waiter) = (set(&one, 1).await, other.count_down_latch("l"));
     let start = Instant::now();
-    let opened = while_waiting(&other, 1, waiter.wait(world.span(250)), async {
+    let opened = while_waiting(&other, 1, waiter.wait(world.lease(250)), async {
         sleep(world.span(150)).await;
         assert_eq!(latch.count_down().await.unwrap(), 0);
     });
@@ -227,7 +227,7 @@ pub(crate) async fn a_front_that_nobody_polls_hides_nothing(world: World) {
         () = eventually("it listens", listens) => {}
     }
     let patient = waiters(&other, 1);
-    let (behind, span) = (other.count_down_latch("l"), world.span(500));
+    let (behind, span) = (other.count_down_latch("l"), world.lease(500));
     let wait = tokio::spawn(async move { behind.wait(span).await });
     waiting(&other, 3).await;
     assert_eq!(latch.count_down().await.unwrap(), 0);

@@ -6,7 +6,7 @@ use leasehold::test_util::{Flow, LinkControl};
 use leasehold::{Client, ClientBuilder};
 
 use crate::support::proxy::Proxy;
-use crate::world::World;
+use crate::world::{LIMIT, World};
 
 /// One client's line.
 pub(crate) enum Line {
@@ -23,7 +23,9 @@ impl Line {
         match world {
             World::Redis(server) => {
                 let proxy = Proxy::start(server.address());
-                let client = settings(Client::builder(&proxy.url())).connect().await.unwrap();
+                // As in the world: to connect is no part of what is shown.
+                let builder = Client::builder(&proxy.url()).connect_timeout(LIMIT);
+                let client = settings(builder).connect().await.unwrap();
                 (client, Line::Proxy(Box::new(proxy)))
             }
             World::Embedded(engine) => {

@@ -31,7 +31,7 @@ async fn readers(client: &Client, lease: Duration) -> Vec<LockGuard> {
 }
 
 async fn dead_readers(world: &World, client: &Client) {
-    readers(client, world.span(100)).await.into_iter().for_each(LockGuard::forget);
+    readers(client, world.lease(200)).await.into_iter().for_each(LockGuard::forget);
     eventually("one of them all lives", async || lives(world).len() == 1).await;
     assert_eq!(fields(world), i64::from(MANY) + 2);
 }

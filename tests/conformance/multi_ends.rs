@@ -16,10 +16,10 @@ async fn is_lost(guard: &LockGuard, reason: LossReason) {
 }
 
 pub(crate) async fn the_loss_of_one_member_is_the_loss_of_all(world: World) {
-    let client = world.client_with_lease(world.span(300)).await;
+    let client = world.client_with_lease(world.lease(300)).await;
     for name in NAMES {
         let guard = client.multi_lock(NAMES).lock().await.unwrap();
-        sleep(world.span(500)).await;
+        sleep(world.lease(400)).await;
         guard.check().unwrap();
         world.command(&["DEL", name]);
         is_lost(&guard, LossReason::Gone).await;
@@ -199,8 +199,7 @@ pub(crate) async fn members_on_several_servers_are_all_needed(world: World) {
     let set = |number: usize| Lock::multi(clients.iter().map(|pair| pair[number].lock("a")));
     let guard = set(0).lock().await.unwrap();
     for _ in 0..2 {
-        let refused = set(1).try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await;
-        assert!(refused.unwrap_err().is_timeout());
+        world.in_vain(async || set(1).try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await).await;
     }
     guard.unlock().await.unwrap();
     let last = clients[2][0].lock("a").lock().await.unwrap();

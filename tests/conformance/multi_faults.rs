@@ -8,7 +8,7 @@ use crate::world::{World, eventually, ms, soon, waiting};
 
 /// A guard that does not hold all is no guard.
 pub(crate) async fn a_member_that_was_lost_meanwhile_is_taken_again(world: World) {
-    let (client, other) = (world.client_with_lease(ms(300)).await, world.client().await);
+    let (client, other) = (world.client_with_lease(world.lease(300)).await, world.client().await);
     let make: [fn(&leasehold::Client) -> Lock; 2] = [
         |client| client.multi_lock(NAMES),
         |client| {

@@ -100,7 +100,7 @@ pub(crate) async fn permits_that_lost_one_of_them_are_lost(world: World) {
 }
 
 pub(crate) async fn a_renewal_is_not_longer_than_redis_can_be_kept(world: World) {
-    let client = world.client_with_lease(world.span(500)).await;
+    let client = world.client_with_lease(world.lease(500)).await;
     let semaphore = set(&client, 4 * MANY).await;
     let mut held = Vec::new();
     for _ in 0..4 {
@@ -116,7 +116,7 @@ pub(crate) async fn a_renewal_is_not_longer_than_redis_can_be_kept(world: World)
 }
 
 pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(world: World) {
-    let client = world.client_with_lease(world.span(300)).await;
+    let client = world.client_with_lease(world.lease(300)).await;
     let semaphore = client.semaphore("s");
     // Set anew, and made anew by a release.
     for made_by_release in [false, true] {
@@ -154,7 +154,7 @@ pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(world: World) {
 pub(crate) async fn holds_outlast_a_life_that_java_took_away(world: World) {
     let client = world.client().await;
     let semaphore = client.semaphore("s");
-    let life = world.span(300);
+    let life = world.lease(300);
     for drained in [false, true] {
         assert!(semaphore.try_set_permits_for(2, life).await.unwrap());
         let held = semaphore.acquire(1).await.unwrap();

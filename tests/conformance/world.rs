@@ -1,18 +1,19 @@
 //! One place where locks live, whatever it is, and what the behaviours need of it.
 
+use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::test_util::{ErrorReply, Reply};
-use leasehold::{Client, ClientBuilder, EmbeddedRedis, LocalHandover};
+use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, LocalHandover};
 use tokio::time::{Instant, sleep};
 
 use crate::support::resp;
 use crate::support::server::Server;
 
 /// How long anything may take that is expected to happen.
-const LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) enum World {
     Redis(Box<Server>),
@@ -34,8 +35,11 @@ impl World {
 
     pub(crate) fn builder(&self) -> ClientBuilder {
         match self {
-            // The machine may stall: a client that connects is no part of what is shown.
-            World::Redis(server) => Client::builder(&server.url()).connect_timeout(LIMIT),
+            // The machine may stall: a client that connects is no part of what is shown, nor is a reply
+            // that is read late.
+            World::Redis(server) => {
+                Client::builder(&server.url()).connect_timeout(LIMIT).command_timeout(LIMIT / 2)
+            }
             World::Embedded(engine) => engine.builder(),
         }
     }
@@ -52,6 +56,15 @@ impl World {
         }
     }
 
+    /// A lease or a claim that is kept while a test goes on, and what is compared with it: exact under
+    /// paused time; on a server it outlasts a machine that stalls for a second.
+    pub(crate) fn lease(&self, span: u64) -> Duration {
+        match self {
+            World::Redis(_) => ms(span * 10),
+            World::Embedded(_) => ms(span),
+        }
+    }
+
     /// What may be late by so much: exact under paused time; on a server the machine may stall,
     /// and only what never comes is a fault.
     pub(crate) fn late(&self, span: u64) -> Duration {
@@ -59,6 +72,22 @@ impl World {
             World::Redis(_) => LIMIT / 2,
             World::Embedded(_) => ms(span),
         }
+    }
+
+    /// Waits in vain. A machine that stalls loses the last answer of a wait: on a server, then, once more.
+    pub(crate) async fn in_vain<T: Debug>(
+        &self,
+        wait: impl AsyncFn() -> Result<T, Error>,
+    ) -> Error {
+        for _ in 0..5 {
+            let error = wait().await.unwrap_err();
+            if error.is_timeout() {
+                return error;
+            }
+            let may_be = matches!(self, World::Redis(_)) && error.is_retryable();
+            assert!(may_be, "{error}");
+        }
+        panic!("no wait was answered")
     }
 
     /// A client that does not poll within a test: it goes on when it is told, or not at all.

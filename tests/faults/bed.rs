@@ -93,9 +93,14 @@ pub(crate) fn note(text: &str) {
     eprintln!("note: {text}");
 }
 
-/// A client in the making; `LEASEHOLD_MUTANT` puts a fault into it, to see which tests find it.
+/// What a machine that stands still for a moment may add, several times over. What it is to be told
+/// from comes later still.
+pub(crate) const LATE: Duration = ms(5_000);
+
+/// A client in the making; `LEASEHOLD_MUTANT` puts a fault into it, to see which tests find it. The
+/// machine may stand still while it connects, which is no part of what is shown.
 pub(crate) fn builder(url: &str) -> ClientBuilder {
-    let builder = Client::builder(url);
+    let builder = Client::builder(url).connect_timeout(SILENCE);
     #[cfg(feature = "test-util")]
     if let Ok(name) = std::env::var("LEASEHOLD_MUTANT") {
         let mutant = leasehold::Mutant::ALL.iter().find(|mutant| format!("{mutant:?}") == name);
@@ -111,11 +116,12 @@ pub(crate) const GIVEN_UP: Duration = ms(2_000);
 
 /// Short limits, so that faults are noticed within a test's patience.
 pub(crate) fn brisk(url: &str) -> ClientBuilder {
-    builder(url).command_timeout(ms(300)).connect_timeout(ms(500)).safety_poll(ms(300))
+    builder(url).command_timeout(ms(300)).connect_timeout(ms(3_000)).safety_poll(ms(300))
 }
 
+/// A client that takes no reply for lost that is read late.
 pub(crate) async fn connect(url: &str) -> Client {
-    builder(url).connect().await.expect("the server answers")
+    builder(url).command_timeout(LATE).connect().await.expect("the server answers")
 }
 
 /// Redis from outside.

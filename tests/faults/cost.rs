@@ -4,16 +4,17 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, ClientBuilder, Lease, LocalHandover};
 
-use crate::bed::{Outside, alone, builder, ms, until, within};
+use crate::bed::{Outside, SILENCE, alone, builder, ms, until, within};
 use crate::support::proxy::Proxy;
 use crate::support::resp::Reply;
 use crate::support::server::Server;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A client that sends nothing of itself for a while: no safety poll, no renewal within the test.
+/// A client that sends nothing of itself for a while: no safety poll, no renewal within the test, nothing
+/// again whose reply is read late.
 fn quiet(server: &Server) -> ClientBuilder {
-    builder(&server.url()).safety_poll(Duration::from_mins(1))
+    builder(&server.url()).safety_poll(Duration::from_mins(1)).command_timeout(SILENCE)
 }
 
 /// The server knows all scripts that the client will use.

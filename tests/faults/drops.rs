@@ -17,8 +17,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 const AT_ONCE: Duration = GIVEN_UP;
 /// Where a test waits for its end.
 const LEASE: Duration = ms(1_000);
-/// What a busy machine may add.
-const NOISE: Duration = ms(250);
+/// What a machine may add that is busy, or stands still: less than what could be waited for.
+const NOISE: Duration = ms(1_750);
 
 /// A client that takes no silence for a lost reply: whoever waited for one would wait for long.
 async fn patient(url: &str) -> Client {
@@ -189,13 +189,13 @@ fn a_hold_outlives_the_runtime_that_took_it() {
     let own = runtime(1);
     let mut watch = own.block_on(Watch::new(&server));
     let (client, guard) = own.block_on(async {
-        let client = brisk(&server.url()).lease(ms(1_500)).connect().await.expect("connects");
+        let client = brisk(&server.url()).lease(ms(3_000)).connect().await.expect("connects");
         let guard = hold(&client, "n").await;
         (client, guard)
     });
     drop(own);
     block_on(LIMIT, async {
-        let end = Instant::now() + ms(4_000);
+        let end = Instant::now() + ms(7_000);
         until("several leases", LIMIT, || {
             assert!(watch.outside.pttl("n") > 100, "it is renewed");
             assert_eq!(guard.state(), HoldState::Held);
@@ -333,7 +333,7 @@ fn shutdown_frees_all_and_tells_all_waiters() {
 #[test]
 fn shutdown_of_a_client_whose_server_is_silent_ends_at_its_deadline() {
     alone(LIMIT, async {
-        for deadline in [ms(700), ms(2_500)] {
+        for deadline in [ms(200), ms(2_500)] {
             let server = Server::start();
             let proxy = Proxy::start(server.address());
             let client = patient(&proxy.url()).await;
@@ -343,7 +343,7 @@ fn shutdown_of_a_client_whose_server_is_silent_ends_at_its_deadline() {
             let outcome = client.shutdown(deadline).await;
             let took = started.elapsed();
             assert!(matches!(outcome, Err(Error::Unknown { .. })), "{outcome:?}");
-            assert!(took >= deadline && took < deadline + ms(1_300), "{took:?}");
+            assert!(took >= deadline && took < deadline + NOISE, "{took:?}");
             drop(guard);
             timed("the drop", || drop(client));
         }

@@ -12,9 +12,9 @@ use crate::support::server::Server;
 const PROCESSES: usize = 4;
 const TASKS: usize = 16;
 /// All processes contend at least so long.
-const SHORTEST: Duration = Duration::from_secs(2);
-/// Between two turns of a process.
-const STARVED: Duration = Duration::from_secs(2);
+const SHORTEST: Duration = Duration::from_secs(6);
+/// Between two turns of a process. The machine may stand still for a part of it.
+const STARVED: Duration = Duration::from_secs(4);
 const CHILD: &str = "exclusion::contending_process";
 
 #[test]

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use leasehold::{Client, Error, Lease, LockGuard};
 
 use crate::bed::{
-    Outside, Running, alone, at_rest, beside, brisk, child, connect, ms, note, until, within,
+    LATE, Outside, Running, SILENCE, alone, at_rest, beside, brisk, builder, child, connect, ms,
+    note, until, within,
 };
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
@@ -13,10 +14,10 @@ use crate::support::server::Server;
 const LIMIT: Duration = Duration::from_mins(1);
 const QUEUE: &str = "redisson_lock_queue:{n}";
 const DEADLINES: &str = "redisson_lock_timeout:{n}";
-/// How long a client keeps a place, if it is not set.
-const CLAIM: Duration = ms(2_000);
-/// Dead waiters cost no more than a claim and this.
-const LATE: Duration = ms(1_000);
+/// How long those that die keep their places: two of them last longer than one and what may be late.
+const CLAIM: Duration = ms(7_000);
+/// Of a waiter that the machine may keep from its beats, and that is to live.
+const LONG_CLAIM: Duration = ms(3_000);
 const DEAD: usize = 50;
 const CHILD: &str = "fair::queueing_process";
 
@@ -56,7 +57,7 @@ fn queueing_process() {
     beside(Duration::from_mins(10), async move {
         let mut clients = Vec::new();
         for _ in 0..DEAD {
-            let client = crate::bed::builder(&format!("redis://{address}")).lease(ms(1_000));
+            let client = builder(&format!("redis://{address}")).lease(ms(1_000)).fair_claim(CLAIM);
             clients.push(client.connect().await.expect("connects"));
         }
         futures::future::join_all(clients.iter().map(take_and_keep)).await;
@@ -120,7 +121,8 @@ fn a_full_server_keeps_the_places_of_those_who_live() {
         let server = Server::start();
         let mut outside = Outside::of(&server);
         let holder = connect(&server.url()).await;
-        let waiting = brisk(&server.url()).fair_claim(ms(500)).connect().await.expect("connects");
+        let waiting = brisk(&server.url()).fair_claim(LONG_CLAIM).connect().await;
+        let waiting = waiting.expect("connects");
         let guard = holder.fair_lock("n").lock().await.expect("free");
         let behind = [queued(&mut outside, &waiting).await, queued(&mut outside, &waiting).await];
         outside.command(&["CONFIG", "SET", "maxmemory", "1"]);
@@ -129,7 +131,7 @@ fn a_full_server_keeps_the_places_of_those_who_live() {
             last.array()[1].text().parse::<f64>().expect("a score")
         };
         let first = latest();
-        until("beats keep them for another claim and longer", LIMIT, || latest() > first + 1_000.0)
+        until("beats keep them for another claim and longer", LIMIT, || latest() > first + 6_000.0)
             .await;
         assert_eq!(places(&mut outside), 2);
         outside.command(&["CONFIG", "SET", "maxmemory", "0"]);
@@ -188,7 +190,10 @@ fn a_waiter_whose_writes_are_paused_gives_up_in_time_and_leaves_the_queue() {
     alone(LIMIT, async {
         let server = Server::start();
         let mut outside = Outside::of(&server);
-        let (holder, client) = (connect(&server.url()).await, connect(&server.url()).await);
+        let holder = connect(&server.url()).await;
+        // Nothing but the end of its wait ends its last call within the test.
+        let client = builder(&server.url()).command_timeout(SILENCE).connect().await;
+        let client = client.expect("connects");
         let guard = holder
             .fair_lock("n")
             .try_lock(Duration::ZERO, Lease::fixed(ms(60_000)))
@@ -199,11 +204,12 @@ fn a_waiter_whose_writes_are_paused_gives_up_in_time_and_leaves_the_queue() {
         let taking =
             tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5_000))).await });
         until("it is in the queue", LIMIT, || places(&mut outside) == 1).await;
-        outside.command(&["CLIENT", "PAUSE", "2000", "WRITE"]);
+        outside.command(&["CLIENT", "PAUSE", "60000", "WRITE"]);
         let refused =
             within("it gives up", LIMIT, taking).await.expect("no panic").expect_err("no");
         let took = started.elapsed();
-        assert!(took >= wait && took < wait + ms(300), "{took:?}");
+        assert!(took >= wait && took < wait + LATE, "{took:?}");
+        outside.command(&["CLIENT", "UNPAUSE"]);
         // Whether its last question was answered, it cannot know.
         assert!(matches!(refused, Error::Timeout { .. } | Error::Unknown { .. }), "{refused:?}");
         until("it left the queue", ms(5_000), || !outside.exists(QUEUE)).await;
@@ -220,7 +226,10 @@ fn a_waiter_that_hears_nothing_comes_all_the_same() {
         let server = Server::start();
         let proxy = Proxy::start(server.address());
         let mut outside = Outside::of(&server);
-        let (holder, deaf) = (connect(&server.url()).await, connect(&proxy.url()).await);
+        let holder = connect(&server.url()).await;
+        // A silent connection is given up after many seconds only: it must not be the reconnect.
+        let deaf = builder(&proxy.url()).command_timeout(SILENCE).connect().await;
+        let deaf = deaf.expect("connects");
         for kill in [false, true] {
             let guard = holder.fair_lock("n").lock().await.expect("free");
             let taking = queued(&mut outside, &deaf).await;
@@ -230,9 +239,12 @@ fn a_waiter_that_hears_nothing_comes_all_the_same() {
             } else {
                 proxy.swallow_messages();
             }
+            let reconnects = deaf.stats().reconnects;
             guard.unlock().await.expect("held");
             // A beat finds that it is its turn, within half a second.
-            served("its turn", ms(1_500), taking).await.unlock().await.expect("held");
+            let guard = served("its turn", LATE, taking).await;
+            assert!(kill || deaf.stats().reconnects == reconnects, "it was the beat");
+            guard.unlock().await.expect("held");
             proxy.pass();
             until("it is connected again", LIMIT, || deaf.stats().reconnects > 0).await;
         }

@@ -66,7 +66,9 @@ async fn spans(taking: tokio::task::JoinHandle<Result<LockGuard, Error>>) -> Opt
     let guard = within("a turn", LIMIT, taking).await.expect("no panic").ok()?;
     let from = Instant::now();
     tokio::time::sleep(ms(20)).await;
-    let until = if guard.check().is_ok() { Instant::now() } else { guard.deadline().into_std() };
+    // In this order: the machine may stand still between the two.
+    let now = Instant::now();
+    let until = if guard.check().is_ok() { now } else { guard.deadline().into_std() };
     drop(guard);
     Some((from, until.max(from)))
 }
@@ -146,7 +148,8 @@ async fn contend(
         let stay = if random.u8(0..20) == 0 { random.u64(0..600) } else { random.u64(0..4) };
         tokio::time::sleep(ms(stay)).await;
         // What the guard vouches for: until now, or until its deadline passed.
-        let to = if guard.check().is_ok() { Instant::now() } else { guard.deadline().into_std() };
+        let now = Instant::now();
+        let to = if guard.check().is_ok() { now } else { guard.deadline().into_std() };
         spans.lock().push((from, to.max(from)));
         if random.bool() {
             drop(guard);

@@ -9,7 +9,7 @@ use crate::sorts::SORTS;
 use crate::support::server::Server;
 
 const LIMIT: Duration = Duration::from_mins(1);
-const LEASE: Duration = ms(1_000);
+const LEASE: Duration = ms(3_000);
 
 #[test]
 fn holds_of_every_sort_are_lost_and_later_ones_are_renewed() {
@@ -31,7 +31,7 @@ fn holds_of_every_sort_are_lost_and_later_ones_are_renewed() {
         for lock in &locks {
             guards.push(within("again", LIMIT, lock.lock()).await.expect("free"));
         }
-        let end = Instant::now() + LEASE * 3;
+        let end = Instant::now() + LEASE * 2;
         until("several leases", LIMIT, || {
             for (guard, sort) in guards.iter().zip(&SORTS) {
                 assert_eq!(guard.state(), HoldState::Held, "{}", sort.name);

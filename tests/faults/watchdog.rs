@@ -7,18 +7,16 @@ use std::time::{Duration, Instant};
 use leasehold::{Client, Error, Lease, LossReason};
 
 use crate::bed::{
-    GIVEN_UP, Outside, SILENCE, alone, at_rest, beside, block_on, brisk, builder, connect,
+    GIVEN_UP, LATE, Outside, SILENCE, alone, at_rest, beside, block_on, brisk, builder, connect,
     cut_after, hold, lost, ms, note, runtime, seed, size, turn, until, within,
 };
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
 
 const LIMIT: Duration = Duration::from_mins(1);
-const LEASE: Duration = ms(3_000);
+const LEASE: Duration = ms(6_000);
 /// A renewal is due every third of the lease; the rest is for its way, and ends before the next is due.
-const TICK: Duration = ms(1_000 + 900);
-/// What competes with a hold's deadline comes at least so much later, or never.
-const LATE: Duration = ms(5_000);
+const TICK: Duration = ms(2_000 + 1_900);
 
 /// The shortest remaining lease of many keys, and how many of them are gone.
 const SHORTEST: &str = "
@@ -33,7 +31,8 @@ return {least, gone}";
 fn blocked_workers_cost_nobody_a_lock() {
     let _turn = turn();
     let holds = size("LEASEHOLD_HOLDS", 2_000);
-    let lease = ms(3_000);
+    // What is left of it at a renewal is enough for a machine that stands still for a moment, too.
+    let lease = ms(5_000);
     let time = lease * u32::try_from(size("LEASEHOLD_LEASES", 3)).expect("not too many");
     let server = Server::start();
     let callers = runtime(2);
@@ -76,7 +75,7 @@ fn blocked_workers_cost_nobody_a_lock() {
         stop.store(true, Relaxed);
         let stats = client.stats();
         note(&format!("{holds} holds, {samples} samples: never below {shortest} ms; {stats:?}"));
-        assert!(shortest >= 750, "down to {shortest} ms of {lease:?}");
+        assert!(shortest >= 1_250, "down to {shortest} ms of {lease:?}");
         assert_eq!(stats.lost, 0);
         assert!(guards.iter().all(|guard| guard.check().is_ok()));
         drop(guards);
@@ -99,7 +98,7 @@ fn a_deleted_hold_is_lost_within_a_renewal_and_never_comes_back() {
         for round in 0..4 {
             let guard = hold(&client, "n").await;
             let kept = hold(&client, "kept").await;
-            let (started, pause) = (Instant::now(), ms(random.u64(0..1_000)));
+            let (started, pause) = (Instant::now(), ms(random.u64(0..2_000)));
             until("some time", LIMIT, || started.elapsed() > pause).await;
             let deleted = Instant::now();
             assert_eq!(outside.command(&["DEL", "n"]).int(), 1);
@@ -297,7 +296,9 @@ fn quick_rounds_leave_no_key_and_no_entry() {
     let seed = seed("quick_rounds");
     alone(LIMIT + ms(rounds as u64), async move {
         let server = Server::start();
-        let client = builder(&server.url()).lease(ms(1_000)).connect().await;
+        // No hold ends by its lease, and no reply counts as lost, if the machine stands still.
+        let lease = ms(5_000);
+        let client = builder(&server.url()).lease(lease).command_timeout(SILENCE).connect().await;
         let client = client.expect("connects");
         let mut outside = Outside::of(&server);
         let tasks: Vec<_> = (0..16)
@@ -312,10 +313,10 @@ fn quick_rounds_leave_no_key_and_no_entry() {
         }
         let took = started.elapsed();
         at_rest(&client, ms(5_000)).await;
-        until("no key is left", ms(1_500), || outside.keys() == 0).await;
+        until("no key is left", ms(4_500), || outside.keys() == 0).await;
         // A renewal that comes too late would show now.
-        let end = Instant::now() + ms(2_000);
-        until("two leases", LIMIT, || {
+        let end = Instant::now() + lease;
+        until("a lease", LIMIT, || {
             assert_eq!(outside.keys(), 0, "a key came back");
             Instant::now() > end
         })

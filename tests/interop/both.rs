@@ -13,13 +13,19 @@ use crate::support::server::Server;
 pub(crate) const NOW: Duration = Duration::ZERO;
 /// Far below the lease of 30 s, and above what a busy machine may cost.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
-/// A lease whose end a test waits for.
-pub(crate) const SHORT: Duration = Duration::from_millis(1500);
+/// A lease whose end a test waits for. Two thirds of it are left when it is renewed: enough for a
+/// machine that stalls for a second.
+pub(crate) const SHORT: Duration = Duration::from_secs(3);
 /// More than two of them: a contender that waits this long is the passing of time.
-pub(crate) const TWO_LEASES: Duration = Duration::from_millis(3500);
+pub(crate) const TWO_LEASES: Duration = Duration::from_millis(6500);
 /// What is left of a lease of 30 s that was taken, or renewed, a moment ago.
 pub(crate) const NEARLY_WHOLE: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(15)..=Duration::from_secs(30);
+
+/// A client in the making. The machine may stall while it connects, or while a reply is on its way.
+pub(crate) fn builder(url: &str) -> ClientBuilder {
+    Client::builder(url).connect_timeout(SOON).command_timeout(SOON / 2)
+}
 
 pub(crate) struct Both {
     pub(crate) server: Server,
@@ -48,7 +54,7 @@ impl Both {
         let server = Server::start();
         let timeouts = Timeouts { watchdog, fair_wait: None };
         let java = Redisson::start_with(&server.url(), timeouts).await;
-        let client = ours(Client::builder(&server.url())).connect().await.expect("connect");
+        let client = ours(builder(&server.url())).connect().await.expect("connect");
         let observer = Observer::connect(&server.url()).await;
         Both { server, java, client, observer }
     }

@@ -29,7 +29,7 @@ async fn mixed_contenders_exclude_each_other_and_all_make_progress() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mixed_contenders_of_a_tagged_name_exclude_each_other() {
-    contend("lock", |client, name| client.lock(name), "{shop}:orders:42", 250).await;
+    contend("lock", |client, name| client.lock(name), "{shop}:orders:42", 1000).await;
 }
 
 /// `rounds` of each thread, and at least as many of each task. The name of several locks is that of

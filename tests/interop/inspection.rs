@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Lease};
+use leasehold::Lease;
 
+use crate::both::builder;
 use crate::observer::Observer;
 use crate::redisson::Redisson;
 use crate::support::server::Server;
@@ -17,7 +18,7 @@ const NEARLY_WHOLE: std::ops::RangeInclusive<Duration> =
 async fn redisson_sees_our_hold() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), None).await;
-    let client = Client::connect(&server.url()).await.expect("connect");
+    let client = builder(&server.url()).connect().await.expect("connect");
     let lock = client.lock("seen");
 
     let guard = lock.lock().await.expect("lock");
@@ -40,7 +41,7 @@ async fn redisson_sees_our_hold() {
 async fn we_see_the_hold_of_redisson() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), None).await;
-    let client = Client::connect(&server.url()).await.expect("connect");
+    let client = builder(&server.url()).connect().await.expect("connect");
     let lock = client.lock("seen");
     assert!(!lock.is_locked().await.expect("is_locked"));
     assert_eq!(lock.remaining_lease().await.expect("remaining_lease"), None);
@@ -69,7 +70,7 @@ async fn we_see_the_hold_of_redisson() {
 async fn our_hash_has_the_form_of_redissons() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), None).await;
-    let client = Client::connect(&server.url()).await.expect("connect");
+    let client = builder(&server.url()).connect().await.expect("connect");
     let mut observer = Observer::connect(&server.url()).await;
 
     java.lock("a", "lock:theirs", None).await;

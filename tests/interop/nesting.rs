@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Lease};
+use leasehold::Lease;
 
+use crate::both::builder;
 use crate::redisson::Redisson;
 use crate::support::server::Server;
 
@@ -14,7 +15,7 @@ const LOCK: &str = "lock:nested";
 async fn a_thread_gets_in_after_our_outermost_release() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), None).await;
-    let client = Client::connect(&server.url()).await.expect("connect");
+    let client = builder(&server.url()).connect().await.expect("connect");
     let lock = client.lock("nested");
 
     let outer = lock.lock().await.expect("lock");
@@ -30,7 +31,7 @@ async fn a_thread_gets_in_after_our_outermost_release() {
 async fn we_get_in_after_the_outermost_release_of_a_thread() {
     let server = Server::start();
     let java = Redisson::start(&server.url(), None).await;
-    let client = Client::connect(&server.url()).await.expect("connect");
+    let client = builder(&server.url()).connect().await.expect("connect");
     let lock = client.lock("nested");
 
     java.lock("a", LOCK, None).await;

@@ -8,15 +8,15 @@ use leasehold::{Client, Lease, Lock};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::both::{Both, NOW, joined};
+use crate::both::{Both, NOW, builder, joined};
 use crate::observer::Observer;
 use crate::support::proxy::Proxy;
 
 const QUEUE: &str = "redisson_lock_queue:{door}";
 /// A third of it may pass between two beats: the rest is for a machine that stalls.
-const CLAIM: Duration = Duration::from_secs(1);
-/// Longer than our claim, several times.
-const LONG: Duration = Duration::from_secs(4);
+const CLAIM: Duration = Duration::from_secs(3);
+/// Longer than our claim, twice.
+const LONG: Duration = Duration::from_secs(7);
 /// Longer than a test takes, shorter than Redisson's own wait of 5 min.
 const A_WHILE: Duration = Duration::from_secs(40);
 const A_MOMENT: Duration = Duration::from_millis(20);
@@ -52,7 +52,7 @@ struct Line {
 impl Line {
     async fn with_claim(claim: Duration) -> Line {
         let both = Both::with(None, |ours| ours.fair_claim(claim)).await;
-        let other = Client::builder(&both.server.url()).fair_claim(claim).connect().await;
+        let other = builder(&both.server.url()).fair_claim(claim).connect().await;
         let (waiting, numbers, seen, dead) = (Vec::new(), 0, HashSet::new(), Vec::new());
         Line { both, other: other.expect("connect"), waiting, numbers, seen, dead }
     }
@@ -75,7 +75,7 @@ impl Line {
     /// A task of a client of its own queues, and its process dies.
     async fn dies(&mut self) {
         let proxy = Proxy::start(self.both.server.address());
-        let client = Client::builder(&proxy.url()).fair_claim(CLAIM).connect().await;
+        let client = builder(&proxy.url()).fair_claim(CLAIM).connect().await;
         drop(self.task(self.numbers, &client.expect("connect"), Duration::MAX).await);
         self.numbers += 1;
         self.stands_in_line().await;

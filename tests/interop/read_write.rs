@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use futures::future::join_all;
-use leasehold::{Client, HoldState, Lease, Lock, LockGuard, ReadWriteLock};
+use leasehold::{HoldState, Lease, Lock, LockGuard, ReadWriteLock};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::both::{Both, NEARLY_WHOLE, NOW, SHORT, SOON, TWO_LEASES, joined, lost, soon};
+use crate::both::{Both, NEARLY_WHOLE, NOW, SHORT, SOON, TWO_LEASES, builder, joined, lost, soon};
 use crate::observer::Observer;
 use crate::redisson::contention::Contenders;
 
@@ -311,7 +311,7 @@ async fn read_and_write_leases_end_for_the_other_side() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_java_writer_passes_a_dead_reader_of_ours() {
     let mut both = Both::start().await;
-    let dying = Client::builder(&both.server.url()).lease(SHORT).connect().await.expect("connect");
+    let dying = builder(&both.server.url()).lease(SHORT).connect().await.expect("connect");
     dying.read_write_lock("stock").read().lock().await.expect("lock").forget();
     both.java.lock("a", READ, None).await;
     both.observer.wait_until("EVAL \"return#redis.call('keys','*rwlock_timeout*')\" 0", 1).await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use leasehold::{Client, ClientBuilder, HoldState, Lease, Lock, LockGuard};
 use tokio::time::{Instant, sleep};
 
-use crate::both::{NEARLY_WHOLE, NOW, SHORT, TWO_LEASES, joined, lost, soon};
+use crate::both::{NEARLY_WHOLE, NOW, SHORT, TWO_LEASES, builder, joined, lost, soon};
 use crate::contention::{Contest, TASKS};
 use crate::redisson::{Redisson, Timeouts};
 use crate::support::resp::Reply;
@@ -50,7 +50,7 @@ impl Several {
         let java = Redisson::start_with(&urls.join(","), timeouts).await;
         let mut clients = Vec::new();
         for url in &urls {
-            clients.push(ours(Client::builder(url)).connect().await.expect("connect"));
+            clients.push(ours(builder(url)).connect().await.expect("connect"));
         }
         Several { servers, java, clients, down: None }
     }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, HoldState};
+use leasehold::HoldState;
 
-use crate::both::{Both, NOW, SHORT, joined, lost, soon};
+use crate::both::{Both, NOW, SHORT, builder, joined, lost, soon};
 use crate::crowd::{LIMIT, THREADS, contend};
 use crate::support::proxy::Proxy;
 
@@ -105,7 +105,7 @@ async fn semaphore_permits_of_a_dead_client_come_back() {
     let semaphore = both.client.semaphore("slots");
     assert!(semaphore.try_set_permits(2).await.expect("set"));
     let proxy = Proxy::start(both.server.address());
-    let dying = Client::builder(&proxy.url()).lease(SHORT).connect().await.expect("connect");
+    let dying = builder(&proxy.url()).lease(SHORT).connect().await.expect("connect");
     let dead = dying.semaphore("slots").acquire(2).await.expect("acquire");
     let theirs = both.waiting(|both| both.java.semaphore_acquire("a", "slots", 1)).await;
     proxy.refuse();

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Lock, LockGuard};
+use leasehold::{Lock, LockGuard};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::both::Both;
+use crate::both::{Both, SOON, builder};
 
 const ROUNDS: usize = 20;
-/// Far below every lease here, and above what a busy machine may cost.
-const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// Lets a task wait for the lock, which somebody else holds.
 async fn task_waits(both: &mut Both, lock: &Lock) -> JoinHandle<(Instant, LockGuard)> {
@@ -32,7 +30,7 @@ fn judge(what: &str, mut waits: Vec<Duration>) {
     waits.sort_unstable();
     let (median, longest) = (waits[waits.len() / 2], waits[waits.len() - 1]);
     eprintln!("{what}: median {median:.2?}, longest {longest:.2?} of {}", waits.len());
-    assert!(longest < AT_ONCE, "{what}: {longest:?}");
+    assert!(longest < SOON, "{what}: {longest:?}");
     // A message did it, not the poll that bounds the cost of a lost one. A single round proves
     // little on a busy machine.
     assert!(waits.len() == 1 || median < Duration::from_millis(100), "{what}: {median:?}");
@@ -48,7 +46,7 @@ async fn task_wakes_on_unlock_of_a_thread(name: &str) {
         let mut waiting = task_waits(&mut both, &lock).await;
         let freed = Instant::now();
         both.java.unlock("a", &java_lock).await.expect("unlock");
-        let woken = timeout(AT_ONCE, &mut waiting).await.expect("woken before the lease");
+        let woken = timeout(SOON, &mut waiting).await.expect("woken before the lease");
         let (got, guard) = woken.expect("no panic");
         waits.push(got.saturating_duration_since(freed));
         guard.unlock().await.expect("unlock");
@@ -100,7 +98,7 @@ async fn a_thread_wakes_when_a_guard_is_dropped() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_wakes_when_a_client_shuts_down() {
     let mut both = Both::start().await;
-    let other = Client::connect(&both.server.url()).await.expect("connect");
+    let other = builder(&both.server.url()).connect().await.expect("connect");
     let lock = other.lock("closing");
     let guard = lock.lock().await.expect("lock");
     let waiting = thread_waits(&mut both, "a", "closing").await;
@@ -133,7 +131,7 @@ async fn a_task_wakes_when_a_thread_forces_a_lock_open() {
     let mut waiting = task_waits(&mut both, &lock).await;
     let freed = Instant::now();
     assert!(both.java.force_unlock("lock:forced").await);
-    let woken = timeout(AT_ONCE, &mut waiting).await.expect("woken before the lease");
+    let woken = timeout(SOON, &mut waiting).await.expect("woken before the lease");
     let (got, guard) = woken.expect("no panic");
     judge("rust wakes on a forced unlock in java", vec![got.saturating_duration_since(freed)]);
     guard.unlock().await.expect("unlock");

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use crate::process::{Library, Process};
 use crate::support::server::Server;
-use crate::{KEY, LONG, ONCE, asked, crowd, eventually, ms, soon};
+use crate::{KEY, LONG, ONCE, asked, builder, crowd, eventually, ms, soon};
 
 with_each! {
     [
@@ -36,7 +36,7 @@ async fn both(library: Library, lease_ms: u32) -> Both {
     let server = Server::start();
     let peer = Process::start(library, &[server.url()]);
     peer.make(KEY, lease_ms).await;
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = builder(&server.url()).connect().await.unwrap();
     let lock = client.string_lock(KEY);
     Both { server, peer, client, lock }
 }
@@ -139,7 +139,7 @@ async fn each_waits_for_a_renewed_hold(library: Library) {
     let server = Server::start();
     let peer = Process::start(library, &[server.url()]);
     peer.make(KEY, LONG).await;
-    let client = Client::builder(&server.url()).lease(ms(1500)).connect().await.unwrap();
+    let client = builder(&server.url()).lease(ms(4000)).connect().await.unwrap();
     let lock = client.string_lock(KEY);
     let guard = lock.lock().await.unwrap();
     let deadline = guard.deadline();

@@ -7,7 +7,7 @@ use leasehold::{Client, Error, Lease, Lock};
 
 use crate::support::resp::Reply;
 use crate::support::server::Server;
-use crate::{ONCE, eventually, ms, soon};
+use crate::{ONCE, builder, eventually, ms, soon};
 
 /// Deletes the key if the value is the owner's.
 const GIVE_BACK: &str = "local mine = redis.call('GET', KEYS[1]) == ARGV[1] \
@@ -53,7 +53,7 @@ async fn peer(form: &Form, name: &str) -> Peer {
     let (server, database) = (Server::start(), form.database);
     let prefix = format!("{}{}", form.connection, form.cache);
     let url = format!("{}/{database}", server.url());
-    let client = Client::builder(&url).key_prefix(&prefix).connect().await.unwrap();
+    let client = builder(&url).key_prefix(&prefix).connect().await.unwrap();
     let lock = client.string_lock(name);
     Peer { server, database, client, lock, key: format!("{prefix}{name}") }
 }
@@ -106,7 +106,7 @@ async fn laravel_excludes_and_is_excluded() {
         // The same key by its whole name; no other database has it.
         for database in [0, shop.database] {
             let url = format!("{}/{database}", shop.server.url());
-            let whole = Client::connect(&url).await.unwrap().string_lock(&*shop.key);
+            let whole = builder(&url).connect().await.unwrap().string_lock(&*shop.key);
             let here = database == shop.database;
             assert_eq!(whole.is_locked().await.unwrap(), here, "{} in {database}", shop.key);
         }

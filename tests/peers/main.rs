@@ -32,6 +32,7 @@ mod support;
 use std::future::Future;
 use std::time::Duration;
 
+use leasehold::{Client, ClientBuilder};
 use support::server::Server;
 use tokio::time::{Instant, sleep};
 
@@ -53,6 +54,11 @@ async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < limit, "not within {LIMIT:?}: {what}");
         sleep(ms(2)).await;
     }
+}
+
+/// A client in the making. The machine may stall while it connects, or while a reply is on its way.
+fn builder(url: &str) -> ClientBuilder {
+    Client::builder(url).connect_timeout(LIMIT).command_timeout(LIMIT / 4)
 }
 
 /// The outcome of something that must happen.

@@ -5,7 +5,7 @@ use leasehold::{Client, Error, Lease, Lock, LossReason};
 use crate::process::{Library, Process};
 use crate::support::resp::Reply;
 use crate::support::server::Server;
-use crate::{KEY, LONG, ONCE, asked, crowd, eventually, ms, soon};
+use crate::{KEY, LONG, ONCE, asked, builder, crowd, eventually, ms, soon};
 
 with_each! {
     [
@@ -35,7 +35,7 @@ async fn both(library: Library, servers: Vec<Server>, lease_ms: u32) -> Both {
     peer.make(KEY, lease_ms).await;
     let mut clients = Vec::new();
     for url in &urls {
-        clients.push(Client::builder(url).connect_in_background().await.unwrap());
+        clients.push(builder(url).connect_in_background().await.unwrap());
     }
     let lock = quorum(&clients);
     Both { servers, peer, clients, lock }

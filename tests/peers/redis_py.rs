@@ -5,7 +5,7 @@ use leasehold::{Client, Ended, Error, Lease, Lock, LossReason};
 use crate::crowd;
 use crate::process::{Library, Process};
 use crate::support::server::Server;
-use crate::{ONCE, asked, eventually, ms, soon};
+use crate::{ONCE, asked, builder, eventually, ms, soon};
 
 struct Both {
     server: Server,
@@ -19,7 +19,7 @@ async fn both(timeout: &str) -> Both {
     let server = Server::start();
     let python = Process::start(Library::RedisPy, &[server.url()]);
     python.tell(&format!("make py shared {timeout}")).await;
-    let client = Client::connect(&server.url()).await.unwrap();
+    let client = builder(&server.url()).connect().await.unwrap();
     let lock = client.string_lock("shared");
     Both { server, python, client, lock }
 }
@@ -164,7 +164,7 @@ async fn a_lock_of_ours_is_taken_over_by_python() {
 async fn what_python_takes_away_is_told() {
     let server = Server::start();
     let python = Process::start(Library::RedisPy, &[server.url()]);
-    let client = Client::builder(&server.url()).lease(ms(3000)).connect().await.unwrap();
+    let client = builder(&server.url()).lease(ms(6000)).connect().await.unwrap();
     let guard = client.string_lock("shared").lock().await.unwrap();
     python.tell("make py shared 60000").await;
     python.tell(&format!("take_token py {}", guard.owner())).await;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::future::join_all;
-use leasehold::{Client, ClientBuilder, Ended, Lease, Lock, LockGuard, LossReason};
+use leasehold::{Client, ClientBuilder, Ended, Error, Lease, Lock, LockGuard, LossReason};
 use tokio::time::{Instant, sleep};
 
 use crate::support::proxy::Proxy;
@@ -133,4 +133,10 @@ pub(crate) fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send
             other => panic!("not lost: {other:?}"),
         }
     }
+}
+
+/// Others held it until the end of the wait. Where the machine stalls the last answers come too late for
+/// it, and a server that was asked is counted as one that did not answer.
+pub(crate) fn in_vain(refused: &Error) {
+    assert!(refused.is_timeout() || matches!(refused, Error::Quorum { .. }), "{refused}");
 }

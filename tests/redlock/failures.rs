@@ -5,13 +5,16 @@ use std::time::Duration;
 use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::bed::{LONG, NAME, Nodes, Servers, eventually, lost, ms, proxies, scripts_known, soon};
+use crate::bed::{
+    LONG, NAME, Nodes, Servers, eventually, in_vain, lost, ms, proxies, scripts_known, soon,
+};
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
 
 const ONCE: Duration = Duration::ZERO;
-/// A renewed lease that a test can outlive; a server may take a twentieth of it to answer.
-const LEASE: Duration = ms(3000);
+/// A renewed lease that a test can outlive, and a machine that stalls cannot; a server may take a twentieth
+/// of it to answer.
+const LEASE: Duration = ms(5000);
 
 /// After an outage a doubt is settled within a lease; a call fails sooner than by default.
 fn brief(builder: ClientBuilder) -> ClientBuilder {
@@ -25,7 +28,7 @@ async fn two_may_be_down_from_the_start() {
     let (ours, theirs) = (servers.clients().await, servers.clients().await);
     let guard = soon("three of five", ours.lock().lock()).await.unwrap();
     let refused = theirs.lock().try_lock(ms(300), LONG).await.unwrap_err();
-    assert!(refused.is_timeout() || matches!(refused, Error::Quorum { .. }), "{refused}");
+    in_vain(&refused);
     guard.unlock().await.unwrap();
     // They come, and take part.
     servers.0[0].restart();
@@ -121,7 +124,7 @@ async fn a_slow_server_is_not_waited_for() {
     let proxies = proxies(&servers);
     let nodes = Nodes::connect(proxies.iter().map(Proxy::url), brief).await;
     scripts_known(&nodes).await;
-    proxies[0].delay_replies(ms(300));
+    proxies[0].delay_replies(ms(400));
     let lock = nodes.lock();
     let guard = soon("four of five", lock.lock()).await.unwrap();
     // Its answer comes after more than a twentieth of the lease.
@@ -207,7 +210,7 @@ async fn one_restarted_empty_does_not_give_it_away() {
     let first = guard.deadline();
     servers.0[2].restart();
     let refused = theirs.lock().try_lock(ms(500), LONG).await.unwrap_err();
-    assert!(refused.is_timeout(), "{refused}");
+    in_vain(&refused);
     sleep_until(first + ms(200)).await;
     guard.check().unwrap();
     guard.unlock().await.unwrap();

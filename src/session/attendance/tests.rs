@@ -264,8 +264,8 @@ async fn who_is_dropped_while_it_is_polled_is_not_put_back() {
     assert!(timeout(MOMENT, other).await.is_err(), "it is there");
 }
 
-/// Ends its only worker's sleep when it is over, and polls a waiter before and after it.
-fn polled_by_a_worker_that_sleeps(span: Duration) -> (Result<(), PassedOver>, u64) {
+/// A waiter is polled before and after the only worker of its runtime stands still.
+fn polled_by_a_worker_that_sleeps(until: impl FnOnce(&Bed)) -> (Result<(), PassedOver>, u64) {
     let session_runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let callers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -280,23 +280,33 @@ fn polled_by_a_worker_that_sleeps(span: Duration) -> (Result<(), PassedOver>, u6
     });
     has_begun.recv().unwrap();
     let (blocked, is_blocked) = std::sync::mpsc::channel();
+    let (end, is_over) = std::sync::mpsc::channel::<()>();
     callers.spawn(async move {
         blocked.send(()).unwrap();
-        std::thread::sleep(span);
+        is_over.recv().unwrap();
     });
     is_blocked.recv().unwrap();
     bed.work.finish();
+    until(&bed);
+    end.send(()).unwrap();
     let done = session_runtime.block_on(waiter).unwrap();
     (done, bed.passed_over())
 }
 
 #[test]
 fn a_runtime_that_is_slow_for_everybody_loses_no_turn() {
-    assert_eq!(polled_by_a_worker_that_sleeps(Duration::from_millis(400)), (Ok(()), 0));
+    let slow = |_: &Bed| std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(polled_by_a_worker_that_sleeps(slow), (Ok(()), 0));
 }
 
 #[test]
 fn a_runtime_that_stands_still_is_not_waited_for() {
-    let span = STALLED_MAX + Duration::from_millis(500);
-    assert_eq!(polled_by_a_worker_that_sleeps(span), (Err(PassedOver), 1));
+    // However long it takes: where the machine stands still as well, nobody is passed over for that.
+    let stands_still = |bed: &Bed| {
+        let end = std::time::Instant::now() + LONG;
+        while bed.passed_over() == 0 && std::time::Instant::now() < end {
+            std::thread::sleep(MOMENT);
+        }
+    };
+    assert_eq!(polled_by_a_worker_that_sleeps(stands_still), (Err(PassedOver), 1));
 }

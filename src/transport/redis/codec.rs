@@ -1,10 +1,38 @@
 //! RESP3: what a server sends, taken out of a buffer piece by piece.
+//!
+//! `boundary.rs` finds where a reply ends and holds the limits; only then `resp-rs` parses it,
+//! once and whole. So a reply that arrives in a thousand pieces costs one parse, and the parser
+//! never sees what is too big, too deep or not all there.
+//!
+//! Attributes are skipped. Streamed types (`$?`, `*?`), which no server sends, are malformed.
+//!
+//! # Bounds
+//!
+//! The buffer: whoever reads decodes until there is nothing more before it reads again. What is
+//! left then is less than one reply, and a reply that announces more than [`REPLY_BYTES`] is
+//! malformed before it has arrived. So a buffer never holds more than that, one line and one
+//! read. Nothing is reserved for what is only announced.
 
-use bytes::{Buf as _, BytesMut};
-use redis_protocol::resp3::decode::complete::decode_range;
-use redis_protocol::resp3::types::RangeFrame;
+mod boundary;
+#[cfg(test)]
+mod tests;
 
+use bytes::{Bytes, BytesMut};
+use resp_rs::resp3::{Frame, parse_frame};
+
+use self::boundary::Boundary;
 use crate::protocol::Value;
+
+/// The greatest reply, in bytes on the wire: far more than any script of ours answers.
+const REPLY_BYTES: usize = 64 << 20;
+
+/// How deep arrays may be in each other. The parser and the drop of its result recurse, so this
+/// bounds the stack.
+const DEPTH: usize = 32;
+
+/// How many elements a reply may announce, at all depths together. An element costs 3 bytes on
+/// the wire and up to 64 in memory: without this, 64 MiB would become more than a gigabyte.
+const ELEMENTS: usize = 1 << 20;
 
 /// One thing that the server sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,60 +44,113 @@ pub(crate) enum Incoming {
     Push(Vec<Value>),
 }
 
-/// Bytes that are not RESP3, or more than a reply may have.
+/// Bytes that are not RESP3, or more than a reply may have. Where the next reply begins is not
+/// known after that: the connection is of no use any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) String);
 
-/// Takes frames out of what was read.
+/// Takes frames out of what was read from one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Decoder {}
+pub(crate) struct Decoder {
+    boundary: Boundary,
+}
 
 impl Decoder {
     /// The next frame, if the buffer holds all of it.
+    ///
+    /// Until there is one, the buffer may only be appended to.
     pub(crate) fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Incoming>, Malformed> {
-        match decode_range(buffer) {
-            Ok(None) => Ok(None),
-            Err(error) => Err(Malformed(error.to_string())),
-            Ok(Some((frame, taken))) => {
-                let incoming = match frame {
-                    RangeFrame::Push { data, .. } => Incoming::Push(
-                        data.into_iter()
-                            .map(|item| value(buffer, item))
-                            .collect::<Result<_, _>>()
-                            .map_err(Malformed)?,
-                    ),
-                    frame => Incoming::Reply(value(buffer, frame)),
-                };
-                buffer.advance(taken);
-                Ok(Some(incoming))
-            }
+        let Some(end) = self.boundary.find(buffer)? else { return Ok(None) };
+        let incoming = match parse(buffer.split_to(end).freeze())? {
+            Frame::Push(items) => Incoming::Push(values(items).map_err(Unfit::in_push)?),
+            frame => Incoming::Reply(match value(frame) {
+                Ok(value) => Ok(value),
+                Err(Unfit::Error(text)) => Err(text),
+                Err(Unfit::Streamed) => return Err(streamed()),
+            }),
+        };
+        Ok(Some(incoming))
+    }
+}
+
+/// The one frame that `bytes` are, without the attributes in front of it.
+fn parse(mut bytes: Bytes) -> Result<Frame, Malformed> {
+    loop {
+        match parse_frame(bytes) {
+            Ok((Frame::Attribute(_), rest)) => bytes = rest,
+            Ok((frame, rest)) if rest.is_empty() => return Ok(frame),
+            Ok(_) => return Err(Malformed("a reply that ends too early".to_owned())),
+            Err(error) => return Err(Malformed(format!("not RESP3: {error}"))),
         }
     }
 }
 
-fn value(buffer: &[u8], frame: RangeFrame) -> Result<Value, String> {
-    let text =
-        |range: (usize, usize)| String::from_utf8_lossy(&buffer[range.0..range.1]).into_owned();
-    let all = |items: Vec<RangeFrame>| {
-        items.into_iter().map(|item| value(buffer, item)).collect::<Result<Vec<_>, _>>()
-    };
+/// Why a frame is no value.
+enum Unfit {
+    /// It is an error, or has one in it.
+    Error(String),
+    /// It is a piece of a streamed reply. The boundary refuses those before the parser sees them.
+    Streamed,
+}
+
+impl Unfit {
+    fn in_push(self) -> Malformed {
+        match self {
+            Unfit::Error(text) => Malformed(format!("an error in a push: {text}")),
+            Unfit::Streamed => streamed(),
+        }
+    }
+}
+
+fn streamed() -> Malformed {
+    Malformed("a streamed reply".to_owned())
+}
+
+fn value(frame: Frame) -> Result<Value, Unfit> {
     Ok(match frame {
-        RangeFrame::Number { data, .. } => Value::Int(data),
-        RangeFrame::Null | RangeFrame::Hello { .. } => Value::Nil,
-        RangeFrame::BlobString { data, .. }
-        | RangeFrame::SimpleString { data, .. }
-        | RangeFrame::VerbatimString { data, .. }
-        | RangeFrame::BigNumber { data, .. }
-        | RangeFrame::ChunkedString(data) => Value::Text(text(data)),
-        RangeFrame::Array { data, .. } | RangeFrame::Push { data, .. } => Value::Array(all(data)?),
-        RangeFrame::Set { data, .. } => Value::Array(all(data.into_iter().collect())?),
-        RangeFrame::Map { data, .. } => {
-            Value::Array(all(data.into_iter().flat_map(|(key, item)| [key, item]).collect())?)
+        Frame::Integer(number) => Value::Int(number),
+        Frame::Boolean(truth) => Value::Int(truth.into()),
+        Frame::Null | Frame::BulkString(None) | Frame::Array(None) => Value::Nil,
+        Frame::BulkString(Some(bytes))
+        | Frame::SimpleString(bytes)
+        | Frame::BigNumber(bytes)
+        | Frame::SpecialFloat(bytes) => Value::Text(text(&bytes)),
+        Frame::VerbatimString { payload } => {
+            // The first four bytes are its format, as in `txt:`.
+            Value::Text(text(payload.get(4..).unwrap_or_default()))
         }
-        RangeFrame::Boolean { data, .. } => Value::Int(data.into()),
-        RangeFrame::Double { data, .. } => Value::Text(data.to_string()),
-        RangeFrame::SimpleError { data, .. } | RangeFrame::BlobError { data, .. } => {
-            return Err(text(data));
+        Frame::Double(number) => Value::Text(number.to_string()),
+        Frame::Array(Some(items)) | Frame::Set(items) | Frame::Push(items) => {
+            Value::Array(values(items)?)
         }
+        Frame::Map(pairs) => {
+            Value::Array(values(pairs.into_iter().flat_map(|(key, item)| [key, item]))?)
+        }
+        Frame::Error(bytes) | Frame::BlobError(bytes) => return Err(Unfit::Error(text(&bytes))),
+        Frame::Attribute(_)
+        | Frame::StreamTerminator
+        | Frame::StreamedStringHeader
+        | Frame::StreamedBlobErrorHeader
+        | Frame::StreamedVerbatimStringHeader
+        | Frame::StreamedArrayHeader
+        | Frame::StreamedSetHeader
+        | Frame::StreamedMapHeader
+        | Frame::StreamedAttributeHeader
+        | Frame::StreamedPushHeader
+        | Frame::StreamedStringChunk(_)
+        | Frame::StreamedString(_)
+        | Frame::StreamedArray(_)
+        | Frame::StreamedSet(_)
+        | Frame::StreamedMap(_)
+        | Frame::StreamedAttribute(_)
+        | Frame::StreamedPush(_) => return Err(Unfit::Streamed),
     })
+}
+
+fn values(frames: impl IntoIterator<Item = Frame>) -> Result<Vec<Value>, Unfit> {
+    frames.into_iter().map(value).collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }

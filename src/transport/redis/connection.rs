@@ -304,9 +304,14 @@ pub(super) async fn drive(
 ) -> Fault {
     let mut decoder = Decoder::default();
     let connection = &*connection;
+    let mut gathers = false;
     std::future::poll_fn(move |cx| {
         connection.driver.register(cx.waker());
-        if let Poll::Ready(Err(fault)) = connection.poll_write(cx) {
+        // In a crowd, whoever else can run asks first: one write for all.
+        gathers = !gathers && connection.crowd.load(Ordering::Relaxed);
+        if gathers {
+            cx.waker().wake_by_ref();
+        } else if let Poll::Ready(Err(fault)) = connection.poll_write(cx) {
             return Poll::Ready(fault);
         }
         for _ in 0..READS {

@@ -194,10 +194,17 @@ impl Supervisor {
     }
 
     /// Answers calls that are too old. Never ends.
+    ///
+    /// Where the connection's runtime stood still, replies may have come that nobody has read yet: it
+    /// has as long again to do so. Who pays: a caller on another runtime waits twice as long.
     async fn time_out(&self, connection: &Connection) {
+        let limit = self.shared.timing.command;
+        let mut next = limit;
         loop {
-            let next = connection.expire(self.shared.timing.command, &self.shared.hub);
             sleep(next).await;
+            // Its outcome does not matter: it has had its time.
+            responds(self.place(), limit).await;
+            next = connection.expire(limit, &self.shared.hub);
         }
     }
 
@@ -319,9 +326,10 @@ async fn read_only(connection: &Connection) -> End {
     End::Lost(Fault("the server is read-only".into()))
 }
 
-/// Whether a runtime still runs what is given to it.
+/// Whether a runtime still runs what is given to it, and reads what has come.
 async fn responds(place: &Handle, limit: Duration) -> bool {
-    let mut sign = Task(place.spawn(async {}));
+    // Before a task that has yielded runs again, sockets are looked at.
+    let mut sign = Task(place.spawn(tokio::task::yield_now()));
     matches!(timeout(limit, &mut sign.0).await, Ok(Ok(())))
 }
 

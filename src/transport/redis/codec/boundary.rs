@@ -1,0 +1,156 @@
+//! Finds where a reply ends, and refuses what is more than a reply may be.
+//!
+//! The search goes on where it stopped, so a reply that arrives in pieces is looked at once. What
+//! the elements mean is the parser's business; here only the letter, the line and the length of
+//! each are read.
+
+use resp_rs::resp3::MAX_LINE_LENGTH;
+
+use super::{DEPTH, ELEMENTS, Malformed, REPLY_BYTES};
+
+/// How far the reply at the front of a buffer is known.
+#[derive(Debug, Default)]
+pub(super) struct Boundary {
+    /// Where the first element begins of which not all has been seen.
+    next: usize,
+    /// Before this the end of that element's line is not.
+    searched: usize,
+    /// With fewer bytes than these, that element is not complete.
+    wanted: usize,
+    /// The elements that were announced so far.
+    elements: usize,
+    /// The elements that are missing at each depth; the outermost is the reply itself.
+    missing: Vec<usize>,
+}
+
+impl Boundary {
+    /// The length of the reply at the front of `bytes`, if all of it is there.
+    ///
+    /// Is called again with more bytes behind the same ones, or, after it gave a length, with
+    /// those that follow.
+    pub(super) fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+        if self.missing.is_empty() {
+            self.missing.push(1);
+        }
+        while bytes.len() >= self.wanted {
+            let Some(end) = self.element(bytes)? else { return Ok(None) };
+            self.next = end;
+            while self.missing.last() == Some(&0) {
+                self.missing.pop();
+            }
+            if self.missing.is_empty() {
+                (self.next, self.searched, self.wanted, self.elements) = (0, 0, 0, 0);
+                return Ok(Some(end));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The end of the element at `next`; that of an array is before its first element.
+    fn element(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+        let Some(&letter) = bytes.get(self.next) else { return Ok(None) };
+        let kind = Kind::of(letter)?;
+        let Some(line_end) = self.line_end(bytes)? else { return Ok(None) };
+        let line = &bytes[self.next + 1..line_end];
+        let (end, children) = match kind {
+            Kind::Line => (line_end + 2, 0),
+            Kind::Text => {
+                let text_end = length(letter, line)?.map(|bytes| bytes.saturating_add(2));
+                ((line_end + 2).saturating_add(text_end.unwrap_or(0)), 0)
+            }
+            Kind::Items => (line_end + 2, length(letter, line)?.unwrap_or(0)),
+            Kind::Pairs | Kind::Attribute => {
+                (line_end + 2, length(letter, line)?.unwrap_or(0).saturating_mul(2))
+            }
+        };
+        if end > REPLY_BYTES {
+            return Err(Malformed(format!("a reply of more than {REPLY_BYTES} bytes")));
+        }
+        if end > bytes.len() {
+            self.wanted = end;
+            return Ok(None);
+        }
+        // An attribute comes in front of an element and is none.
+        if let (false, Some(missing)) = (kind == Kind::Attribute, self.missing.last_mut()) {
+            *missing -= 1;
+        }
+        self.open(children)?;
+        Ok(Some(end))
+    }
+
+    fn line_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+        let begin = self.next + 1;
+        let from = self.searched.max(begin);
+        let until = bytes.len().min(begin + MAX_LINE_LENGTH + 2);
+        if let Some(at) = bytes[from..until].windows(2).position(|pair| pair == b"\r\n") {
+            return Ok(Some(from + at));
+        }
+        if until == begin + MAX_LINE_LENGTH + 2 {
+            return Err(Malformed(format!("a line of more than {MAX_LINE_LENGTH} bytes")));
+        }
+        // The last byte may be the first half of the end.
+        self.searched = begin.max(until - 1);
+        Ok(None)
+    }
+
+    fn open(&mut self, children: usize) -> Result<(), Malformed> {
+        self.elements = self.elements.saturating_add(children);
+        if self.elements > ELEMENTS {
+            return Err(Malformed(format!("a reply of more than {ELEMENTS} elements")));
+        }
+        if children > 0 {
+            // BOUND: one entry for each depth, and one for the reply itself.
+            if self.missing.len() > DEPTH {
+                return Err(Malformed(format!(
+                    "a reply of more than {DEPTH} arrays in each other"
+                )));
+            }
+            self.missing.push(children);
+        }
+        Ok(())
+    }
+}
+
+/// What follows the letter of an element.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A line that is all.
+    Line,
+    /// A line with the length of a text, and the text.
+    Text,
+    /// A line with a number of elements, and those.
+    Items,
+    /// A line with a number of pairs, and those.
+    Pairs,
+    /// Like pairs, and then the element that they are about.
+    Attribute,
+}
+
+impl Kind {
+    fn of(letter: u8) -> Result<Kind, Malformed> {
+        Ok(match letter {
+            b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => Kind::Line,
+            b'$' | b'!' | b'=' => Kind::Text,
+            b'*' | b'~' | b'>' => Kind::Items,
+            b'%' => Kind::Pairs,
+            b'|' => Kind::Attribute,
+            b';' | b'.' => return Err(super::streamed()),
+            _ => return Err(Malformed(format!("a reply that begins with byte 0x{letter:02x}"))),
+        })
+    }
+}
+
+/// The number on a line, or none for what is not there (`$-1` and `*-1`).
+fn length(letter: u8, line: &[u8]) -> Result<Option<usize>, Malformed> {
+    match line {
+        b"-1" if matches!(letter, b'$' | b'*') => Ok(None),
+        b"?" => Err(super::streamed()),
+        _ => {
+            let number = str::from_utf8(line).ok().and_then(|digits| digits.parse().ok());
+            number.map(Some).ok_or_else(|| {
+                let line = String::from_utf8_lossy(&line[..line.len().min(20)]);
+                Malformed(format!("a length of {line:?}"))
+            })
+        }
+    }
+}

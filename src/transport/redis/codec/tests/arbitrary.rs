@@ -1,0 +1,205 @@
+//! Arbitrary bytes in arbitrary pieces, and valid replies with a few bytes changed: no panic, an
+//! end, and the same frames whatever the pieces. `LEASEHOLD_FUZZ` is the number of cases.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+use super::*;
+
+fn config() -> ProptestConfig {
+    let cases = std::env::var("LEASEHOLD_FUZZ").ok().map(|text| text.parse().expect("a number"));
+    ProptestConfig {
+        cases: cases.unwrap_or(3000),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+/// A reply that is valid, with what it is on the wire.
+#[derive(Clone, Debug)]
+enum Tree {
+    /// A type without elements, and its value; an error has its text.
+    Leaf(Vec<u8>, Result<Value, String>),
+    /// The letter of an array, a set or a map, and the elements.
+    Items(u8, Vec<Tree>),
+    /// An attribute with this, and what it is about.
+    Attribute(Box<[Tree; 2]>),
+}
+
+impl Tree {
+    fn write(&self, wire: &mut Vec<u8>) {
+        match self {
+            Tree::Leaf(bytes, _) => wire.extend_from_slice(bytes),
+            Tree::Items(letter, items) => {
+                let count = if *letter == b'%' { items.len() / 2 } else { items.len() };
+                wire.push(*letter);
+                wire.extend_from_slice(format!("{count}\r\n").as_bytes());
+                items.iter().for_each(|item| item.write(wire));
+            }
+            Tree::Attribute(parts) => {
+                wire.extend_from_slice(b"|1\r\n+key\r\n");
+                parts.iter().for_each(|part| part.write(wire));
+            }
+        }
+    }
+
+    fn value(&self) -> Result<Value, String> {
+        match self {
+            Tree::Leaf(_, value) => value.clone(),
+            Tree::Items(_, items) => {
+                items.iter().map(Tree::value).collect::<Result<_, _>>().map(Value::Array)
+            }
+            Tree::Attribute(parts) => parts[1].value(),
+        }
+    }
+}
+
+fn leaf() -> impl Strategy<Value = Tree> {
+    let content = vec(any::<u8>(), 0..12).boxed();
+    prop_oneof![
+        4 => any::<i64>().prop_map(|number| {
+            Tree::Leaf(format!(":{number}\r\n").into_bytes(), Ok(Value::Int(number)))
+        }),
+        2 => select(vec!["_\r\n", "$-1\r\n", "*-1\r\n"])
+            .prop_map(|nil| Tree::Leaf(nil.into(), Ok(Value::Nil))),
+        1 => any::<bool>().prop_map(|truth| {
+            Tree::Leaf(if truth { "#t\r\n" } else { "#f\r\n" }.into(), Ok(Value::Int(truth.into())))
+        }),
+        1 => any::<u64>().prop_map(|number| {
+            Tree::Leaf(format!("({number}\r\n").into_bytes(), Ok(Value::Text(number.to_string())))
+        }),
+        4 => content.clone().prop_map(|bytes| {
+            let header = format!("${}\r\n", bytes.len()).into_bytes();
+            let expected = Value::Text(String::from_utf8_lossy(&bytes).into_owned());
+            Tree::Leaf([&header[..], &bytes, b"\r\n"].concat(), Ok(expected))
+        }),
+        1 => content.clone().prop_map(|bytes| {
+            let header = format!("={}\r\ntxt:", bytes.len() + 4).into_bytes();
+            let expected = Value::Text(String::from_utf8_lossy(&bytes).into_owned());
+            Tree::Leaf([&header[..], &bytes, b"\r\n"].concat(), Ok(expected))
+        }),
+        2 => "[ -~]{0,12}".prop_map(|line| {
+            Tree::Leaf(format!("+{line}\r\n").into_bytes(), Ok(Value::Text(line)))
+        }),
+        1 => "[ -~]{0,12}".prop_map(|line| {
+            Tree::Leaf(format!("-{line}\r\n").into_bytes(), Err(line))
+        }),
+        1 => "[ -~]{0,12}".prop_map(|line| {
+            Tree::Leaf(format!("!{}\r\n{line}\r\n", line.len()).into_bytes(), Err(line))
+        }),
+    ]
+}
+
+fn tree() -> impl Strategy<Value = Tree> {
+    leaf().prop_recursive(4, 24, 6, |inner| {
+        prop_oneof![
+            3 => (select(vec![b'*', b'~']), vec(inner.clone(), 0..6))
+                .prop_map(|(letter, items)| Tree::Items(letter, items)),
+            1 => vec(inner.clone(), 0..4).prop_map(|mut items| {
+                items.truncate(items.len() / 2 * 2);
+                Tree::Items(b'%', items)
+            }),
+            1 => [inner.clone(), inner].prop_map(|parts| Tree::Attribute(Box::new(parts))),
+        ]
+    })
+}
+
+/// Replies and pushes, one after the other; a push has no errors in it.
+fn stream() -> impl Strategy<Value = (Vec<u8>, Vec<Incoming>)> {
+    vec((any::<bool>(), tree()), 1..4).prop_map(|trees| {
+        let (mut wire, mut frames) = (Vec::new(), Vec::new());
+        for (push, tree) in trees {
+            match (push, tree) {
+                (true, Tree::Items(b'*', items))
+                    if items.iter().all(|item| item.value().is_ok()) =>
+                {
+                    Tree::Items(b'>', items.clone()).write(&mut wire);
+                    frames.push(Incoming::Push(items.iter().flat_map(Tree::value).collect()));
+                }
+                (_, tree) => {
+                    tree.write(&mut wire);
+                    frames.push(Incoming::Reply(tree.value()));
+                }
+            }
+        }
+        (wire, frames)
+    })
+}
+
+/// What looks like RESP3 at a glance, with every length that might be trouble.
+fn soup() -> impl Strategy<Value = Vec<u8>> {
+    let letter = select(b"+-:_,#($!=*~>%|;.H".to_vec());
+    let number = prop_oneof![
+        4 => (0..6_i64).prop_map(|number| number.to_string()),
+        1 => select(vec!["-1", "-5", "?", "", "007", "+1", "1048576", "67108864", "2147483647",
+            "99999999999", "9223372036854775807", "18446744073709551615", "1e3", "txt:"])
+            .prop_map(str::to_owned),
+    ];
+    let end = select(vec!["\r\n", "\r\n", "\r\n", "\r\n", "\n", "\r", ""]);
+    let token = prop_oneof![
+        6 => (letter, number, end)
+            .prop_map(|(letter, number, end)| format!("{}{number}{end}", char::from(letter)).into_bytes()),
+        1 => select(vec!["abc\r\n", "txt:a\r\n", "\r\n", "t\r\n", "inf\r\n"]).prop_map(Vec::from),
+        1 => vec(any::<u8>(), 0..6),
+    ];
+    vec(token, 0..24).prop_map(|tokens| tokens.concat())
+}
+
+fn mutated() -> impl Strategy<Value = Vec<u8>> {
+    let change =
+        (any::<Index>(), prop_oneof![any::<u8>(), select(b"0123456789-?\r\n*$|%>".to_vec())], 0..3);
+    (stream(), vec(change, 1..4)).prop_map(|((mut wire, _), changes)| {
+        for (at, byte, how) in changes {
+            let at = at.index(wire.len());
+            match how {
+                0 => wire[at] = byte,
+                1 => wire.insert(at, byte),
+                _ if wire.len() > 1 => drop(wire.remove(at)),
+                _ => {}
+            }
+        }
+        wire
+    })
+}
+
+fn sizes() -> impl Strategy<Value = Vec<usize>> {
+    vec(prop_oneof![1..4_usize, 1..60_usize], 1..6)
+}
+
+/// As many values and as much text as the bytes can be, and no more.
+fn is_in_proportion(frames: &[Incoming], bytes: usize) -> bool {
+    fn weight(value: &Value) -> usize {
+        match value {
+            Value::Nil | Value::Int(_) => 1,
+            // A byte that is no UTF-8 becomes three.
+            Value::Text(text) => 1 + text.len() / 3,
+            Value::Array(items) => 1 + items.iter().map(weight).sum::<usize>(),
+        }
+    }
+    let all = frames.iter().map(|frame| match frame {
+        Incoming::Reply(Ok(value)) => weight(value),
+        Incoming::Reply(Err(text)) => 1 + text.len() / 3,
+        Incoming::Push(items) => 1 + items.iter().map(weight).sum::<usize>(),
+    });
+    all.sum::<usize>() <= bytes
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn valid_frames_come_as_they_are((wire, frames) in stream(), sizes in sizes()) {
+        prop_assert_eq!(decoded(&wire, &sizes), (frames, None));
+    }
+
+    #[test]
+    fn pieces_change_nothing(
+        bytes in prop_oneof![1 => vec(any::<u8>(), 0..80), 4 => soup(), 4 => mutated()],
+        sizes in sizes(),
+    ) {
+        let once = whole(&bytes);
+        prop_assert!(is_in_proportion(&once.0, bytes.len()));
+        prop_assert_eq!(decoded(&bytes, &sizes), once);
+    }
+}
