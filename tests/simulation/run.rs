@@ -41,6 +41,7 @@ pub(crate) struct Process {
 
 pub(crate) struct Sim {
     pub(crate) plan: Plan,
+    pub(crate) way: Way,
     pub(crate) engine: EmbeddedRedis,
     pub(crate) history: History,
     pub(crate) processes: Vec<Process>,
@@ -134,7 +135,7 @@ impl Sim {
             let id = client.id();
             processes.push(Process { client: Some(client), id, gate, link, users, alive: true });
         }
-        Sim { plan, engine, history, processes, over, stalls, cleared: None }
+        Sim { plan, way, engine, history, processes, over, stalls, cleared: None }
     }
 
     async fn play(mut self) -> Outcome {

@@ -1,9 +1,7 @@
 //! How clients reach the engine: by calls of methods, or by connections on byte streams. The same
 //! weather is other faults on each.
 
-use leasehold::test_util::{
-    ByteControl, ByteFaults, ConnectionControl, Delay, Direction, Faults, Flow, LinkControl,
-};
+use leasehold::test_util::{ByteControl, ByteFaults, Delay, Direction, Faults, Flow, LinkControl};
 use leasehold::{ClientBuilder, EmbeddedRedis};
 use parking_lot::Mutex;
 
@@ -97,10 +95,13 @@ impl Line {
         }
     }
 
-    /// The client misses messages, and knows it. Links do so by themselves.
+    /// The connection for messages breaks within the next one, and the client knows it.
     pub(crate) fn lag(&self) {
         if let Line::Bytes(bytes) = self {
-            bytes.control.listening().iter().for_each(ConnectionControl::cut);
+            let mut rng = bytes.rng.lock();
+            for connection in bytes.control.listening() {
+                connection.cut_after(Direction::Replies, rng.u64(1..60));
+            }
         }
     }
 
@@ -166,7 +167,7 @@ impl Bytes {
         };
         match plan.weather {
             Weather::Calm | Weather::Busy | Weather::Crash | Weather::Lag => {}
-            Weather::Lossy => faults.cut_reply = 0.004,
+            Weather::Lossy => faults.cut_reply = 0.01,
             Weather::Storm => {
                 let mut chance = |most: f64| rng.f64() * most;
                 faults.hesitate = chance(0.02);

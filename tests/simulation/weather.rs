@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use crate::kind::Kind;
 use crate::plan::{Plan, Weather, ms};
 use crate::run::{Sim, beyond};
+use crate::way::Way;
 
 pub(crate) struct Changes {
     rng: fastrand::Rng,
@@ -71,7 +72,8 @@ impl Changes {
         self.close_what_is_due(sim);
         match sim.plan.weather {
             Weather::Storm if self.rng.u8(0..12) == 0 => self.blow(sim),
-            Weather::Lag if self.rng.u8(0..100) == 0 => {
+            // Over calls the link itself draws which messages are missed.
+            Weather::Lag if sim.way == Way::Bytes && self.rng.u8(0..40) == 0 => {
                 let victim = self.rng.usize(0..sim.processes.len());
                 sim.processes[victim].link.lag();
             }
