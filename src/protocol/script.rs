@@ -144,6 +144,14 @@ mutants! {
     RESURRECTS = "mutant_resurrects": "clock" "give_back" "permit_holds" "full_server" "mutant_resurrects" "permit_renew";
 }
 
+/// The name of the script with this hash.
+#[cfg(feature = "test-util")]
+pub(crate) fn named(sha1: &str) -> Option<&'static str> {
+    let faulty = [&DEAD_KEPT, &GIVEN_TWICE, &PURGE_ONE, &RESURRECTS];
+    let mut all = ALL.iter().copied().chain(faulty);
+    all.find(|script| script.sha1() == sha1).map(|script| script.name)
+}
+
 /// The script, with the fault of a mutant if it is about this one.
 #[cfg(feature = "test-util")]
 pub(crate) fn with_fault(mutants: Mutants, script: &'static Script) -> &'static Script {

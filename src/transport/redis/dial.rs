@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -38,7 +37,7 @@ pub(crate) enum Dial {
     Fred(super::fred::Pattern),
     /// In this process.
     #[cfg(any(test, feature = "test-util"))]
-    Memory(Arc<dyn Fn() -> io::Result<(Reader, Writer)> + Send + Sync>),
+    Memory(std::sync::Arc<dyn Fn() -> io::Result<(Reader, Writer)> + Send + Sync>),
 }
 
 impl Dial {

@@ -1,6 +1,7 @@
 //! A connection that ends after each byte of the requests and after each byte of the replies: what is
 //! told is what can be known.
 
+use super::ledger::Form;
 use super::memory::{Cell, Ending, Memory, Pending, Pipe};
 use super::*;
 use crate::protocol::plain;
@@ -124,7 +125,7 @@ impl Case {
 
 fn length(call: &Call) -> usize {
     let mut bytes = bytes::BytesMut::new();
-    encode::run(&mut bytes, call, false);
+    encode::run(&mut bytes, call, Form::Hash);
     bytes.len()
 }
 

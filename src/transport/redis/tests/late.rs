@@ -1,5 +1,6 @@
 //! Calls that are too old, wherever they are by then.
 
+use super::ledger::Form;
 use super::memory::{Cell, Memory, Pending, Pipe, echo};
 use super::*;
 
@@ -17,7 +18,7 @@ fn short(number: i64) -> Call {
 
 fn length(call: &Call) -> usize {
     let mut bytes = bytes::BytesMut::new();
-    encode::run(&mut bytes, call, false);
+    encode::run(&mut bytes, call, Form::Hash);
     bytes.len()
 }
 

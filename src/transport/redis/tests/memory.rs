@@ -354,9 +354,9 @@ impl Cell {
     pub(super) async fn open(server: Memory) -> Result<Self, CallError> {
         let sink = Arc::<Recorder>::default();
         let endpoint = Endpoint::parse("redis://memory").unwrap();
-        let (dial, own) = (server.dial(), Handle::current());
-        let redis =
-            Redis::connect_by(dial, &endpoint, TIMING, NAME, sink.clone(), &own, Absent::Refused);
+        let node = Node::new(server.dial(), &endpoint, NAME);
+        let own = Handle::current();
+        let redis = Redis::connect(node, TIMING, sink.clone(), &own, Absent::Refused);
         Ok(Cell { redis: Arc::new(redis.await?), sink, server })
     }
 

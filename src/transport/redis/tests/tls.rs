@@ -96,7 +96,8 @@ impl Secure {
         let timing = Timing { command: SECOND * 10, connect: SECOND * 10 };
         let sink = Arc::<Recorder>::default();
         let (absent, at) = (Absent::Refused, own.handle());
-        let redis = Redis::connect_by(dial, &endpoint, timing, NAME, sink, at, absent).await?;
+        let node = Node::new(dial, &endpoint, NAME);
+        let redis = Redis::connect(node, timing, sink, at, absent).await?;
         Ok((redis, own))
     }
 }
