@@ -78,6 +78,42 @@ impl Client {
         ClientBuilder::new(url)
     }
 
+    /// Starts a client whose connections are made by fred, as `pattern` is configured: the server, user
+    /// and password or credential provider, TLS connector, database and resolver are taken from it.
+    ///
+    /// For programs that configure their Redis through fred; others are better served by
+    /// [`builder`](Client::builder). `pattern` need not be connected, and no connection of it is used. The
+    /// locks are the same. [`fred`](crate::fred) is the version that is wanted here.
+    ///
+    /// # Limits
+    ///
+    /// - One server: configurations of Sentinel and Cluster are refused when it connects.
+    /// - The builder's time-outs and our own reconnecting count. What `pattern` says of performance,
+    ///   connections, reconnecting and the version of RESP is ignored. RESP3 is needed.
+    /// - Nothing is batched: a call costs two to eight times the CPU of our own connection.
+    /// - [`Error::Unknown`] comes more often: once fred was given a call, it cannot tell whether it was sent.
+    /// - A channel that the server refuses to this user costs the connection for messages, each time
+    ///   somebody waits for that name; all other waiters of the client ask again.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), leasehold::Error> {
+    /// use leasehold::fred::clients::Client as Fred;
+    /// use leasehold::fred::types::config::{Config, ServerConfig};
+    ///
+    /// let server = ServerConfig::new_centralized("127.0.0.1", 6379);
+    /// let config = Config { server, password: Some("secret".into()), ..Config::default() };
+    /// let pattern = Fred::new(config, None, None, None);
+    /// let client = leasehold::Client::builder_with_fred(&pattern).connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "fred")]
+    pub fn builder_with_fred(pattern: &fred::clients::Client) -> ClientBuilder {
+        ClientBuilder::with_fred(pattern)
+    }
+
     /// A client on an in-memory engine of its own: no server, the same behaviour.
     ///
     /// For a quickstart, and for tests of your service under paused time. Clients that shall

@@ -15,6 +15,13 @@ pub enum ConfigError {
         /// What is wrong with it and what would be right.
         reason: String,
     },
+    /// A configuration of fred that is not for one server.
+    #[cfg(feature = "fred")]
+    #[error("unusable configuration of fred: {reason}")]
+    Fred {
+        /// What is wrong with it and what would be right.
+        reason: &'static str,
+    },
     /// A value outside its range.
     #[error("{what} is out of range: given=`{given}`, allowed=`{allowed}`")]
     OutOfRange {

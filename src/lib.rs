@@ -87,6 +87,7 @@
 //! |------------|---------|------------------------------------------------------------------------|
 //! | `tls`      | yes     | `rediss://` URLs, by rustls and the system's root certificates         |
 //! | `embedded` | no      | `Client::embedded` and `EmbeddedRedis`: the same scripts on an engine in memory; compiles Lua |
+//! | `fred`     | no      | `Client::builder_with_fred`: connections by the client fred, and its limits |
 //!
 //! `test-util` is for this crate's own tests: it promises nothing and may change at any time.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -123,6 +124,10 @@ pub use permits::{ExpirablePermit, PermitExpirableSemaphore};
 pub use read_write::ReadWriteLock;
 pub use semaphore::{Semaphore, SemaphorePermit};
 pub use stats::Stats;
+
+/// The client whose configuration [`Client::builder_with_fred`] takes, in the version that it wants.
+#[cfg(feature = "fred")]
+pub use ::fred;
 
 #[cfg(feature = "embedded")]
 pub use transport::embedded::EmbeddedRedis;

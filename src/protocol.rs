@@ -3,7 +3,6 @@
 //! This layer does no I/O and has no clock and no tasks. A [`Call`] is one run of one script; the
 //! session decides when to send it and what an answer means.
 
-pub(crate) mod batch;
 pub(crate) mod calls;
 pub(crate) mod counts;
 #[cfg(feature = "test-util")]

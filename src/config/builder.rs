@@ -15,8 +15,9 @@ use crate::stats::Counters;
 use crate::transport::Transport;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
-#[cfg(feature = "test-util")]
 use crate::transport::redis::dial::Dial;
+#[cfg(feature = "fred")]
+use crate::transport::redis::fred::Pattern;
 use crate::transport::redis::{Absent, Redis, Timing};
 
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
@@ -77,6 +78,8 @@ pub struct ClientBuilder {
 #[derive(Clone, Debug)]
 enum Target {
     Url(Result<Endpoint, ConfigError>),
+    #[cfg(feature = "fred")]
+    Fred(Result<(Dial, Endpoint), ConfigError>),
     #[cfg(feature = "embedded")]
     Engine(EmbeddedRedis),
     /// The same, by connections as to a server.
@@ -87,6 +90,11 @@ enum Target {
 impl ClientBuilder {
     pub(crate) fn new(url: &str) -> Self {
         ClientBuilder::with_target(Target::Url(Endpoint::parse(url)))
+    }
+
+    #[cfg(feature = "fred")]
+    pub(crate) fn with_fred(pattern: &fred::clients::Client) -> Self {
+        ClientBuilder::with_target(Target::Fred(Pattern::of(pattern)))
     }
 
     fn with_target(target: Target) -> Self {
@@ -233,8 +241,10 @@ impl ClientBuilder {
 
     async fn connect_to(self, absent: Absent) -> Result<Client, Error> {
         let settings = self.settings()?;
-        let endpoint = match self.target {
-            Target::Url(endpoint) => endpoint?,
+        let (dial, endpoint): (Option<Dial>, Endpoint) = match self.target {
+            Target::Url(endpoint) => (None, endpoint?),
+            #[cfg(feature = "fred")]
+            Target::Fred(checked) => checked.map(|(dial, endpoint)| (Some(dial), endpoint))?,
             #[cfg(feature = "embedded")]
             Target::Engine(ref engine) => return Ok(self.embed(engine, settings)),
             #[cfg(feature = "test-util")]
@@ -254,8 +264,14 @@ impl ClientBuilder {
         let thread = Thread::spawn().map_err(|error| failed(error.to_string()))?;
         let name = self.name.unwrap_or_else(|| format!("leasehold:{client_id}"));
         let background = &thread.runtime;
-        let redis = Redis::connect(&endpoint, timing, &name, wakes.clone(), background, absent);
-        let redis = redis.await.map_err(|error| {
+        let sink = wakes.clone();
+        let redis = match dial {
+            None => Redis::connect(&endpoint, timing, &name, sink, background, absent).await,
+            Some(dial) => {
+                Redis::connect_by(dial, &endpoint, timing, &name, sink, background, absent).await
+            }
+        };
+        let redis = redis.map_err(|error| {
             Error::from_call(&Arc::from(endpoint.to_string()), Duration::ZERO, error)
         })?;
         let transport = Transport::Redis(redis);

@@ -78,6 +78,12 @@ impl Endpoint {
         }
     }
 
+    /// One that somebody else logs in to.
+    #[cfg(feature = "fred")]
+    pub(crate) fn without_login(address: Address, database: Option<u8>) -> Self {
+        Endpoint { address, login: None, database }
+    }
+
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }

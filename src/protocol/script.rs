@@ -22,18 +22,9 @@ impl Script {
         Script { name, text, sha1: OnceLock::new() }
     }
 
-    /// The number by which [`BATCH`] knows this script, if it is one of those.
-    pub(crate) fn number_in_batch(&self) -> Option<i64> {
-        self.number_in(&IN_BATCH)
-    }
-
     /// The number by which [`MULTI_ACQUIRE`] knows this script, if it is one of those.
     pub(crate) fn number_in_multi(&self) -> Option<i64> {
-        self.number_in(&IN_MULTI)
-    }
-
-    fn number_in(&self, called: &[&Script]) -> Option<i64> {
-        let index = called.iter().position(|script| script.is(self))?;
+        let index = IN_MULTI.iter().position(|script| script.is(self))?;
         i64::try_from(index + 1).ok()
     }
 
@@ -116,28 +107,19 @@ scripts! {
     WRITE_RELEASE = "write_release" after "read_holds";
 }
 
-/// What [`BATCH`] can run, in the order in which it counts them.
-static IN_BATCH: [&Script; 4] = [&LOCK_ACQUIRE, &LOCK_REENTER, &LOCK_RELEASE, &LOCK_TAKE_OVER];
-
 /// What [`MULTI_ACQUIRE`] can run, in the order in which it counts them.
 static IN_MULTI: [&Script; 4] = [&LOCK_ACQUIRE, &FENCED_ACQUIRE, &STRING_ACQUIRE, &WRITE_ACQUIRE];
 
 /// A script that calls others: they stand before it as functions of KEYS and ARGV.
 macro_rules! calling {
-    ($name:literal $(after $shared:literal)?: $($called:literal)*) => {
+    ($name:literal: $($called:literal)*) => {
         Script::new($name, concat!(
-            $(include_str!(concat!("lua/", $shared, ".lua")),)?
             $("local function ", $called, "(KEYS, ARGV)\n",
             include_str!(concat!("lua/", $called, ".lua")), "end\n",)*
             include_str!(concat!("lua/", $name, ".lua")),
         ))
     };
 }
-
-/// Several calls in one; made of the texts of the scripts themselves.
-pub(crate) static BATCH: Script = calling!(
-    "batch" after "lease": "lock_acquire" "lock_reenter" "lock_release" "lock_take_over"
-);
 
 /// Several locks at once, or none.
 pub(crate) static MULTI_ACQUIRE: Script = calling!(
@@ -166,7 +148,7 @@ mutants! {
 #[cfg(feature = "test-util")]
 pub(crate) fn named(sha1: &str) -> Option<&'static str> {
     let faulty = [&DEAD_KEPT, &GIVEN_TWICE, &PURGE_ONE, &RESURRECTS];
-    let mut all = ALL.iter().copied().chain([&BATCH]).chain(faulty);
+    let mut all = ALL.iter().copied().chain(faulty);
     all.find(|script| script.sha1() == sha1).map(|script| script.name)
 }
 

@@ -12,6 +12,7 @@
 //! | `ledger` | what was asked, and which of it was surely not sent |
 //! | `connection` | one ledger, one outbox, one driver |
 //! | `line`, `hub` | what callers and subscribers see of the connection of the moment |
+//! | `fred` | another driver: requests go through the client `fred` |
 //! | `supervisor` | opens it, watches it, makes the next |
 //!
 //! A connection is never repaired and nothing moves from one to the next: a call either finds a
@@ -25,6 +26,8 @@ pub(crate) mod codec;
 mod connection;
 pub(crate) mod dial;
 mod encode;
+#[cfg(feature = "fred")]
+pub(crate) mod fred;
 mod hub;
 mod ledger;
 mod line;

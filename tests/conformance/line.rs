@@ -6,7 +6,7 @@ use leasehold::test_util::{Flow, LinkControl};
 use leasehold::{Client, ClientBuilder};
 
 use crate::support::proxy::Proxy;
-use crate::world::{LIMIT, World};
+use crate::world::{LIMIT, World, connection};
 
 /// One client's line.
 pub(crate) enum Line {
@@ -24,7 +24,7 @@ impl Line {
             World::Redis(server) => {
                 let proxy = Proxy::start(server.address());
                 // As in the world: to connect is no part of what is shown.
-                let builder = Client::builder(&proxy.url()).connect_timeout(LIMIT);
+                let builder = connection(&proxy.url()).connect_timeout(LIMIT);
                 let client = settings(builder).connect().await.unwrap();
                 (client, Line::Proxy(Box::new(proxy)))
             }

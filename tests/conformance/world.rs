@@ -38,7 +38,7 @@ impl World {
             // The machine may stall: a client that connects is no part of what is shown, nor is a reply
             // that is read late.
             World::Redis(server) => {
-                Client::builder(&server.url()).connect_timeout(LIMIT).command_timeout(LIMIT / 2)
+                connection(&server.url()).connect_timeout(LIMIT).command_timeout(LIMIT / 2)
             }
             World::Embedded(engine) => engine.builder(),
         }
@@ -227,6 +227,20 @@ impl World {
 
     pub(crate) async fn until_gone(&self, key: &str) {
         eventually("the key is gone", async || !self.exists(key)).await;
+    }
+}
+
+/// Connections of our own, or those that `LEASEHOLD_CONNECTION` names.
+pub(crate) fn connection(url: &str) -> ClientBuilder {
+    match std::env::var("LEASEHOLD_CONNECTION").as_deref() {
+        #[cfg(feature = "fred")]
+        Ok("fred") => {
+            let config = fred::types::config::Config::from_url(url).expect("a URL");
+            let pattern = fred::clients::Client::new(config, None, None, None);
+            Client::builder_with_fred(&pattern)
+        }
+        Ok(other) => panic!("LEASEHOLD_CONNECTION: no such connection: {other}"),
+        Err(_) => Client::builder(url),
     }
 }
 

@@ -1,9 +1,9 @@
 //! One connection in use: who asks, and the task that writes and reads for all.
 //!
 //! A call is pushed and its caller waits for the answer. The driver, one task, writes all that waits
-//! with one system call and hands out all replies of one read. If nothing is on its way, whoever
-//! asks writes himself, which saves a switch of tasks; while calls come in crowds he does not, as
-//! each of them would be a system call.
+//! with one system call and hands out all replies of one read. While the server has nothing to do,
+//! whoever asks writes himself: at once if calls come one at a time, which saves a switch of tasks,
+//! and in crowds when half of them wait, so that the server serves one half while the other asks.
 //!
 //! # Invariants
 //!
@@ -25,7 +25,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf as _, BytesMut};
@@ -53,8 +53,8 @@ pub(super) struct Connection {
     ledger: Mutex<Ledger>,
     outbox: Mutex<Outbox>,
     driver: AtomicWaker,
-    /// Several requests went out together last time.
-    crowd: AtomicBool,
+    /// How many requests were on their way when something was sent last.
+    crowd: AtomicUsize,
     /// Bytes that came: signs of life.
     heard: AtomicU64,
     /// Rung when a call was answered READONLY.
@@ -82,7 +82,7 @@ impl Connection {
             ledger: Mutex::default(),
             outbox: Mutex::new(outbox),
             driver: AtomicWaker::new(),
-            crowd: AtomicBool::new(false),
+            crowd: AtomicUsize::new(0),
             heard: AtomicU64::new(0),
             read_only: Notify::new(),
             quiet: Notify::new(),
@@ -113,40 +113,43 @@ impl Connection {
 
     fn push(&self, request: Request) -> Result<(), CallError> {
         let since = Instant::now();
-        // One at a time: it is written here and now.
-        if !self.crowd.load(Ordering::Relaxed)
-            && let Some(mut outbox) = self.outbox.try_lock()
-            && outbox.bytes.is_empty()
-        {
-            // LOCKS: outbox, then ledger.
-            let mut ledger = self.ledger.lock();
-            let alone = ledger.is_idle();
-            ledger.push(request, since)?;
-            if alone {
-                ledger.encode(&mut outbox.bytes, CHUNK);
-                drop(ledger);
-                // No waker of the driver is replaced: it waits for the kernel only if bytes are left.
-                let written = outbox.write(&mut Context::from_waker(Waker::noop()));
-                drop(outbox);
-                if !matches!(written, Poll::Ready(Ok(()))) {
-                    self.driver.wake();
-                }
-                return Ok(());
-            }
-            drop((ledger, outbox));
-            self.driver.wake();
-            return Ok(());
-        }
-        let first = {
+        let (waiting, due) = {
             let mut ledger = self.ledger.lock();
             ledger.push(request, since)?;
-            ledger.waiting() == 1
+            let (waiting, crowd) = (ledger.waiting(), self.crowd.load(Ordering::Relaxed));
+            // While the server has nothing to do, half a crowd does not wait for the other.
+            (waiting, ledger.on_the_way() == 0 && 2 * waiting >= crowd)
         };
         // Of several that wait, the first has woken it.
-        if first {
+        if (!due || !self.write_now()) && waiting == 1 {
             self.driver.wake();
         }
         Ok(())
+    }
+
+    /// Writes what waits in the caller's place; `false` if another one writes.
+    fn write_now(&self) -> bool {
+        let Some(mut outbox) = self.outbox.try_lock() else { return false };
+        if !outbox.bytes.is_empty() {
+            return false;
+        }
+        let rest = self.encode(&mut outbox);
+        // No waker of the driver is replaced: it waits for the kernel only if bytes are left.
+        let written = outbox.write(&mut Context::from_waker(Waker::noop()));
+        drop(outbox);
+        if rest || !matches!(written, Poll::Ready(Ok(()))) {
+            self.driver.wake();
+        }
+        true
+    }
+
+    /// Gives what waits to the outbox; says whether more is waiting.
+    fn encode(&self, outbox: &mut Outbox) -> bool {
+        // LOCKS: outbox, then ledger.
+        let mut ledger = self.ledger.lock();
+        ledger.encode(&mut outbox.bytes, CHUNK);
+        self.crowd.store(ledger.on_the_way(), Ordering::Relaxed);
+        ledger.waiting() > 0
     }
 
     pub(super) fn heard(&self) -> u64 {
@@ -215,11 +218,7 @@ impl Connection {
         let mut outbox = self.outbox.lock();
         loop {
             if outbox.bytes.is_empty() {
-                let mut ledger = self.ledger.lock();
-                if ledger.waiting() > 0 {
-                    let together = ledger.encode(&mut outbox.bytes, CHUNK);
-                    self.crowd.store(together > 1, Ordering::Relaxed);
-                }
+                self.encode(&mut outbox);
             }
             if outbox.bytes.is_empty() && !outbox.to_flush {
                 return Poll::Pending;
@@ -271,6 +270,35 @@ impl Connection {
     }
 }
 
+/// For a driver that takes requests as they are, see `fred.rs`.
+#[cfg(feature = "fred")]
+impl Connection {
+    /// Nothing is ever put into the outbox; what the driver took counts as taken by the kernel.
+    pub(super) fn without_bytes() -> Self {
+        let mut connection = Connection::new(Box::new(tokio::io::sink()));
+        connection.outbox.get_mut().taken = u64::MAX;
+        // No caller writes.
+        *connection.crowd.get_mut() = usize::MAX;
+        connection
+    }
+
+    /// The next request; pending if none waits.
+    pub(super) fn poll_take<T>(
+        &self,
+        cx: &mut Context<'_>,
+        take: impl FnOnce(&Request) -> T,
+    ) -> Poll<T> {
+        self.driver.register(cx.waker());
+        self.ledger.lock().take(take).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Takes in what the driver was told.
+    pub(super) fn hear(&self, incoming: Incoming, hub: &Hub, sink: &dyn Sink) -> Result<(), Fault> {
+        self.heard.fetch_add(1, Ordering::Relaxed);
+        self.receive(incoming, hub, sink)
+    }
+}
+
 impl Outbox {
     /// Writes everything that is here.
     fn write(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
@@ -308,7 +336,7 @@ pub(super) async fn drive(
     std::future::poll_fn(move |cx| {
         connection.driver.register(cx.waker());
         // In a crowd, whoever else can run asks first: one write for all.
-        gathers = !gathers && connection.crowd.load(Ordering::Relaxed);
+        gathers = !gathers && connection.crowd.load(Ordering::Relaxed) > 1;
         if gathers {
             cx.waker().wake_by_ref();
         } else if let Poll::Ready(Err(fault)) = connection.poll_write(cx) {
@@ -353,4 +381,31 @@ fn poll_read(
 
 fn lost(error: &std::io::Error) -> Fault {
     Fault(format!("the connection was lost: {error}"))
+}
+
+/// What is on its way, for tests.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    pub(super) waiting: usize,
+    pub(super) sent: usize,
+    /// Bytes that the kernel has not taken.
+    pub(super) bytes: usize,
+}
+
+#[cfg(test)]
+impl Left {
+    pub(super) fn unsent(self) -> usize {
+        self.waiting + self.bytes
+    }
+}
+
+#[cfg(test)]
+impl Connection {
+    pub(super) fn left(&self) -> Left {
+        let outbox = self.outbox.lock();
+        let ledger = self.ledger.lock();
+        let bytes = outbox.bytes.len();
+        Left { waiting: ledger.waiting(), sent: ledger.on_the_way(), bytes }
+    }
 }

@@ -16,7 +16,7 @@ pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
 
 /// So that a router which forgets silent connections does not forget ours.
-const KEEPALIVE: Duration = Duration::from_secs(10);
+pub(super) const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// Makes streams to one server.
 #[derive(Clone)]
@@ -33,6 +33,9 @@ pub(crate) enum Dial {
     },
     #[cfg(unix)]
     Unix(std::path::PathBuf),
+    /// By a client that has streams of its own: `Dial::connect` has none.
+    #[cfg(feature = "fred")]
+    Fred(super::fred::Pattern),
     /// In this process.
     #[cfg(any(test, feature = "test-util"))]
     Memory(Arc<dyn Fn() -> io::Result<(Reader, Writer)> + Send + Sync>),
@@ -66,7 +69,7 @@ impl Dial {
             #[cfg(feature = "tls")]
             Dial::Tls { host, port, tls } => {
                 let stream = tls.connect(tcp(host, *port).await?).await?;
-                let (reader, writer) = tokio::io::split(stream);
+                let (reader, writer) = super::tls::split(stream);
                 Ok((Box::new(reader), Box::new(writer)))
             }
             #[cfg(unix)]
@@ -74,6 +77,8 @@ impl Dial {
                 let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
                 Ok((Box::new(reader), Box::new(writer)))
             }
+            #[cfg(feature = "fred")]
+            Dial::Fred(_) => Err(io::ErrorKind::Unsupported.into()),
             #[cfg(any(test, feature = "test-util"))]
             Dial::Memory(dial) => dial(),
         }
@@ -103,6 +108,8 @@ impl fmt::Debug for Dial {
             Dial::Tls { .. } => "Tls",
             #[cfg(unix)]
             Dial::Unix(_) => "Unix",
+            #[cfg(feature = "fred")]
+            Dial::Fred(_) => "Fred",
             #[cfg(any(test, feature = "test-util"))]
             Dial::Memory(_) => "Memory",
         })

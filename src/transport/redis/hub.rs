@@ -38,6 +38,8 @@ struct State {
     orders: u64,
     /// What the next connection is asked for.
     unheard: Vec<Listen>,
+    /// Why this connection did not restore a channel, if another may.
+    not_restored: Option<CallError>,
 }
 
 enum Mode {
@@ -58,7 +60,8 @@ struct Wanted {
 impl Hub {
     pub(super) fn new() -> Self {
         let (wanted, unheard) = (BTreeMap::new(), Vec::new());
-        Hub(Mutex::new(State { mode: Mode::Lost, wanted, orders: 0, unheard }))
+        let mode = Mode::Lost;
+        Hub(Mutex::new(State { mode, wanted, orders: 0, unheard, not_restored: None }))
     }
 
     /// Orders a subscription; the receiver gets the outcome.
@@ -104,13 +107,29 @@ impl Hub {
 
     /// The server confirmed a subscription, or refused it.
     pub(super) fn told(&self, listen: Listen, outcome: Listening) {
-        if outcome.is_ok()
-            && let Some(wanted) = self.0.lock().wanted.get_mut(&listen.channel)
-            && wanted.order == listen.order
-        {
-            wanted.confirmed = true;
+        let mut state = self.0.lock();
+        match &outcome {
+            Ok(()) => {
+                if let Some(wanted) = state.wanted.get_mut(&listen.channel)
+                    && wanted.order == listen.order
+                {
+                    wanted.confirmed = true;
+                }
+            }
+            // Nobody would ask for it again.
+            Err(error @ CallError::NotApplied(_)) if listen.answer.is_none() => {
+                state.not_restored = Some(error.clone());
+            }
+            Err(_) => {}
         }
+        drop(state);
         tell(listen, outcome);
+    }
+
+    /// Whether all that the connection was asked for in [`Hub::up`] was confirmed, or refused for
+    /// good: a server whose script runs for too long answers BUSY, and would confirm it later.
+    pub(super) fn restored(&self) -> Result<(), CallError> {
+        self.0.lock().not_restored.take().map_or(Ok(()), Err)
     }
 
     /// The connection ended before the server did either.
@@ -134,6 +153,7 @@ impl Hub {
             return;
         }
         state.mode = Mode::Up(connection.clone());
+        state.not_restored = None;
         for (channel, wanted) in &mut state.wanted {
             wanted.confirmed = false;
             let listen = Listen { channel: channel.clone(), order: wanted.order, answer: None };

@@ -119,19 +119,22 @@ impl Ledger {
         self.waiting.len()
     }
 
+    /// How many requests have no reply yet.
+    pub(super) fn on_the_way(&self) -> usize {
+        self.sent.len()
+    }
+
     /// Nothing more will be asked, and everything is answered.
     pub(super) fn is_quiet(&self) -> bool {
         self.closed.is_some() && self.is_idle()
     }
 
-    /// Nothing waits and nothing is on its way.
-    pub(super) fn is_idle(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.sent.is_empty()
     }
 
-    /// Gives what waits to the outbox, until that has `enough` bytes; says how many requests.
-    pub(super) fn encode(&mut self, out: &mut BytesMut, enough: usize) -> usize {
-        let before = self.sent.len();
+    /// Gives what waits to the outbox, until that has `enough` bytes.
+    pub(super) fn encode(&mut self, out: &mut BytesMut, enough: usize) {
         while out.len() < enough
             && let Some(Waiting { request, since }) = self.waiting.pop_front()
         {
@@ -153,7 +156,20 @@ impl Ledger {
             let end = self.encoded;
             self.sent.push_back(Sent { request: Some(request), since, first, end });
         }
-        self.sent.len() - before
+    }
+
+    /// Hands the next request over to a driver that sends it in its own way. Its bytes are of no
+    /// number: the kernel is taken to have taken them.
+    #[cfg(feature = "fred")]
+    pub(super) fn take<T>(&mut self, take: impl FnOnce(&Request) -> T) -> Option<T> {
+        while let Some(Waiting { request, since }) = self.waiting.pop_front() {
+            if !request.is_abandoned() {
+                let taken = take(&request);
+                self.sent.push_back(Sent { request: Some(request), since, first: 0, end: 0 });
+                return Some(taken);
+            }
+        }
+        None
     }
 
     /// A reply came while the kernel had taken so many bytes. An error means that replies and
@@ -308,3 +324,6 @@ fn withdraw(out: &mut BytesMut, first: u64, end: u64) {
     rest.advance(place(end - first));
     out.unsplit(rest);
 }
+
+#[cfg(test)]
+mod tests;

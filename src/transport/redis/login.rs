@@ -23,6 +23,11 @@ impl Login {
         Login { endpoint: endpoint.clone(), name: name.to_owned() }
     }
 
+    #[cfg(feature = "fred")]
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Logs in, and returns what was read beyond the answers.
     pub(super) async fn log_in(
         &self,

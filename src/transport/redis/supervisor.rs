@@ -16,6 +16,7 @@
 
 use std::sync::Arc;
 
+use bytes::BytesMut;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -23,6 +24,11 @@ use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 
 use super::Shared;
 use super::connection::{self, Connection};
+#[cfg(feature = "fred")]
+use super::dial::Dial;
+use super::dial::{Reader, Writer};
+#[cfg(feature = "fred")]
+use super::fred;
 use super::login::not_connected;
 use crate::transport::{CallError, Fault, Lane};
 
@@ -73,6 +79,13 @@ pub(super) struct Link {
     driver: Task<Fault>,
 }
 
+/// What a connection is made of, once the server has let us in.
+enum Opened {
+    Stream(Reader, Writer, BytesMut),
+    #[cfg(feature = "fred")]
+    Fred(fred::Peer),
+}
+
 /// Why a connection was not opened.
 pub(super) enum Failure {
     NoRuntime,
@@ -92,14 +105,21 @@ impl Supervisor {
         let shared = self.shared.clone();
         let limit = shared.timing.connect;
         let place = self.place();
+        #[cfg(feature = "fred")]
+        let role = self.role;
         let mut opening = Task(place.spawn(async move {
+            #[cfg(feature = "fred")]
+            if let Dial::Fred(pattern) = &shared.dial {
+                let peer = pattern.open(role, limit, shared.login.name()).await?;
+                return Ok(Opened::Fred(peer));
+            }
             let broken = |error: std::io::Error| not_connected(&error.to_string());
             let (mut reader, mut writer) = shared.dial.connect().await.map_err(broken)?;
             let inbox = shared.login.log_in(&mut reader, &mut writer).await?;
-            Ok((reader, writer, inbox))
+            Ok(Opened::Stream(reader, writer, inbox))
         }));
         let failed = |error| Failure::Call(self.shared.cannot_connect(error));
-        let (reader, writer, inbox) = match timeout(limit, &mut opening.0).await {
+        let opened = match timeout(limit, &mut opening.0).await {
             Ok(Ok(opened)) => opened.map_err(failed)?,
             Ok(Err(error)) if error.is_cancelled() => return Err(Failure::NoRuntime),
             Ok(Err(error)) => return Err(failed(not_connected(&error.to_string()))),
@@ -108,29 +128,46 @@ impl Supervisor {
                 return Err(failed(not_connected(&why)));
             }
         };
-        let connection = Arc::new(Connection::new(writer));
         let (hub, sink) = (self.shared.hub.clone(), self.shared.sink.clone());
-        let driver = connection::drive(connection.clone(), reader, inbox, hub, sink);
-        let link = Link { connection, driver: Task(place.spawn(driver)) };
+        let (connection, driver) = match opened {
+            Opened::Stream(reader, writer, inbox) => {
+                let connection = Arc::new(Connection::new(writer));
+                let driver = connection::drive(connection.clone(), reader, inbox, hub, sink);
+                (connection, place.spawn(driver))
+            }
+            #[cfg(feature = "fred")]
+            Opened::Fred(peer) => {
+                let connection = Arc::new(Connection::without_bytes());
+                let driver = fred::drive(connection.clone(), peer, hub, sink);
+                (connection, place.spawn(driver))
+            }
+        };
+        let mut link = Link { connection, driver: Task(driver) };
         if self.role == Role::Messages {
-            self.listen(&link, limit).await.map_err(failed)?;
+            self.listen(&mut link, limit).await.map_err(failed)?;
         }
         Ok(link)
     }
 
     /// Asks for all channels that are wanted, and waits until they are heard.
-    async fn listen(&self, link: &Link, limit: Duration) -> Result<(), CallError> {
+    async fn listen(&self, link: &mut Link, limit: Duration) -> Result<(), CallError> {
         self.shared.hub.up(&link.connection);
         let heard = link.connection.ping()?;
-        match timeout(limit, heard).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => {
-                let fault = Fault("the channels were not confirmed".into());
-                self.shared.hub.lost();
-                link.connection.end(&fault, &self.shared.hub);
-                Err(CallError::NotApplied(fault))
-            }
+        let outcome = tokio::select! {
+            biased;
+            heard = timeout(limit, heard) => match heard {
+                Ok(Ok(())) => self.shared.hub.restored(),
+                Ok(Err(_)) | Err(_) => Err(not_connected("the channels were not confirmed")),
+            },
+            ended = &mut link.driver.0 => Err(CallError::NotApplied(
+                ended.unwrap_or_else(|_| Fault("the connection's task failed".into())),
+            )),
+        };
+        if let Err(CallError::NotApplied(fault)) = &outcome {
+            self.shared.hub.lost();
+            link.connection.end(fault, &self.shared.hub);
         }
+        outcome
     }
 
     /// Runs until the transport is closed, with the first connection or why there is none yet.
@@ -338,7 +375,7 @@ fn not_now(fault: &Fault) -> Fault {
 }
 
 /// A task that ends when its owner is dropped.
-struct Task<T>(JoinHandle<T>);
+pub(super) struct Task<T>(pub(super) JoinHandle<T>);
 
 impl<T> Drop for Task<T> {
     fn drop(&mut self) {

@@ -6,13 +6,19 @@
 #[path = "../../../tests/support/mod.rs"]
 mod support;
 
-mod batches;
 mod calls;
 mod connecting;
-mod equal;
+mod crowds;
+mod cuts;
+mod drops;
+mod late;
 mod lifecycle;
 mod losses;
+mod memory;
+mod steps;
 mod subscriptions;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::sync::atomic::AtomicUsize;
 
@@ -20,7 +26,6 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
 
 use self::support::server::Server;
-use super::wire::Wire;
 use super::*;
 use crate::protocol::{Arg, Script};
 

@@ -1,9 +1,11 @@
 //! TLS by rustls, with the certificates that the system trusts.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
@@ -44,8 +46,46 @@ impl Tls {
         Ok(Tls { connector: TlsConnector::from(Arc::new(config)), name })
     }
 
-    pub(super) async fn connect(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub(super) async fn connect<S>(&self, stream: S) -> io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         self.connector.connect(self.name.clone(), stream).await
+    }
+}
+
+/// The two ways of a stream, for two who do not know of each other.
+pub(super) fn split<S>(stream: TlsStream<S>) -> (ReadHalf<TlsStream<S>>, Records<S>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (reader, writer) = tokio::io::split(stream);
+    (reader, Records(writer))
+}
+
+/// Writes one TLS record at a time. A write of several that fails may have sent the first of them and
+/// says that it took nothing; a record of which a part is missing is nothing to the server.
+pub(super) struct Records<S>(WriteHalf<TlsStream<S>>);
+
+/// The most that one record holds (RFC 8446, section 5.1).
+const RECORD_MAX: usize = 1 << 14;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Records<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let record = &bytes[..bytes.len().min(RECORD_MAX)];
+        Pin::new(&mut self.0).poll_write(cx, record)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
 

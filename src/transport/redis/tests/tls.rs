@@ -1,0 +1,236 @@
+//! TLS with a server of its own certificate: it works, and what must be refused is.
+
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, DuplexStream, ReadBuf};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+
+use super::super::tls::Tls;
+use super::*;
+
+static LAST: Script = Script::new("last", "return ARGV[1]");
+
+/// Who signs.
+struct Authority {
+    certificate: CertificateDer<'static>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// What a server shows, and its key.
+struct Identity {
+    certificate: rcgen::Certificate,
+    key: KeyPair,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // Of one name they would be the same, one of them with a wrong signature.
+        params.distinguished_name.push(DnType::CommonName, format!("{}", fastrand::u64(..)));
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap().der().clone();
+        Authority { certificate, issuer: Issuer::new(params, key) }
+    }
+
+    fn sign(&self, name: &str) -> Identity {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        Identity { certificate: params.signed_by(&key, &self.issuer).unwrap(), key }
+    }
+
+    fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone()).unwrap();
+        roots
+    }
+}
+
+/// A server that speaks TLS on another port.
+struct Secure {
+    server: Server,
+    port: u16,
+}
+
+impl Secure {
+    /// Its certificate is for `localhost`.
+    fn start(authority: &Authority) -> Self {
+        let identity = authority.sign("localhost");
+        let folder = std::env::temp_dir().join(format!("leasehold-tls-{}", fastrand::u64(..)));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = |name: &str, text: String| {
+            std::fs::write(folder.join(name), text).unwrap();
+            folder.join(name).to_str().unwrap().to_owned()
+        };
+        let certificate = file("certificate.pem", identity.certificate.pem());
+        let key = file("key.pem", identity.key.serialize_pem());
+        let port = free_port();
+        let server = Server::start_with(&[
+            "--tls-port",
+            &port.to_string(),
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &certificate,
+            "--tls-auth-clients",
+            "no",
+        ]);
+        remove(&folder);
+        Secure { server, port }
+    }
+
+    async fn connect(&self, name: &str, roots: RootCertStore) -> Result<(Redis, Own), CallError> {
+        let own = Own::new();
+        let tls = Tls::new(name, roots)?;
+        let dial = Dial::Tls { host: "localhost".to_owned(), port: self.port, tls };
+        let endpoint = Endpoint::parse(&format!("rediss://localhost:{}", self.port)).unwrap();
+        let timing = Timing { command: SECOND * 10, connect: SECOND * 10 };
+        let sink = Arc::<Recorder>::default();
+        let (absent, at) = (Absent::Refused, own.handle());
+        let redis = Redis::connect_by(dial, &endpoint, timing, NAME, sink, at, absent).await?;
+        Ok((redis, own))
+    }
+}
+
+/// The server has read its files by now.
+fn remove(folder: &Path) {
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[tokio::test]
+async fn calls_and_messages_of_any_size_arrive() {
+    let authority = Authority::new();
+    let secure = Secure::start(&authority);
+    let (redis, own) = secure.connect("localhost", authority.roots()).await.unwrap();
+    let all = (0..1_000).map(|_| redis.call(Lane::Caller, add("n")));
+    let mut told: Vec<_> =
+        futures::future::join_all(all).await.into_iter().map(Result::unwrap).collect();
+    told.sort_by_key(|value| if let Value::Int(number) = value { *number } else { 0 });
+    assert_eq!(told, (1..=1_000).map(Value::Int).collect::<Vec<_>>());
+
+    for length in [0, 1, 16_383, 16_384, 16_385, 3_000_000] {
+        let text = "x".repeat(length);
+        let args = vec![Arg::from(text.as_str())];
+        let call = Call { script: &LAST, keys: vec![], args };
+        for lane in LANES {
+            assert_eq!(redis.call(lane, call.clone()).await, Ok(Value::Text(text.clone())));
+        }
+    }
+    redis.subscribe(&Arc::from("c")).await.unwrap();
+    assert_eq!(secure.server.command(&["PUBLISH", "c", "x"]).int(), 1);
+    assert_eq!(redis.reconnects(), 0);
+    redis.close().await;
+    until("no task is left", || own.tasks() == 0).await;
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_name_or_of_nobody_we_trust_is_not_accepted() {
+    let authority = Authority::new();
+    let secure = Secure::start(&authority);
+    let cases = [
+        ("elsewhere.example", authority.roots(), "not valid for name"),
+        ("localhost", Authority::new().roots(), "UnknownIssuer"),
+    ];
+    for (name, roots, part) in cases {
+        let error = secure.connect(name, roots).await.map(drop).unwrap_err();
+        let told = matches!(&error, CallError::NotApplied(fault) if fault.0.contains(part));
+        assert!(told, "{name}: {error:?}");
+    }
+}
+
+/// A stream that takes so many bytes and then fails, or takes nothing more.
+struct Weak {
+    stream: DuplexStream,
+    room: Arc<Mutex<usize>>,
+}
+
+impl AsyncRead for Weak {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Weak {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let room = *self.room.lock();
+        let bytes = &bytes[..bytes.len().min(room)];
+        if bytes.is_empty() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(written)) = &written {
+            *self.room.lock() -= written;
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// Bytes that were not taken may be told to be not applied, so the server must not have them.
+#[tokio::test]
+async fn a_write_that_fails_says_truly_what_was_taken() {
+    use futures::future::join;
+    use tokio::io::AsyncWriteExt as _;
+
+    const ALL: usize = 60_000;
+    let authority = Authority::new();
+    let identity = authority.sign("localhost");
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(identity.key.serialize_der()));
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![identity.certificate.der().clone()], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let tls = Tls::new("localhost", authority.roots()).unwrap();
+    for fails_after in (1..ALL + 1_000).step_by(499) {
+        let (ours, theirs) = tokio::io::duplex(1 << 20);
+        let room = Arc::new(Mutex::new(usize::MAX));
+        let weak = Weak { stream: ours, room: room.clone() };
+        let (client, server) = join(tls.connect(weak), acceptor.accept(theirs)).await;
+        let (reader, mut writer) = super::super::tls::split(client.unwrap());
+        let mut server = server.unwrap();
+        *room.lock() = fails_after;
+        let (bytes, mut taken) = (vec![b'x'; ALL], 0);
+        while taken < ALL
+            && let Ok(more) = writer.write(&bytes[taken..]).await
+        {
+            taken += more;
+        }
+        drop((reader, writer));
+        let (mut read, mut buffer) = (0, vec![0; ALL]);
+        while let Ok(more @ 1..) = server.read(&mut buffer).await {
+            read += more;
+        }
+        assert!(read <= taken, "failing after {fails_after}: read {read}, taken {taken}");
+    }
+}
