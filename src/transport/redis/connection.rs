@@ -149,6 +149,8 @@ impl Connection {
         let mut ledger = self.ledger.lock();
         ledger.encode(&mut outbox.bytes, CHUNK);
         self.crowd.store(ledger.on_the_way(), Ordering::Relaxed);
+        // All that waited may have been abandoned.
+        self.ring(&ledger);
         ledger.waiting() > 0
     }
 
@@ -199,6 +201,14 @@ impl Connection {
         }
     }
 
+    /// Tells whoever waits for it that nothing is on its way. Owed after each step that takes something
+    /// out of the ledger.
+    fn ring(&self, ledger: &Ledger) {
+        if ledger.is_quiet() {
+            self.quiet.notify_waiters();
+        }
+    }
+
     /// The connection is of no use any more: everybody is told what is known.
     pub(super) fn end(&self, fault: &Fault, hub: &Hub) {
         let mut told = Vec::new();
@@ -242,9 +252,7 @@ impl Connection {
                     // It may be this call, which is sent again with its text.
                     self.driver.wake();
                 }
-                if ledger.is_quiet() {
-                    self.quiet.notify_waiters();
-                }
+                self.ring(&ledger);
                 told
             }
             Incoming::Push(push) => match push.as_slice() {
@@ -257,7 +265,10 @@ impl Connection {
                 [Value::Text(kind), Value::Text(channel), Value::Int(_)]
                     if kind == "subscribe" || kind == "unsubscribe" =>
                 {
-                    self.ledger.lock().confirmed(kind == "subscribe", channel)
+                    let mut ledger = self.ledger.lock();
+                    let told = ledger.confirmed(kind == "subscribe", channel);
+                    self.ring(&ledger);
+                    told
                 }
                 // Invalidations and whatever servers may say in future: nobody asked.
                 _ => None,
@@ -289,7 +300,10 @@ impl Connection {
         take: impl FnOnce(&Request) -> T,
     ) -> Poll<T> {
         self.driver.register(cx.waker());
-        self.ledger.lock().take(take).map_or(Poll::Pending, Poll::Ready)
+        let mut ledger = self.ledger.lock();
+        let taken = ledger.take(take);
+        self.ring(&ledger);
+        taken.map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Takes in what the driver was told.
