@@ -88,7 +88,7 @@ async fn refused_subscriptions_between_calls_shift_no_reply() {
         let channel: Arc<str> =
             Arc::from(format!("{}{n}", ["bad", "good"][usize::from(n % 3 == 0)]));
         let (answer, receiver) = oneshot::channel();
-        let listen = Listen { channel: channel.clone(), order: 1, answer: Some(answer) };
+        let listen = Listen { channel: channel.clone(), order: 1, losses: 0, answer: Some(answer) };
         connection.listen(listen).unwrap();
         connection.unlisten(&channel).unwrap();
         orders.push((n, receiver));
