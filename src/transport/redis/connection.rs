@@ -25,12 +25,10 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf as _, BytesMut};
-use futures::task::AtomicWaker;
-use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Duration, Instant};
@@ -40,6 +38,7 @@ use super::dial::{Reader, Writer};
 use super::hub::Hub;
 use super::ledger::{Change, Form, Ledger, Listen, Outcome, Request, Run};
 use crate::protocol::{Call, Value};
+use crate::sync::{AtomicU64, AtomicUsize, AtomicWaker, Mutex};
 use crate::transport::{CallError, Fault, Sink};
 
 /// How many bytes are gathered for one write.
@@ -149,6 +148,8 @@ impl Connection {
         let mut ledger = self.ledger.lock();
         ledger.encode(&mut outbox.bytes, CHUNK);
         self.crowd.store(ledger.on_the_way(), Ordering::Relaxed);
+        // All that waited may have been abandoned.
+        self.ring(&ledger);
         ledger.waiting() > 0
     }
 
@@ -199,6 +200,14 @@ impl Connection {
         }
     }
 
+    /// Tells whoever waits for it that nothing is on its way. Owed after each step that takes something
+    /// out of the ledger.
+    fn ring(&self, ledger: &Ledger) {
+        if ledger.is_quiet() {
+            self.quiet.notify_waiters();
+        }
+    }
+
     /// The connection is of no use any more: everybody is told what is known.
     pub(super) fn end(&self, fault: &Fault, hub: &Hub) {
         let mut told = Vec::new();
@@ -242,7 +251,7 @@ impl Connection {
                     // It may be this call, which is sent again with its text.
                     self.driver.wake();
                 }
-                self.ring_if_quiet(&ledger);
+                self.ring(&ledger);
                 told
             }
             Incoming::Push(push) => match push.as_slice() {
@@ -259,7 +268,7 @@ impl Connection {
                     let change = if subscribed { Change::Subscribed } else { Change::Unsubscribed };
                     let mut ledger = self.ledger.lock();
                     let told = ledger.confirmed(change, channel);
-                    self.ring_if_quiet(&ledger);
+                    self.ring(&ledger);
                     told
                 }
                 // Invalidations and whatever servers may say in future: nobody asked.
@@ -270,12 +279,6 @@ impl Connection {
             told.say(hub);
         }
         Ok(())
-    }
-
-    fn ring_if_quiet(&self, ledger: &Ledger) {
-        if ledger.is_quiet() {
-            self.quiet.notify_waiters();
-        }
     }
 }
 
@@ -298,7 +301,10 @@ impl Connection {
         take: impl FnOnce(&Request) -> T,
     ) -> Poll<T> {
         self.driver.register(cx.waker());
-        self.ledger.lock().take(take).map_or(Poll::Pending, Poll::Ready)
+        let mut ledger = self.ledger.lock();
+        let taken = ledger.take(take);
+        self.ring(&ledger);
+        taken.map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Takes in what the driver was told.

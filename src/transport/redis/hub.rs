@@ -22,11 +22,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::connection::Connection;
 use super::ledger::{Listen, Listening};
+use crate::sync::Mutex;
 use crate::transport::{CallError, Fault};
 
 pub(super) struct Hub(Mutex<State>);
@@ -36,6 +36,8 @@ struct State {
     /// In an order that does not depend on hashing: simulations are replayed.
     wanted: BTreeMap<Arc<str>, Wanted>,
     orders: u64,
+    /// Counts losses: which connection is asked.
+    losses: u64,
     /// What the next connection is asked for.
     unheard: Vec<Listen>,
     /// Why this connection did not restore a channel, if another may.
@@ -61,7 +63,8 @@ impl Hub {
     pub(super) fn new() -> Self {
         let (wanted, unheard) = (BTreeMap::new(), Vec::new());
         let mode = Mode::Lost;
-        Hub(Mutex::new(State { mode, wanted, orders: 0, unheard, not_restored: None }))
+        let not_restored = None;
+        Hub(Mutex::new(State { mode, wanted, orders: 0, losses: 0, unheard, not_restored }))
     }
 
     /// Orders a subscription; the receiver gets the outcome.
@@ -86,7 +89,8 @@ impl Hub {
             drop(answer.send(Ok(())));
             return Ok(receiver);
         }
-        let listen = Listen { channel: channel.clone(), order: wanted.order, answer: Some(answer) };
+        let (order, losses) = (wanted.order, state.losses);
+        let listen = Listen { channel: channel.clone(), order, losses, answer: Some(answer) };
         match &state.mode {
             // INVARIANT H1.
             Mode::Up(connection) => connection.listen(listen)?,
@@ -109,6 +113,8 @@ impl Hub {
     pub(super) fn told(&self, listen: Listen, outcome: Listening) {
         let mut state = self.0.lock();
         match &outcome {
+            // A connection that was lost meanwhile: nothing follows for the next one.
+            _ if listen.losses != state.losses => {}
             Ok(()) => {
                 if let Some(wanted) = state.wanted.get_mut(&listen.channel)
                     && wanted.order == listen.order
@@ -156,7 +162,8 @@ impl Hub {
         state.not_restored = None;
         for (channel, wanted) in &mut state.wanted {
             wanted.confirmed = false;
-            let listen = Listen { channel: channel.clone(), order: wanted.order, answer: None };
+            let (order, losses) = (wanted.order, state.losses);
+            let listen = Listen { channel: channel.clone(), order, losses, answer: None };
             // A connection that has ended already: the next one is asked.
             drop(connection.listen(listen));
         }
@@ -164,7 +171,8 @@ impl Hub {
         let (wanted, gone): (Vec<_>, Vec<_>) = unheard.into_iter().partition(|listen| {
             state.wanted.get(&listen.channel).is_some_and(|wanted| wanted.order == listen.order)
         });
-        for listen in wanted {
+        for mut listen in wanted {
+            listen.losses = state.losses;
             drop(connection.listen(listen));
         }
         drop(guard);
@@ -178,6 +186,7 @@ impl Hub {
         let mut state = self.0.lock();
         if !matches!(state.mode, Mode::Closed) {
             state.mode = Mode::Lost;
+            state.losses += 1;
             state.wanted.values_mut().for_each(|wanted| wanted.confirmed = false);
         }
     }
@@ -210,5 +219,13 @@ fn tell(listen: Listen, outcome: Listening) {
     if let Some(answer) = listen.answer {
         // The caller may be gone; the channel then stays as it is.
         drop(answer.send(outcome));
+    }
+}
+
+#[cfg(all(test, shuttle))]
+impl Hub {
+    /// The channels that are wanted.
+    pub(super) fn wanted(&self) -> Vec<String> {
+        self.0.lock().wanted.keys().map(|channel| channel.to_string()).collect()
     }
 }

@@ -70,6 +70,8 @@ pub(super) struct Listen {
     pub(super) channel: Arc<str>,
     /// Which of the orders for this channel.
     pub(super) order: u64,
+    /// How many connections were lost before the one that is asked.
+    pub(super) losses: u64,
     /// `None`: restored after a loss, nobody waits.
     pub(super) answer: Option<oneshot::Sender<Listening>>,
 }

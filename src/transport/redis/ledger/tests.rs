@@ -415,7 +415,7 @@ fn after_the_end_everything_is_refused_with_the_reason() {
 
 fn listen(desk: &mut Desk, channel: &str) -> oneshot::Receiver<Listening> {
     let (answer, receiver) = oneshot::channel();
-    let listen = Listen { channel: Arc::from(channel), order: 1, answer: Some(answer) };
+    let listen = Listen { channel: Arc::from(channel), order: 1, losses: 0, answer: Some(answer) };
     desk.ledger.push(Request::Listen(listen), desk.at(1)).unwrap();
     receiver
 }

@@ -90,7 +90,7 @@ async fn refused_subscriptions_between_calls_shift_no_reply() {
         let channel: Arc<str> =
             Arc::from(format!("{}{n}", ["bad", "good"][usize::from(n % 3 == 0)]));
         let (answer, receiver) = oneshot::channel();
-        let listen = Listen { channel: channel.clone(), order: 1, answer: Some(answer) };
+        let listen = Listen { channel: channel.clone(), order: 1, losses: 0, answer: Some(answer) };
         connection.listen(listen).unwrap();
         connection.unlisten(&channel).unwrap();
         orders.push((n, receiver));
@@ -417,4 +417,21 @@ async fn subscribing_and_publishing_at_once_on_a_real_server_loses_nothing() {
         }
     }
     until("all are received", || bed.sink.messages() == 1_000).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_the_last_confirmation_and_no_longer() {
+    let cell = Cell::new(Memory::new()).await;
+    let channel = Arc::from("c");
+    cell.redis.subscribe(&channel).await.unwrap();
+    let pipe = cell.server.pipe(2);
+    pipe.at(|state| state.replies = 0);
+    cell.redis.unsubscribe(&channel);
+    let start = Instant::now();
+    let confirms = async {
+        sleep(CLOSING_MAX / 10).await;
+        pipe.at(|state| state.replies = usize::MAX);
+    };
+    futures::future::join(cell.redis.close(), confirms).await;
+    assert!(start.elapsed() < CLOSING_MAX / 2, "{:?}", start.elapsed());
 }

@@ -3,6 +3,7 @@
 use super::support::proxy::Proxy;
 use super::support::resp::Reply;
 use super::*;
+use crate::transport::redis::{connection::Connection, ledger::Listen};
 
 /// How many connections listen to a channel, as the server sees it.
 fn listeners(server: &Server, channel: &str) -> i64 {
@@ -255,4 +256,18 @@ async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
     while bed.subscribe("after").await.is_err() {
         assert!(Instant::now() < deadline, "subscriptions do not work again");
     }
+}
+
+/// The driver of a connection that is given up may be about to say so.
+#[test]
+fn what_a_lost_connection_confirms_is_not_confirmed_by_the_next() {
+    let (hub, channel) = (Hub::new(), Arc::from("c"));
+    hub.up(&Arc::new(Connection::new(Box::new(tokio::io::sink()))));
+    let first = hub.subscribe(&channel).unwrap();
+    hub.lost();
+    drop(first);
+    let late = Listen { channel: channel.clone(), order: 1, losses: 0, answer: None };
+    hub.told(late, Ok(()));
+    let mut second = hub.subscribe(&channel).unwrap();
+    second.try_recv().expect_err("nobody listens to it");
 }
