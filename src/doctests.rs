@@ -14,6 +14,7 @@ pages! {
     Benchmarks = "docs/benchmarks.md",
     Choosing = "docs/choosing.md",
     ComingFrom = "docs/coming-from.md",
+    Connection = "docs/connection.md",
     Fencing = "docs/fencing.md",
     Glossary = "docs/glossary.md",
     Guarantees = "docs/guarantees.md",

@@ -142,6 +142,7 @@ pub use mutant::Mutant;
 pub mod test_util {
     pub use crate::session::gate::Gate;
     pub use crate::transport::embedded::testing::{
-        Delay, Dumped, ErrorReply, Faults, Flow, LinkControl, Reply, Restart, scripts,
+        ByteControl, ByteFaults, ConnectionControl, Delay, Direction, Dumped, ErrorReply, Faults,
+        Flow, LinkControl, Reply, Restart, scripts,
     };
 }

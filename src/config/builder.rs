@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use super::ConfigError;
 use super::endpoint::Endpoint;
 use crate::client::Client;
@@ -12,13 +14,13 @@ use crate::mutant::Mutants;
 use crate::session::background::Thread;
 use crate::session::{Parts, Session, Settings, Streak, Wakes};
 use crate::stats::Counters;
-use crate::transport::Transport;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
 use crate::transport::redis::dial::Dial;
 #[cfg(feature = "fred")]
 use crate::transport::redis::fred::Pattern;
-use crate::transport::redis::{Absent, Redis, Timing};
+use crate::transport::redis::{Absent, Node, Redis, Timing};
+use crate::transport::{CallError, Transport};
 
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// A round trip takes well under a millisecond in one data centre; a second means trouble.
@@ -82,6 +84,9 @@ enum Target {
     Fred(Result<(Dial, Endpoint), ConfigError>),
     #[cfg(feature = "embedded")]
     Engine(EmbeddedRedis),
+    /// The same, by connections as to a server.
+    #[cfg(feature = "test-util")]
+    Bytes(EmbeddedRedis),
 }
 
 impl ClientBuilder {
@@ -238,40 +243,54 @@ impl ClientBuilder {
 
     async fn connect_to(self, absent: Absent) -> Result<Client, Error> {
         let settings = self.settings()?;
-        let (dial, endpoint): (Option<Dial>, Endpoint) = match self.target {
-            Target::Url(endpoint) => (None, endpoint?),
+        let (dial, endpoint) = match &self.target {
+            Target::Url(endpoint) => {
+                let endpoint = endpoint.clone()?;
+                (Dial::to(&endpoint), endpoint)
+            }
             #[cfg(feature = "fred")]
-            Target::Fred(checked) => checked.map(|(dial, endpoint)| (Some(dial), endpoint))?,
+            Target::Fred(checked) => {
+                let (dial, endpoint) = checked.clone()?;
+                (Ok(dial), endpoint)
+            }
             #[cfg(feature = "embedded")]
-            Target::Engine(ref engine) => return Ok(self.embed(engine, settings)),
+            Target::Engine(engine) => return Ok(self.embed(engine, settings)),
+            #[cfg(feature = "test-util")]
+            Target::Bytes(engine) => {
+                return self.connect_by_bytes(engine, settings, absent).await;
+            }
         };
         // Later, tokio panics.
-        if tokio::runtime::Handle::try_current().is_err() {
+        if Handle::try_current().is_err() {
             return Err(Error::Config(ConfigError::NoRuntime));
         }
+        let thread = Thread::spawn().map_err(|error| failed(error.to_string()))?;
+        let session = self.session(dial, &endpoint, settings, absent, &thread.runtime).await?;
+        thread.serve(session.clone());
+        Ok(Client::new(session))
+    }
+
+    async fn session(
+        &self,
+        dial: Result<Dial, CallError>,
+        endpoint: &Endpoint,
+        settings: Settings,
+        absent: Absent,
+        background: &Handle,
+    ) -> Result<Arc<Session>, Error> {
+        let refused =
+            |error| Error::from_call(&Arc::from(endpoint.to_string()), Duration::ZERO, error);
         let mutants = self.mutants;
         let counters = Arc::<Counters>::default();
         let wakes = Wakes::new(counters.clone(), mutants);
         let client_id = uuid::Uuid::new_v4();
         let timing = Timing { command: self.command_timeout, connect: self.connect_timeout };
-        let thread = Thread::spawn().map_err(|error| failed(error.to_string()))?;
-        let name = self.name.unwrap_or_else(|| format!("leasehold:{client_id}"));
-        let background = &thread.runtime;
-        let sink = wakes.clone();
-        let redis = match dial {
-            None => Redis::connect(&endpoint, timing, &name, sink, background, absent).await,
-            Some(dial) => {
-                Redis::connect_by(dial, &endpoint, timing, &name, sink, background, absent).await
-            }
-        };
-        let redis = redis.map_err(|error| {
-            Error::from_call(&Arc::from(endpoint.to_string()), Duration::ZERO, error)
-        })?;
-        let transport = Transport::Redis(redis);
+        let name = self.name.clone().unwrap_or_else(|| format!("leasehold:{client_id}"));
+        let node = Node::new(dial.map_err(refused)?, endpoint, &name);
+        let redis = Redis::connect(node, timing, wakes.clone(), background, absent);
+        let transport = Transport::Redis(redis.await.map_err(refused)?);
         let parts = Parts { transport, wakes, counters, settings, mutants, client_id };
-        let session = Session::new(parts);
-        thread.serve(session.clone());
-        Ok(Client::new(session))
+        Ok(Session::new(parts))
     }
 
     fn settings(&self) -> Result<Settings, ConfigError> {
@@ -346,6 +365,14 @@ impl EmbeddedRedis {
     pub fn builder(&self) -> ClientBuilder {
         ClientBuilder::with_target(Target::Engine(self.clone()))
     }
+
+    /// As [`builder`](EmbeddedRedis::builder), for a client that is connected as to a server: by
+    /// byte streams, on which RESP3 is spoken. Its switches are the last of `byte_links`.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    pub fn builder_over_bytes(&self) -> ClientBuilder {
+        ClientBuilder::with_target(Target::Bytes(self.clone()))
+    }
 }
 
 #[cfg(feature = "embedded")]
@@ -353,13 +380,11 @@ impl ClientBuilder {
     /// A client on an engine in this process. Its background task runs where the caller runs, so
     /// that paused time is one for both; without a runtime it gets a thread.
     fn embed(&self, engine: &EmbeddedRedis, settings: Settings) -> Client {
-        let thread = match tokio::runtime::Handle::try_current() {
+        let thread = match Handle::try_current() {
             Ok(_) => None,
             Err(_) => Some(Thread::spawn().expect("a thread for the embedded engine")),
         };
-        let runtime = thread
-            .as_ref()
-            .map_or_else(tokio::runtime::Handle::current, |thread| thread.runtime.clone());
+        let runtime = thread.as_ref().map_or_else(Handle::current, |thread| thread.runtime.clone());
         let counters = Arc::<Counters>::default();
         let mutants = self.mutants;
         let wakes = Wakes::new(counters.clone(), mutants);
@@ -376,14 +401,33 @@ impl ClientBuilder {
         Client::new(session)
     }
 
+    /// A client over byte streams in memory. All of it runs where the caller runs, so that paused
+    /// time is one for all, and one seed gives one history.
     #[cfg(feature = "test-util")]
-    fn serve_here(&self, runtime: &tokio::runtime::Handle, session: Arc<Session>) {
+    async fn connect_by_bytes(
+        &self,
+        engine: &EmbeddedRedis,
+        settings: Settings,
+        absent: Absent,
+    ) -> Result<Client, Error> {
+        let Ok(runtime) = Handle::try_current() else {
+            return Err(Error::Config(ConfigError::NoRuntime));
+        };
+        let (dialer, _) = engine.dialer(&runtime);
+        let (dial, endpoint) = (Ok(Dial::Memory(dialer)), Endpoint::parse(&engine.url())?);
+        let session = self.session(dial, &endpoint, settings, absent, &runtime).await?;
+        self.serve_here(&runtime, session.clone());
+        Ok(Client::new(session))
+    }
+
+    #[cfg(feature = "test-util")]
+    fn serve_here(&self, runtime: &Handle, session: Arc<Session>) {
         runtime.spawn(self.gate.clone().run(crate::session::background::serve(session)));
     }
 
     #[cfg(not(feature = "test-util"))]
     #[expect(clippy::unused_self, reason = "the same call with and without the feature")]
-    fn serve_here(&self, runtime: &tokio::runtime::Handle, session: Arc<Session>) {
+    fn serve_here(&self, runtime: &Handle, session: Arc<Session>) {
         runtime.spawn(crate::session::background::serve(session));
     }
 }

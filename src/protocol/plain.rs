@@ -18,18 +18,6 @@ pub(crate) fn acquire(key: &str, owner: &Arc<str>, lease: Duration) -> Call {
     place(key).acquire("PUBLISH", &ask)
 }
 
-pub(crate) fn reenter(key: &str, owner: &Arc<str>, lease: Duration, holds: u32) -> Call {
-    place(key).reenter(owner, lease, holds)
-}
-
 pub(crate) fn release(key: &str, holds: u32, owner: &Arc<str>) -> Call {
     place(key).release("PUBLISH", holds, owner)
-}
-
-pub(crate) fn take_over(key: &str, from: &Arc<str>, owner: &Arc<str>, lease: Duration) -> Call {
-    place(key).take_over(from, owner, lease)
-}
-
-pub(crate) fn inspect(key: &str) -> Call {
-    place(key).inspect()
 }

@@ -8,10 +8,7 @@ use crate::mutant::{Mutant, Mutants};
 /// The text of a script and its hash.
 #[derive(Debug)]
 pub(crate) struct Script {
-    #[cfg_attr(
-        not(any(test, feature = "embedded")),
-        expect(dead_code, reason = "the engine counts by name")
-    )]
+    #[cfg_attr(not(feature = "embedded"), expect(dead_code, reason = "the engine counts by name"))]
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
     sha1: OnceLock<String>,
@@ -142,6 +139,14 @@ mutants! {
     GIVEN_TWICE = "mutant_given_twice": "clock" "give_back" "semaphore_holds" "mutant_given_twice" "semaphore_release";
     PURGE_ONE = "mutant_purge_one": "clock" "give_back" "permit_holds" "mutant_purge_one" "permit_acquire";
     RESURRECTS = "mutant_resurrects": "clock" "give_back" "permit_holds" "full_server" "mutant_resurrects" "permit_renew";
+}
+
+/// The name of the script with this hash.
+#[cfg(feature = "test-util")]
+pub(crate) fn named(sha1: &str) -> Option<&'static str> {
+    let faulty = [&DEAD_KEPT, &GIVEN_TWICE, &PURGE_ONE, &RESURRECTS];
+    let mut all = ALL.iter().copied().chain(faulty);
+    all.find(|script| script.sha1() == sha1).map(|script| script.name)
 }
 
 /// The script, with the fault of a mutant if it is about this one.

@@ -13,9 +13,12 @@ mod convert;
 mod data;
 mod engine;
 mod faults;
+#[cfg(feature = "test-util")]
+mod front;
 mod link;
 mod lua;
 mod number;
+mod peer;
 mod port;
 mod random;
 mod reply;

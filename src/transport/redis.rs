@@ -74,13 +74,18 @@ pub(crate) struct Redis {
     supervisors: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What the connections' tasks and the callers share.
-struct Shared {
+/// One server: how it is reached, and as whom.
+pub(crate) struct Node {
     dial: Dial,
     login: Login,
-    timing: Timing,
     /// For messages: without user and password.
     endpoint: String,
+}
+
+/// What the connections' tasks and the callers share.
+struct Shared {
+    node: Node,
+    timing: Timing,
     sink: Arc<dyn Sink>,
     lines: [Line; LANES.len()],
     hub: Arc<Hub>,
@@ -111,41 +116,28 @@ async fn open_first(
     }
 }
 
+impl Node {
+    /// `name` is shown by CLIENT LIST.
+    pub(crate) fn new(dial: Dial, endpoint: &Endpoint, name: &str) -> Self {
+        Node { dial, login: Login::new(endpoint, name), endpoint: endpoint.to_string() }
+    }
+}
+
 impl Redis {
     /// Opens the three connections, within `timing.connect`. Must be called on the runtime that is
     /// to drive the caller's lane; `background` must have a thread of its own.
     ///
     /// What `absent` allows to be missing is opened later, as after a loss.
-    ///
-    /// `name` is shown by CLIENT LIST, if the server allows CLIENT SETNAME.
     pub(crate) async fn connect(
-        endpoint: &Endpoint,
+        node: Node,
         timing: Timing,
-        name: &str,
-        sink: Arc<dyn Sink>,
-        background: &Handle,
-        absent: Absent,
-    ) -> Result<Redis, CallError> {
-        let dial = Dial::to(endpoint)?;
-        Redis::connect_by(dial, endpoint, timing, name, sink, background, absent).await
-    }
-
-    /// As [`Redis::connect`], over streams that are made in this way.
-    #[expect(clippy::too_many_arguments, reason = "each is another thing")]
-    pub(crate) async fn connect_by(
-        dial: Dial,
-        endpoint: &Endpoint,
-        timing: Timing,
-        name: &str,
         sink: Arc<dyn Sink>,
         background: &Handle,
         absent: Absent,
     ) -> Result<Redis, CallError> {
         let shared = Arc::new(Shared {
-            dial,
-            login: Login::new(endpoint, name),
+            node,
             timing,
-            endpoint: endpoint.to_string(),
             sink,
             lines: LANES.map(|_| Line::new()),
             hub: Arc::new(Hub::new()),
@@ -208,7 +200,7 @@ impl Redis {
     }
 
     pub(crate) fn server(&self) -> String {
-        self.shared.endpoint.clone()
+        self.shared.node.endpoint.clone()
     }
 
     pub(crate) fn reconnects(&self) -> u64 {
@@ -242,7 +234,7 @@ impl Drop for Redis {
 impl fmt::Debug for Redis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis")
-            .field("endpoint", &self.shared.endpoint)
+            .field("endpoint", &self.shared.node.endpoint)
             .field("epochs", &LANES.map(|lane| self.epoch(lane)))
             .field("reconnects", &self.reconnects())
             .finish_non_exhaustive()
@@ -259,7 +251,7 @@ impl Shared {
 
     /// Says which server an attempt was about.
     fn cannot_connect(&self, error: CallError) -> CallError {
-        let told = |fault| Fault(format!("cannot connect to {}: {fault}", self.endpoint));
+        let told = |fault| Fault(format!("cannot connect to {}: {fault}", self.node.endpoint));
         match error {
             CallError::NotApplied(fault) | CallError::Unknown(fault) => {
                 CallError::NotApplied(told(fault))

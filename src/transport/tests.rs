@@ -1,5 +1,6 @@
 //! Which error answers pass by themselves.
 
+#[cfg(feature = "embedded")]
 pub(crate) mod inline_waker;
 
 use super::*;

@@ -1,7 +1,6 @@
 //! What is special to connections that fred makes; the behaviours on them are those of
 //! `tests/conformance` with `LEASEHOLD_CONNECTION=fred`.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-#![expect(clippy::large_futures, reason = "a few, in tests")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "../support/mod.rs"]
 mod support;

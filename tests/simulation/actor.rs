@@ -257,10 +257,11 @@ impl User {
             // What it held may be lost, and the owner's other future may hold the other side.
             Err(Error::AlreadyHeld { .. }) if self.may_be_refused(side) => {}
             Err(error) if self.history.rare.excuses(self.who.client, &error) => {}
-            // A fixed lease may have ended meanwhile, and then somebody else may hold it.
+            // A fixed lease may have ended meanwhile, or the lock was forced open: then somebody else
+            // may hold it.
             Err(error) => {
-                let lease_ended = error.is_timeout() && !self.history.holds(self.who, name);
-                if self.is_calm() && !lease_ended {
+                let lost = !self.history.holds(self.who, name) || self.history.has_void(name);
+                if self.is_calm() && !(error.is_timeout() && lost) {
                     self.history.violation(format!("{:?} cannot re-enter: {error}", self.who));
                 }
                 if wait.is_none() {

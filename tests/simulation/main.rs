@@ -3,6 +3,7 @@
 //! `LEASEHOLD_SEEDS` says how many seeds are run (default 1000), `LEASEHOLD_FIRST` where they begin,
 //! `LEASEHOLD_SEED` runs one and prints every step, with `LEASEHOLD_MUTANT` a mutant of it.
 //! `LEASEHOLD_KIND` names one kind of lock (`kind.rs`); without it each seed has its own.
+//! With `LEASEHOLD_BYTES=1` that one seed is run over byte streams (`way.rs`).
 #![expect(
     clippy::disallowed_methods,
     reason = "tests spawn tasks of their own and measure real time"
@@ -25,6 +26,7 @@ mod seen;
 mod stalls;
 mod synchronizers;
 mod target;
+mod way;
 mod weather;
 mod wild;
 
@@ -35,6 +37,7 @@ use leasehold::Mutant;
 use kind::Kind;
 use plan::Cast;
 use run::run;
+use way::Way;
 
 /// Seeds that found a fault, each with what it was. They are always run. What a seed means changes
 /// with `plan.rs`; the faults themselves are kept as mutants, which must be found for ever.
@@ -71,19 +74,20 @@ fn kind_of(seed: u64) -> Kind {
     }
 }
 
-fn replay(kind: Kind, seed: u64, cast: Cast) -> String {
+fn replay(kind: Kind, seed: u64, cast: Cast, way: Way) -> String {
+    let bytes = if way == Way::Bytes { "LEASEHOLD_BYTES=1 " } else { "" };
     let wild = if cast == Cast::Wild { "LEASEHOLD_WILD=1 " } else { "" };
     format!(
-        "replay: {wild}LEASEHOLD_KIND={kind} LEASEHOLD_SEED={seed} cargo test --features test-util --test simulation one_seed -- --nocapture"
+        "replay: {bytes}{wild}LEASEHOLD_KIND={kind} LEASEHOLD_SEED={seed} cargo test --features test-util --test simulation one_seed -- --nocapture"
     )
 }
 
-fn must_hold(kind: Kind, seed: u64, cast: Cast) -> u64 {
-    let outcome = run(kind, seed, cast, None);
+fn must_hold(kind: Kind, seed: u64, cast: Cast, way: Way) -> u64 {
+    let outcome = run(kind, seed, cast, way, None);
     if let Some(violation) = outcome.violation {
         let last = outcome.trace.len().saturating_sub(40);
         let steps = outcome.trace[last..].join("\n");
-        panic!("{kind}, seed {seed}: {violation}\n{steps}\n{}", replay(kind, seed, cast));
+        panic!("{kind}, seed {seed}: {violation}\n{steps}\n{}", replay(kind, seed, cast, way));
     }
     outcome.acquired
 }
@@ -93,22 +97,34 @@ fn one_seed() {
     let seed = number("LEASEHOLD_SEED").unwrap_or(1);
     let wild = number("LEASEHOLD_WILD").is_some_and(|wild| wild > 0);
     let cast = if wild { Cast::Wild } else { Cast::Usual };
-    let outcome = run(kind_of(seed), seed, cast, mutant_named());
+    let bytes = number("LEASEHOLD_BYTES").is_some_and(|bytes| bytes > 0);
+    let way = if bytes { Way::Bytes } else { Way::Calls };
+    let outcome = run(kind_of(seed), seed, cast, way, mutant_named());
     println!("{}", outcome.trace.join("\n"));
     assert_eq!(outcome.violation, None, "{}, seed {seed}", kind_of(seed));
 }
 
 #[test]
 fn seeds_hold() {
-    survey(number("LEASEHOLD_SEEDS").unwrap_or(600), Cast::Usual);
+    survey(number("LEASEHOLD_SEEDS").unwrap_or(600), Cast::Usual, Way::Calls);
 }
 
 #[test]
 fn wild_seeds_hold() {
-    survey(number("LEASEHOLD_SEEDS").unwrap_or(300), Cast::Wild);
+    survey(number("LEASEHOLD_SEEDS").unwrap_or(300), Cast::Wild, Way::Calls);
 }
 
-fn survey(seeds: u64, cast: Cast) {
+#[test]
+fn seeds_hold_over_bytes() {
+    survey(number("LEASEHOLD_SEEDS").unwrap_or(300), Cast::Usual, Way::Bytes);
+}
+
+#[test]
+fn wild_seeds_hold_over_bytes() {
+    survey(number("LEASEHOLD_SEEDS").unwrap_or(150), Cast::Wild, Way::Bytes);
+}
+
+fn survey(seeds: u64, cast: Cast, way: Way) {
     let first = number("LEASEHOLD_FIRST").unwrap_or(1);
     let next = AtomicU64::new(first);
     let acquired = AtomicU64::new(0);
@@ -118,7 +134,7 @@ fn survey(seeds: u64, cast: Cast) {
         if seed >= first + seeds {
             return;
         }
-        acquired.fetch_add(must_hold(kind_of(seed), seed, cast), SeqCst);
+        acquired.fetch_add(must_hold(kind_of(seed), seed, cast, way), SeqCst);
     };
     std::thread::scope(|scope| {
         let threads = [scope.spawn(work), scope.spawn(work)];
@@ -135,20 +151,25 @@ fn survey(seeds: u64, cast: Cast) {
 #[test]
 fn seeds_that_once_failed_hold() {
     for (kind, seed, _) in KEPT {
-        must_hold(*kind, *seed, Cast::Usual);
+        must_hold(*kind, *seed, Cast::Usual, Way::Calls);
     }
 }
 
 #[test]
 fn a_seed_gives_one_history() {
+    let seeds = [3, 4, 5, 6, 9, 11];
+    let runs = seeds.map(|seed| [(seed, Way::Calls), (seed, Way::Bytes)]);
     for kind in Kind::ALL {
-        for seed in [3, 4, 5, 6, 9, 11] {
+        for (seed, way) in runs.into_iter().flatten() {
             let cast = if seed < 6 { Cast::Usual } else { Cast::Wild };
-            let trace = || run(kind, seed, cast, None).trace;
+            let trace = || {
+                let trace = run(kind, seed, cast, way, None).trace;
+                trace.iter().map(|step| way::nameless(step)).collect::<Vec<_>>()
+            };
             let (one, two) = (trace(), trace());
             let differ = one.iter().zip(&two).position(|(one, two)| one != two);
             let steps = differ.map(|at| (&one[at], &two[at]));
-            assert_eq!(differ, None, "{kind}, seed {seed}: {steps:?}");
+            assert_eq!(differ, None, "{kind}, seed {seed}, {way:?}: {steps:?}");
             assert_eq!(one.len(), two.len());
         }
     }

@@ -6,6 +6,7 @@ use crate::kind::Kind;
 use crate::plan::{Cast, Weather};
 use crate::run::run;
 use crate::synchronizers;
+use crate::way::Way;
 
 /// Seeds within which every mutant must be found.
 const MUTANT_SEEDS: u64 = 400;
@@ -42,6 +43,15 @@ fn shows_in(mutant: Mutant, weather: Weather) -> bool {
 
 #[test]
 fn every_mutant_is_caught() {
+    must_catch(Way::Calls);
+}
+
+#[test]
+fn every_mutant_is_caught_over_bytes() {
+    must_catch(Way::Bytes);
+}
+
+fn must_catch(way: Way) {
     let mut missed = Vec::new();
     let others = synchronizers::own_mutants();
     for mutant in Mutant::ALL.iter().filter(|mutant| !others.contains(mutant)) {
@@ -49,7 +59,7 @@ fn every_mutant_is_caught() {
         let mut seeds: Vec<u64> = (1..=MUTANT_SEEDS).collect();
         seeds.sort_by_key(|seed| !shows_in(*mutant, Weather::of(*seed)));
         let mut outcomes =
-            seeds.into_iter().map(|seed| (seed, run(kind, seed, Cast::Usual, Some(*mutant))));
+            seeds.into_iter().map(|seed| (seed, run(kind, seed, Cast::Usual, way, Some(*mutant))));
         let caught = outcomes.find_map(|(seed, outcome)| Some((seed, outcome.violation?)));
         match caught {
             Some((seed, odd)) => println!("{mutant:?}: caught by {kind} seed {seed}: {odd}"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use leasehold::test_util::{Faults, Flow, Gate, LinkControl};
+use leasehold::test_util::Gate;
 use leasehold::{Client, EmbeddedRedis, Lease, LocalHandover, Mutant, Owner};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -17,6 +17,7 @@ use crate::monitor;
 use crate::plan::{Cast, Plan, Weather, ms, us};
 use crate::seen;
 use crate::stalls::Stalls;
+use crate::way::{Line, Way};
 use crate::weather;
 use crate::wild::Wild;
 
@@ -33,13 +34,14 @@ pub(crate) struct Process {
     /// What its fields begin with.
     pub(crate) id: String,
     pub(crate) gate: Gate,
-    pub(crate) link: LinkControl,
+    pub(crate) link: Line,
     pub(crate) users: Vec<JoinHandle<()>>,
     pub(crate) alive: bool,
 }
 
 pub(crate) struct Sim {
     pub(crate) plan: Plan,
+    pub(crate) way: Way,
     pub(crate) engine: EmbeddedRedis,
     pub(crate) history: History,
     pub(crate) processes: Vec<Process>,
@@ -50,9 +52,9 @@ pub(crate) struct Sim {
 }
 
 /// Runs one seed, with a fault of our own if `mutant` names one.
-pub(crate) fn run(kind: Kind, seed: u64, cast: Cast, mutant: Option<Mutant>) -> Outcome {
+pub(crate) fn run(kind: Kind, seed: u64, cast: Cast, way: Way, mutant: Option<Mutant>) -> Outcome {
     let plan = Plan::new(kind, seed, cast);
-    let _dog = Dog::watch(crate::replay(kind, seed, cast));
+    let _dog = Dog::watch(crate::replay(kind, seed, cast, way));
     // The library's own jitter comes from this thread's generator.
     fastrand::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -61,13 +63,13 @@ pub(crate) fn run(kind: Kind, seed: u64, cast: Cast, mutant: Option<Mutant>) -> 
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let sim = Sim::start(plan, mutant).await;
+        let sim = Sim::start(plan, way, mutant).await;
         sim.play().await
     })
 }
 
 impl Sim {
-    async fn start(plan: Plan, mutant: Option<Mutant>) -> Self {
+    async fn start(plan: Plan, way: Way, mutant: Option<Mutant>) -> Self {
         let engine = EmbeddedRedis::new();
         let mut rng = fastrand::Rng::with_seed(plan.kind.stream(plan.seed) ^ 0x5EED);
         let over = Arc::new(AtomicBool::new(false));
@@ -84,8 +86,8 @@ impl Sim {
                 2 => LocalHandover::Streak { count: rng.u32(1..6), time: ms(3000) },
                 _ => LocalHandover::default(),
             };
-            let builder = engine
-                .builder()
+            let builder = way
+                .builder(&engine)
                 .lease(plan.lease)
                 .safety_poll(plan.poll)
                 .command_timeout(plan.command_timeout)
@@ -94,8 +96,8 @@ impl Sim {
                 .mutant(mutant)
                 .gate(gate.clone());
             let client = builder.connect().await.expect("a client");
-            let link = engine.links().pop().expect("its link");
-            link.set_faults(plan.faults.clone(), rng.u64(..));
+            let link = way.line(&engine);
+            link.set_faults(&plan, rng.u64(..));
             let owners: Vec<Owner> = (0..plan.actors).map(|_| Owner::new()).collect();
             let shared = rng.u8(0..4) == 0;
             let users = (0..plan.actors).map(|actor| {
@@ -133,7 +135,7 @@ impl Sim {
             let id = client.id();
             processes.push(Process { client: Some(client), id, gate, link, users, alive: true });
         }
-        Sim { plan, engine, history, processes, over, stalls, cleared: None }
+        Sim { plan, way, engine, history, processes, over, stalls, cleared: None }
     }
 
     async fn play(mut self) -> Outcome {
@@ -178,12 +180,7 @@ impl Sim {
         for (number, process) in self.processes.iter().enumerate() {
             process.gate.thaw();
             self.stalls.thaws(number);
-            process.link.set_messages(Flow::Passes);
-            process.link.set_replies(Flow::Passes);
-            let request = self.plan.faults.request;
-            let faults = Faults { request, ..Faults::default() };
-            process.link.set_faults(faults, 1);
-            process.link.heal();
+            process.link.clear(&self.plan);
         }
     }
 

@@ -1,11 +1,12 @@
 //! What goes wrong when, drawn from the seed.
 
-use leasehold::test_util::{Flow, Restart};
+use leasehold::test_util::Restart;
 use tokio::time::Instant;
 
 use crate::kind::Kind;
 use crate::plan::{Plan, Weather, ms};
 use crate::run::{Sim, beyond};
+use crate::way::Way;
 
 pub(crate) struct Changes {
     rng: fastrand::Rng,
@@ -71,6 +72,11 @@ impl Changes {
         self.close_what_is_due(sim);
         match sim.plan.weather {
             Weather::Storm if self.rng.u8(0..12) == 0 => self.blow(sim),
+            // Over calls the link itself draws which messages are missed.
+            Weather::Lag if sim.way == Way::Bytes && self.rng.u8(0..40) == 0 => {
+                let victim = self.rng.usize(0..sim.processes.len());
+                sim.processes[victim].link.lag();
+            }
             Weather::Crash if self.rng.u16(0..150) == 0 => {
                 let victim = self.rng.usize(0..sim.processes.len());
                 let alive = sim.processes.iter().filter(|process| process.alive).count();
@@ -106,8 +112,8 @@ impl Changes {
         match fault {
             Fault::Cut(_) => link.cut(),
             Fault::CutMessages(_) => link.cut_pubsub(),
-            Fault::Deaf(_) => link.set_messages(Flow::Vanishes),
-            Fault::Mute(_) => link.set_replies(Flow::Vanishes),
+            Fault::Deaf(_) => link.deafen(),
+            Fault::Mute(_) => link.mute(),
             Fault::Frozen(_) => {
                 sim.stalls.freezes(victim);
                 sim.processes[victim].gate.freeze();
@@ -171,8 +177,8 @@ impl Changes {
                 Fault::Cut(victim) | Fault::CutMessages(victim) => {
                     sim.processes[victim].link.heal();
                 }
-                Fault::Deaf(victim) => sim.processes[victim].link.set_messages(Flow::Passes),
-                Fault::Mute(victim) => sim.processes[victim].link.set_replies(Flow::Passes),
+                Fault::Deaf(victim) => sim.processes[victim].link.hear(),
+                Fault::Mute(victim) => sim.processes[victim].link.speak(),
                 Fault::Frozen(victim) => {
                     sim.processes[victim].gate.thaw();
                     sim.stalls.thaws(victim);

@@ -2,22 +2,29 @@
 //!
 //! # Locking
 //!
-//! `inner` is held for one command or one script, never across an await. A port's lock may be taken
-//! while it is held (to hand out messages), never the other way round.
+//! `inner` is held for one command or one script, never across an await. The lock of a port or of a
+//! conversation may be taken while it is held (to hand out messages), never the other way round.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+#[cfg(feature = "test-util")]
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::commands::{self, Words};
+#[cfg(feature = "test-util")]
+use super::front::{ByteLine, Conversation};
 use super::lua::Scripts;
 use super::number::parse_int;
+use super::peer::Peer;
 use super::port::{LINES, Port};
 use super::reply::{Bytes, Outcome, Reply};
 use super::store::Store;
+#[cfg(feature = "test-util")]
+use crate::protocol::script;
 use crate::protocol::{Arg, Call};
 
 /// Whether requests are executed.
@@ -51,10 +58,22 @@ struct Inner {
     scripts: Scripts,
     /// Who listens to which channel.
     listeners: BTreeMap<Bytes, BTreeSet<u64>>,
-    /// The links that were not closed, by number.
-    ports: BTreeMap<u64, Arc<Port>>,
-    ports_made: u64,
+    /// The links that were not closed, and the connections by bytes, by number.
+    peers: BTreeMap<u64, Peer>,
+    peers_made: u64,
+    #[cfg(feature = "test-util")]
+    bytes: ByBytes,
     scripts_run: BTreeMap<&'static str, u64>,
+}
+
+/// What is known of the clients that connect by bytes.
+#[cfg(feature = "test-util")]
+#[derive(Default)]
+struct ByBytes {
+    /// The oldest first; who went is left out when somebody looks.
+    lines: Vec<Weak<ByteLine>>,
+    lines_made: u64,
+    password: Option<String>,
 }
 
 impl Engine {
@@ -62,8 +81,10 @@ impl Engine {
         let inner = Inner {
             scripts: Scripts::new(Store::new()),
             listeners: BTreeMap::new(),
-            ports: BTreeMap::new(),
-            ports_made: 0,
+            peers: BTreeMap::new(),
+            peers_made: 0,
+            #[cfg(feature = "test-util")]
+            bytes: ByBytes::default(),
             scripts_run: BTreeMap::new(),
         };
         Engine {
@@ -118,8 +139,8 @@ impl Engine {
 
     pub(crate) fn set_activity(&self, activity: Activity) {
         self.paused.store(activity == Activity::Paused, Ordering::Release);
-        for port in self.ports() {
-            port.wake();
+        for peer in self.peers() {
+            peer.wake();
         }
     }
 
@@ -128,6 +149,10 @@ impl Engine {
         let mut inner = self.inner.lock();
         inner.scripts.forget();
         inner.listeners.clear();
+        for peer in inner.peers.values() {
+            // LOCKS: engine, then conversation.
+            peer.forget();
+        }
         let mut store = inner.scripts.store();
         store.listeners.clear();
         if data == Restart::Empty {
@@ -136,15 +161,24 @@ impl Engine {
     }
 
     pub(crate) fn ports(&self) -> Vec<Arc<Port>> {
-        self.inner.lock().ports.values().cloned().collect()
+        let link = |peer: &Peer| match peer {
+            Peer::Link(port) => Some(port.clone()),
+            #[cfg(feature = "test-util")]
+            Peer::Bytes(_) => None,
+        };
+        self.inner.lock().peers.values().filter_map(link).collect()
+    }
+
+    fn peers(&self) -> Vec<Peer> {
+        self.inner.lock().peers.values().cloned().collect()
     }
 
     pub(crate) fn add_port(&self, make: impl FnOnce(u64) -> Arc<Port>) -> Arc<Port> {
         let mut inner = self.inner.lock();
-        inner.ports_made += 1;
-        let id = inner.ports_made;
+        inner.peers_made += 1;
+        let id = inner.peers_made;
         let port = make(id);
-        inner.ports.insert(id, port.clone());
+        inner.peers.insert(id, Peer::Link(port.clone()));
         if self.cut.load(Ordering::Acquire) {
             port.cut(&LINES);
         }
@@ -154,37 +188,41 @@ impl Engine {
     /// Breaks all connections; new ones cannot be made.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::Release);
-        for port in self.ports() {
-            port.cut(&LINES);
+        for peer in self.peers() {
+            peer.cut();
         }
     }
 
     /// Lets broken connections come back.
     pub(crate) fn heal(&self) {
         self.cut.store(false, Ordering::Release);
-        for port in self.ports() {
-            port.heal(&LINES);
+        for peer in self.peers() {
+            peer.heal();
         }
     }
 
-    /// Forgets a link and what it listened to.
-    pub(crate) fn remove_port(&self, id: u64) {
+    /// Forgets a link or a connection, and what it listened to.
+    pub(crate) fn remove_peer(&self, id: u64) {
         let mut inner = self.inner.lock();
-        inner.ports.remove(&id);
+        inner.peers.remove(&id);
         inner.unlisten_all(id);
     }
 
-    pub(crate) fn listen(&self, id: u64, channel: &str) {
+    pub(crate) fn listen(&self, id: u64, channels: &[impl AsRef<[u8]>]) {
         let mut inner = self.inner.lock();
         inner.count("subscribe");
-        inner.listeners.entry(channel.as_bytes().to_vec()).or_default().insert(id);
-        inner.count_listeners(channel.as_bytes());
+        for channel in channels.iter().map(AsRef::as_ref) {
+            inner.listeners.entry(channel.to_vec()).or_default().insert(id);
+            inner.count_listeners(channel);
+        }
     }
 
-    pub(crate) fn unlisten(&self, id: u64, channel: &str) {
+    pub(crate) fn unlisten(&self, id: u64, channels: &[impl AsRef<[u8]>]) {
         let mut inner = self.inner.lock();
         inner.count("unsubscribe");
-        inner.unlisten(id, channel.as_bytes());
+        for channel in channels {
+            inner.unlisten(id, channel.as_ref());
+        }
     }
 
     /// The server noticed that a pub/sub connection is gone.
@@ -192,7 +230,7 @@ impl Engine {
         self.inner.lock().unlisten_all(id);
     }
 
-    /// How many links listen to each channel.
+    /// How many links and connections listen to each channel.
     pub(crate) fn listeners(&self) -> BTreeMap<String, usize> {
         let inner = self.inner.lock();
         let name = |channel: &Bytes| String::from_utf8_lossy(channel).into_owned();
@@ -201,6 +239,67 @@ impl Engine {
 
     pub(crate) fn scripts_run(&self) -> BTreeMap<&'static str, u64> {
         self.inner.lock().scripts_run.clone()
+    }
+}
+
+#[cfg(feature = "test-util")]
+impl Engine {
+    /// Begins a conversation by bytes, unless nobody can connect.
+    pub(crate) fn accept(
+        &self,
+        make: impl FnOnce(u64) -> Arc<Conversation>,
+    ) -> Option<Arc<Conversation>> {
+        let mut inner = self.inner.lock();
+        if self.cut.load(Ordering::Acquire) {
+            return None;
+        }
+        inner.peers_made += 1;
+        let id = inner.peers_made;
+        let conversation = make(id);
+        if inner.bytes.password.is_some() {
+            // LOCKS: engine, then conversation.
+            conversation.require_password();
+        }
+        inner.peers.insert(id, Peer::Bytes(conversation.clone()));
+        Some(conversation)
+    }
+
+    pub(crate) fn add_byte_line(&self, make: impl FnOnce(u64) -> Arc<ByteLine>) -> Arc<ByteLine> {
+        let mut inner = self.inner.lock();
+        inner.bytes.lines.retain(|line| line.strong_count() > 0);
+        inner.bytes.lines_made += 1;
+        let line = make(inner.bytes.lines_made);
+        inner.bytes.lines.push(Arc::downgrade(&line));
+        line
+    }
+
+    /// The clients that were neither closed nor crashed.
+    pub(crate) fn byte_lines(&self) -> Vec<Arc<ByteLine>> {
+        let lines: Vec<_> =
+            self.inner.lock().bytes.lines.iter().filter_map(Weak::upgrade).collect();
+        lines.into_iter().filter(|line| line.is_alive()).collect()
+    }
+
+    pub(crate) fn require_password(&self, password: &str) {
+        self.inner.lock().bytes.password = Some(password.to_owned());
+    }
+
+    pub(crate) fn password(&self) -> Option<String> {
+        self.inner.lock().bytes.password.clone()
+    }
+
+    /// Counts a command that is about a connection.
+    pub(crate) fn count(&self, name: &str) {
+        self.inner.lock().count(name);
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Tasks of connections do not keep the engine, and must not outlive it.
+        for peer in self.peers() {
+            peer.forget();
+        }
     }
 }
 
@@ -233,6 +332,10 @@ impl Inner {
         } else {
             String::from_utf8_lossy(script).to_ascii_lowercase()
         };
+        #[cfg(feature = "test-util")]
+        if let Some(name) = script::named(&sha1).filter(|_| self.scripts.is_loaded(&sha1)) {
+            *self.scripts_run.entry(name).or_insert(0) += 1;
+        }
         self.scripts.run(&sha1, keys, args)
     }
 
@@ -270,9 +373,9 @@ impl Inner {
         let sent = std::mem::take(&mut self.scripts.store().outbox);
         for message in sent {
             let Some(ids) = self.listeners.get(&message.channel) else { continue };
-            for port in ids.iter().filter_map(|id| self.ports.get(id)) {
-                // LOCKS: engine, then port.
-                port.publish(&message);
+            for peer in ids.iter().filter_map(|id| self.peers.get(id)) {
+                // LOCKS: engine, then port or conversation.
+                peer.publish(&message);
             }
         }
     }

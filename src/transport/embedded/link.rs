@@ -74,7 +74,7 @@ impl Link {
 
     fn hang_up(&self) {
         self.port.end();
-        self.engine.remove_port(self.port.id);
+        self.engine.remove_peer(self.port.id);
     }
 }
 
@@ -96,7 +96,7 @@ struct EndOnDrop(Arc<Engine>, Arc<Port>);
 impl Drop for EndOnDrop {
     fn drop(&mut self) {
         self.1.end();
-        self.0.remove_port(self.1.id);
+        self.0.remove_peer(self.1.id);
     }
 }
 
@@ -158,11 +158,11 @@ fn arrive(engine: &Engine, port: &Port, arrival: &Arrival) {
             to_value(outcome)
         }
         Request::Listen(channel) => {
-            engine.listen(port.id, channel);
+            engine.listen(port.id, &[&**channel]);
             Ok(Value::Nil)
         }
         Request::Unlisten(channel) => {
-            engine.unlisten(port.id, channel);
+            engine.unlisten(port.id, &[&**channel]);
             Ok(Value::Nil)
         }
     };
@@ -173,7 +173,7 @@ fn healed(engine: &Engine, port: &Port, healed: Line) {
     if healed == Line::Messages {
         engine.unlisten_all(port.id);
         for channel in port.wanted() {
-            engine.listen(port.id, &channel);
+            engine.listen(port.id, &[&*channel]);
         }
     }
     let Some(sink) = port.sink() else { return };

@@ -9,6 +9,7 @@ use super::data::Data;
 pub use super::engine::Restart;
 use super::engine::{Activity, Engine};
 pub use super::faults::{Delay, Faults, Flow};
+pub use super::front::{ByteControl, ByteFaults, ConnectionControl, Direction};
 use super::number::format_float;
 use super::port::{LINES, Line, Port};
 use super::reply::Bytes;
@@ -67,7 +68,8 @@ impl EmbeddedRedis {
         self.engine.scripts_run()
     }
 
-    /// How many clients listen to each channel.
+    /// How many clients listen to each channel; of those that are connected by bytes, how many
+    /// connections.
     pub fn listeners(&self) -> BTreeMap<String, usize> {
         self.engine.listeners()
     }
@@ -161,7 +163,7 @@ impl LinkControl {
     /// The client is gone without a farewell: nothing of it is executed or delivered any more.
     pub fn crash(&self) {
         self.port.end();
-        self.engine.remove_port(self.port.id);
+        self.engine.remove_peer(self.port.id);
     }
 
     /// How many calls wait for their reply.

@@ -38,7 +38,7 @@ use tokio::time::{Duration, Instant};
 use super::codec::{Decoder, Incoming, Malformed};
 use super::dial::{Reader, Writer};
 use super::hub::Hub;
-use super::ledger::{Ledger, Listen, Outcome, Request, Run};
+use super::ledger::{Change, Form, Ledger, Listen, Outcome, Request, Run};
 use crate::protocol::{Call, Value};
 use crate::transport::{CallError, Fault, Sink};
 
@@ -92,7 +92,7 @@ impl Connection {
     /// Asks, or says why nothing is sent here any more.
     pub(super) fn run(&self, call: Call) -> Result<oneshot::Receiver<Outcome>, CallError> {
         let (answer, receiver) = oneshot::channel();
-        self.push(Request::Run(Run { call, answer, with_text: false }))?;
+        self.push(Request::Run(Run { call, answer, form: Form::Hash }))?;
         Ok(receiver)
     }
 
@@ -255,8 +255,10 @@ impl Connection {
                 [Value::Text(kind), Value::Text(channel), Value::Int(_)]
                     if kind == "subscribe" || kind == "unsubscribe" =>
                 {
+                    let subscribed = kind == "subscribe";
+                    let change = if subscribed { Change::Subscribed } else { Change::Unsubscribed };
                     let mut ledger = self.ledger.lock();
-                    let told = ledger.confirmed(kind == "subscribe", channel);
+                    let told = ledger.confirmed(change, channel);
                     self.ring_if_quiet(&ledger);
                     told
                 }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -47,7 +46,7 @@ pub(crate) enum Dial {
     Fred(super::fred::Pattern),
     /// In this process.
     #[cfg(any(test, feature = "test-util"))]
-    Memory(Arc<dyn Fn() -> io::Result<(Reader, Writer)> + Send + Sync>),
+    Memory(std::sync::Arc<dyn Fn() -> io::Result<(Reader, Writer)> + Send + Sync>),
 }
 
 impl Dial {

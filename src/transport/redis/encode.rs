@@ -2,25 +2,29 @@
 
 use bytes::{BufMut as _, BytesMut};
 
+use super::ledger::Form;
 use crate::protocol::{Arg, Call};
 
 /// EVALSHA, or EVAL where the server does not know the script.
-pub(super) fn run(out: &mut BytesMut, call: &Call, with_text: bool) {
+pub(super) fn run(out: &mut BytesMut, call: &Call, form: Form) {
     head(out, b'*', 3 + call.keys.len() + call.args.len());
-    if with_text {
-        bulk(out, b"EVAL");
-        bulk(out, call.script.text.as_bytes());
-    } else {
-        bulk(out, b"EVALSHA");
-        bulk(out, call.script.sha1().as_bytes());
+    match form {
+        Form::Hash => {
+            bulk(out, b"EVALSHA");
+            bulk(out, call.script.sha1().as_bytes());
+        }
+        Form::Text => {
+            bulk(out, b"EVAL");
+            bulk(out, call.script.text.as_bytes());
+        }
     }
-    bulk(out, itoa::Buffer::new().format(call.keys.len()).as_bytes());
+    number(out, call.keys.len());
     for key in &call.keys {
         bulk(out, key.as_bytes());
     }
     for argument in &call.args {
         match argument {
-            Arg::Int(number) => bulk(out, itoa::Buffer::new().format(*number).as_bytes()),
+            Arg::Int(given) => number(out, *given),
             Arg::Text(text) => bulk(out, text.as_bytes()),
         }
     }
@@ -31,6 +35,10 @@ pub(super) fn command(out: &mut BytesMut, words: &[&[u8]]) {
     for word in words {
         bulk(out, word);
     }
+}
+
+fn number(out: &mut BytesMut, number: impl itoa::Integer) {
+    bulk(out, itoa::Buffer::new().format(number).as_bytes());
 }
 
 fn bulk(out: &mut BytesMut, word: &[u8]) {

@@ -44,7 +44,7 @@ use super::codec::Incoming;
 use super::connection::Connection;
 use super::dial::{Dial, KEEPALIVE};
 use super::hub::Hub;
-use super::ledger::Request;
+use super::ledger::{Form, Request};
 use super::login::{not_connected, without_arguments};
 use super::supervisor::{Role, Task};
 use crate::config::ConfigError;
@@ -267,7 +267,7 @@ impl Talk {
         let mut subscribes = None;
         let answer: Coming = match request {
             Request::Run(run) => {
-                let (command, script) = if run.with_text {
+                let (command, script) = if run.form == Form::Text {
                     ("EVAL", run.call.script.text)
                 } else {
                     ("EVALSHA", run.call.script.sha1())

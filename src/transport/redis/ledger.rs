@@ -53,8 +53,15 @@ pub(super) enum Request {
 pub(super) struct Run {
     pub(super) call: Call,
     pub(super) answer: oneshot::Sender<Outcome>,
-    /// The server does not know the script: its text is sent.
-    pub(super) with_text: bool,
+    pub(super) form: Form,
+}
+
+/// How a script is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Hash,
+    /// The server does not know the script.
+    Text,
 }
 
 /// SUBSCRIBE to one channel, so that a refusal is that of this channel.
@@ -65,6 +72,13 @@ pub(super) struct Listen {
     pub(super) order: u64,
     /// `None`: restored after a loss, nobody waits.
     pub(super) answer: Option<oneshot::Sender<Listening>>,
+}
+
+/// What the server says of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Subscribed,
+    Unsubscribed,
 }
 
 /// What somebody is to be told, when nothing is locked any more.
@@ -105,13 +119,11 @@ struct Sent {
 
 impl Ledger {
     pub(super) fn push(&mut self, request: Request, since: Instant) -> Result<(), CallError> {
-        match &self.closed {
-            Some(error) => Err(error.clone()),
-            None => {
-                self.waiting.push_back(Waiting { request, since });
-                Ok(())
-            }
+        if let Some(error) = &self.closed {
+            return Err(error.clone());
         }
+        self.waiting.push_back(Waiting { request, since });
+        Ok(())
     }
 
     /// How many requests are not sent yet.
@@ -129,6 +141,7 @@ impl Ledger {
         self.closed.is_some() && self.is_idle()
     }
 
+    /// Nothing waits and nothing is on its way.
     fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.sent.is_empty()
     }
@@ -143,12 +156,12 @@ impl Ledger {
             }
             let (first, had) = (self.encoded, out.len());
             match &request {
-                Request::Run(run) => encode::run(out, &run.call, run.with_text),
+                Request::Run(run) => encode::run(out, &run.call, run.form),
                 Request::Listen(listen) => {
-                    encode::command(out, &[b"SUBSCRIBE", listen.channel.as_bytes()])
+                    encode::command(out, &[b"SUBSCRIBE", listen.channel.as_bytes()]);
                 }
                 Request::Unlisten(channel) => {
-                    encode::command(out, &[b"UNSUBSCRIBE", channel.as_bytes()])
+                    encode::command(out, &[b"UNSUBSCRIBE", channel.as_bytes()]);
                 }
                 Request::Ping(_) => encode::command(out, &[b"PING"]),
             }
@@ -191,12 +204,12 @@ impl Ledger {
                 Ok(_) => return Err(Fault("the server answered SUBSCRIBE without a push".into())),
             },
             Some(Request::Run(mut run)) => match reply {
-                Err(text) if text.starts_with("NOSCRIPT") && !run.with_text => {
+                Err(text) if text.starts_with("NOSCRIPT") && run.form == Form::Hash => {
                     // INVARIANT L3.
                     if run.answer.is_closed() {
                         return Ok(None);
                     }
-                    run.with_text = true;
+                    run.form = Form::Text;
                     self.waiting.push_front(Waiting { request: Request::Run(run), since });
                     None
                 }
@@ -210,10 +223,12 @@ impl Ledger {
 
     /// The server said that a channel is subscribed, or is not any more. What was not asked for next
     /// shifts nothing.
-    pub(super) fn confirmed(&mut self, subscribed: bool, channel: &str) -> Option<Told> {
+    pub(super) fn confirmed(&mut self, change: Change, channel: &str) -> Option<Told> {
         let asked = self.sent.front().is_some_and(|sent| match &sent.request {
-            Some(Request::Listen(listen)) => subscribed && *listen.channel == *channel,
-            Some(Request::Unlisten(gone)) => !subscribed && **gone == *channel,
+            Some(Request::Listen(listen)) => {
+                change == Change::Subscribed && *listen.channel == *channel
+            }
+            Some(Request::Unlisten(gone)) => change == Change::Unsubscribed && **gone == *channel,
             _ => false,
         });
         match self.sent.pop_front_if(|_| asked)?.request? {

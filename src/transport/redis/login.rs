@@ -47,10 +47,11 @@ impl Login {
                     number += 1;
                 }
                 Ok(Some(Incoming::Push(_))) => {}
-                Ok(None) => match reader.read_buf(&mut inbox).await.map_err(broken)? {
-                    0 => return Err(not_connected("the server closed the connection")),
-                    _ => {}
-                },
+                Ok(None) => {
+                    if reader.read_buf(&mut inbox).await.map_err(broken)? == 0 {
+                        return Err(not_connected("the server closed the connection"));
+                    }
+                }
                 Err(malformed) => return Err(not_connected(&malformed.0)),
             }
         }

@@ -109,13 +109,14 @@ impl Supervisor {
         let role = self.role;
         let mut opening = Task(place.spawn(async move {
             #[cfg(feature = "fred")]
-            if let Dial::Fred(pattern) = &shared.dial {
-                let peer = pattern.open(role, limit, shared.login.name()).await?;
+            if let Dial::Fred(pattern) = &shared.node.dial {
+                let peer = pattern.open(role, limit, shared.node.login.name()).await?;
                 return Ok(Opened::Fred(peer));
             }
             let broken = |error: std::io::Error| not_connected(&error.to_string());
-            let (mut reader, mut writer) = shared.dial.connect(&names).await.map_err(broken)?;
-            let inbox = shared.login.log_in(&mut reader, &mut writer).await?;
+            let dialed = shared.node.dial.connect(&names).await;
+            let (mut reader, mut writer) = dialed.map_err(broken)?;
+            let inbox = shared.node.login.log_in(&mut reader, &mut writer).await?;
             Ok(Opened::Stream(reader, writer, inbox))
         }));
         let failed = |error| Failure::Call(self.shared.cannot_connect(error));

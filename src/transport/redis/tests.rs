@@ -131,10 +131,8 @@ impl Bed {
 
     async fn patient_at(url: &str) -> Self {
         let (own, sink) = (Own::new(), Arc::<Recorder>::default());
-        let endpoint = Endpoint::parse(url).unwrap();
         let timing = Timing { command: SECOND * 10, connect: SECOND };
-        let redis =
-            Redis::connect(&endpoint, timing, NAME, sink.clone(), own.handle(), Absent::Refused);
+        let redis = Redis::connect(node(url), timing, sink.clone(), own.handle(), Absent::Refused);
         Bed { redis: Arc::new(redis.await.unwrap()), sink, own }
     }
 
@@ -160,8 +158,12 @@ impl Bed {
 }
 
 async fn connect(url: &str, sink: Arc<Recorder>, background: &Handle) -> Result<Redis, CallError> {
+    Redis::connect(node(url), TIMING, sink, background, Absent::Refused).await
+}
+
+fn node(url: &str) -> Node {
     let endpoint = Endpoint::parse(url).unwrap();
-    Redis::connect(&endpoint, TIMING, NAME, sink, background, Absent::Refused).await
+    Node::new(Dial::to(&endpoint).unwrap(), &endpoint, NAME)
 }
 
 fn add(key: &str) -> Call {

@@ -197,9 +197,18 @@ fn what_is_not_resp3_is_refused() {
 
 #[test]
 fn a_line_without_an_end_is_refused() {
-    is_malformed(&[b"+", &[b'a'; 70_000][..]].concat(), "a line of more than 65536 bytes");
-    is_malformed(&[b"*", &[b'0'; 70_000][..]].concat(), "a line of more than 65536 bytes");
-    is_malformed(&[b"+", &[b'\r'; 70_000][..]].concat(), "a line of more than 65536 bytes");
+    is_malformed(
+        &[b"+", vec![b'a'; 70_000].as_slice()].concat(),
+        "a line of more than 65536 bytes",
+    );
+    is_malformed(
+        &[b"*", vec![b'0'; 70_000].as_slice()].concat(),
+        "a line of more than 65536 bytes",
+    );
+    is_malformed(
+        &[b"+", vec![b'\r'; 70_000].as_slice()].concat(),
+        "a line of more than 65536 bytes",
+    );
     let longest = "a".repeat(65_536);
     let line = format!("+{longest}\r\n");
     assert_eq!(whole(line.as_bytes()), reply(text(&longest)));

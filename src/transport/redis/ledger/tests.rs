@@ -36,7 +36,7 @@ impl Desk {
 
     fn call(&mut self, number: i64, second: u64) -> Answer {
         let (answer, receiver) = oneshot::channel();
-        let run = Run { call: call(number), answer, with_text: false };
+        let run = Run { call: call(number), answer, form: Form::Hash };
         self.ledger.push(Request::Run(run), self.at(second)).unwrap();
         receiver
     }
@@ -84,14 +84,22 @@ fn call(number: i64) -> Call {
     Call { script: &SCRIPT, keys: vec![Arc::from("k")], args: vec![Arg::Int(number)] }
 }
 
-fn bytes_of(number: i64, with_text: bool) -> BytesMut {
+/// A call on the wire.
+fn by_hash(number: i64) -> BytesMut {
     let mut bytes = BytesMut::new();
-    encode::run(&mut bytes, &call(number), with_text);
+    encode::run(&mut bytes, &call(number), Form::Hash);
+    bytes
+}
+
+/// The same with the text of its script.
+fn by_text(number: i64) -> BytesMut {
+    let mut bytes = BytesMut::new();
+    encode::run(&mut bytes, &call(number), Form::Text);
     bytes
 }
 
 fn length(number: i64) -> usize {
-    bytes_of(number, false).len()
+    by_hash(number).len()
 }
 
 fn late() -> Fault {
@@ -182,7 +190,7 @@ fn what_is_dropped_while_it_waits_is_forgotten() {
     drop(two);
     assert_eq!(desk.encode(), 2);
     desk.take(ALL);
-    assert_eq!(desk.wire, [bytes_of(1, false), bytes_of(3, false)].concat());
+    assert_eq!(desk.wire, [by_hash(1), by_hash(3)].concat());
     for (number, mut answer) in [(1, one), (3, three)] {
         desk.reply(Ok(Value::Int(number))).unwrap();
         assert_eq!(answer.try_recv(), Ok(Ok(Value::Int(number))));
@@ -218,7 +226,7 @@ fn a_call_without_its_script_is_sent_again_with_it_before_what_waits() {
     desk.wire.clear();
     desk.encode();
     desk.take(ALL);
-    assert_eq!(desk.wire, [bytes_of(1, true), bytes_of(2, false)].concat());
+    assert_eq!(desk.wire, [by_text(1), by_hash(2)].concat());
     // Not a third time: this is the script's own answer.
     desk.reply(Err("NOSCRIPT again")).unwrap();
     assert_eq!(one.try_recv(), Ok(not_applied(Fault("NOSCRIPT again".into()))));
@@ -249,7 +257,7 @@ fn a_call_without_its_script_and_without_its_future_is_not_sent_again() {
         desk.wire.clear();
         assert_eq!(desk.encode(), 1, "case {case}");
         desk.take(ALL);
-        assert_eq!(desk.wire, bytes_of(2, false), "case {case}");
+        assert_eq!(desk.wire, by_hash(2), "case {case}");
         drop(undo);
     }
 }
@@ -302,7 +310,7 @@ fn what_is_withdrawn_leaves_the_others_whole() {
                     assert_eq!(answers[at].try_recv(), Ok(outcome), "{taken} {old:?} {at}");
                 }
                 if begun || !old[at] {
-                    expected.extend(bytes_of(numbers[at], false));
+                    expected.extend(by_hash(numbers[at]));
                     left.push(at);
                 }
             }
@@ -369,7 +377,7 @@ fn order_is_that_of_the_pushes_however_much_is_encoded_at_once() {
             assert!(sent > 0 && desk.out.len() < enough + length(10), "{enough}: {sent}");
             desk.take(ALL);
         }
-        let expected: Vec<_> = (10..30).map(|number| bytes_of(number, false)).collect();
+        let expected: Vec<_> = (10..30).map(by_hash).collect();
         assert_eq!(desk.wire, expected.concat());
         drop(answers);
     }
@@ -420,23 +428,29 @@ fn a_subscription_is_answered_by_its_own_push_or_by_an_error() {
     let mut after = desk.call(2, 1);
     desk.encode();
     desk.take(ALL);
-    let confirmed = |desk: &mut Desk, subscribed, channel| {
-        say(desk.ledger.confirmed(subscribed, channel));
+    let confirmed = |desk: &mut Desk, change, channel| {
+        say(desk.ledger.confirmed(change, channel));
     };
     // Not yet its turn: nobody asked for this.
-    confirmed(&mut desk, true, "a");
+    confirmed(&mut desk, Change::Subscribed, "a");
     desk.reply(Ok(Value::Int(1))).unwrap();
     assert_eq!(before.try_recv(), Ok(Ok(Value::Int(1))));
-    for (subscribed, channel) in [(true, "b"), (true, "A"), (true, ""), (false, "a")] {
-        confirmed(&mut desk, subscribed, channel);
-        assert_eq!(a.try_recv(), Err(TryRecvError::Empty), "{subscribed} {channel}");
+    let others = [
+        (Change::Subscribed, "b"),
+        (Change::Subscribed, "A"),
+        (Change::Subscribed, ""),
+        (Change::Unsubscribed, "a"),
+    ];
+    for (change, channel) in others {
+        confirmed(&mut desk, change, channel);
+        assert_eq!(a.try_recv(), Err(TryRecvError::Empty), "{change:?} {channel}");
     }
-    confirmed(&mut desk, true, "a");
+    confirmed(&mut desk, Change::Subscribed, "a");
     assert_eq!(a.try_recv(), Ok(Ok(())));
     desk.reply(Err("NOPERM no")).unwrap();
     let refused = CallError::Refused(Fault("NOPERM no".into()));
     assert_eq!(b.try_recv(), Ok(Err(refused)));
-    confirmed(&mut desk, true, "b");
+    confirmed(&mut desk, Change::Subscribed, "b");
     desk.reply(Ok(Value::Int(2))).unwrap();
     assert_eq!(after.try_recv(), Ok(Ok(Value::Int(2))));
     assert!(desk.ledger.is_idle());
@@ -453,9 +467,9 @@ fn an_unsubscription_is_answered_by_its_own_push_or_by_an_error() {
         if refused {
             desk.reply(Err("NOPERM no")).unwrap();
         } else {
-            say(desk.ledger.confirmed(true, "a"));
-            say(desk.ledger.confirmed(false, "b"));
-            assert!(desk.ledger.confirmed(false, "a").is_none());
+            say(desk.ledger.confirmed(Change::Subscribed, "a"));
+            say(desk.ledger.confirmed(Change::Unsubscribed, "b"));
+            assert!(desk.ledger.confirmed(Change::Unsubscribed, "a").is_none());
         }
         desk.reply(Ok(Value::Int(1))).unwrap();
         assert_eq!(call.try_recv(), Ok(Ok(Value::Int(1))));
@@ -490,9 +504,9 @@ fn what_is_not_a_call_is_never_too_old() {
         assert_eq!(call.try_recv(), Ok(not_applied(late())));
     }
     desk.take(ALL);
-    say(desk.ledger.confirmed(true, "a"));
+    say(desk.ledger.confirmed(Change::Subscribed, "a"));
     assert_eq!(subscription.try_recv(), Ok(Ok(())));
-    assert!(desk.ledger.confirmed(false, "b").is_none());
+    assert!(desk.ledger.confirmed(Change::Unsubscribed, "b").is_none());
     desk.reply(Ok(Value::Text("PONG".into()))).unwrap();
     assert_eq!(ponged.try_recv(), Ok(()));
     assert!(desk.ledger.is_idle());

@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test]
 async fn keys_arguments_and_replies_of_any_shape_arrive() {
     let server = Server::start();
-    let bed = Bed::new(&server).await;
+    let bed = Bed::patient(&server).await;
     let call = Call {
         script: &ECHO,
         keys: vec![Arc::from("k{1}"), Arc::from("ключ")],
@@ -26,7 +26,7 @@ async fn keys_arguments_and_replies_of_any_shape_arrive() {
 #[tokio::test]
 async fn a_forgotten_script_is_sent_again_in_the_same_call() {
     let server = Server::start();
-    let bed = Bed::new(&server).await;
+    let bed = Bed::patient(&server).await;
     assert_eq!(bed.add(Lane::Caller, "n").await, Ok(1));
     let epoch = bed.redis.epoch(Lane::Caller);
     assert_eq!(bed.add(Lane::Caller, "n").await, Ok(2));
@@ -47,7 +47,7 @@ async fn calls_of_a_lane_are_executed_in_order_even_if_dropped() {
         args: vec![Arg::from(letter)],
     };
     let server = Server::start();
-    let bed = Bed::new(&server).await;
+    let bed = Bed::patient(&server).await;
     bed.redis.call(Lane::Caller, call("-")).await.unwrap();
     let mut expected = "-".to_owned();
     for round in 0..100 {
@@ -65,7 +65,7 @@ async fn calls_of_a_lane_are_executed_in_order_even_if_dropped() {
 #[tokio::test]
 async fn error_answers_are_refusals() {
     let server = Server::start();
-    let bed = Bed::new(&server).await;
+    let bed = Bed::patient(&server).await;
     server.command(&["LPUSH", "list", "x"]);
     let error = bed.add(Lane::Caller, "list").await.unwrap_err();
     assert!(
@@ -79,7 +79,7 @@ async fn error_answers_are_refusals() {
 async fn a_user_without_permission_is_refused_at_the_call() {
     let server = Server::start();
     server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-evalsha"]);
-    let bed = Bed::at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    let bed = Bed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
     let error = bed.add(Lane::Background, "n").await.unwrap_err();
     assert!(
         matches!(&error, CallError::Refused(fault) if fault.0.starts_with("NOPERM")),

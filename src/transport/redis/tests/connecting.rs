@@ -2,6 +2,7 @@
 
 use std::net::TcpListener;
 
+use super::memory::{Cell, Ending, Memory, echo};
 use super::support::proxy::Proxy;
 use super::*;
 
@@ -157,4 +158,42 @@ async fn names_that_the_server_refuses_do_no_harm() {
     server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-client"]);
     let bed = Bed::at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
     assert_eq!(bed.add(Lane::Caller, "n").await, Ok(1));
+}
+
+/// The answers to the first words, cut after each byte: it is told, and nothing stays open.
+#[tokio::test(start_paused = true)]
+async fn a_login_that_is_cut_after_any_byte_is_not_applied() {
+    for ending in [Ending::Closed, Ending::Reset] {
+        let mut whole = None;
+        for replies in 0..200 {
+            let server = Memory::answering(echo);
+            server.short(replies, ending);
+            let outcome = Cell::open(server.clone()).await.map(drop);
+            if let Err(error) = &outcome {
+                assert_not_applied(error, "cannot connect");
+                until("it is let go", || {
+                    server.pipes().iter().all(|pipe| pipe.at(|state| state.halves) == 0)
+                })
+                .await;
+                assert_eq!(whole, None, "{replies}: {error:?}");
+            } else {
+                whole = whole.or(Some(replies));
+            }
+        }
+        // The answers to the login, and to the PING of the connection for messages.
+        let login = b"%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n+OK\r\n+OK\r\n".len();
+        assert_eq!(whole, Some(login + b"+PONG\r\n".len()));
+    }
+}
+
+/// What comes behind the login in the same read is not lost.
+#[tokio::test(start_paused = true)]
+async fn what_is_read_beyond_the_login_is_kept() {
+    let message = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n";
+    let cell = Cell::new(Memory::new()).await;
+    let before = cell.sink.messages();
+    cell.server.greet(message);
+    cell.server.pipe(0).end(Ending::Closed);
+    until("it is restored", || cell.sink.restored(Lane::Caller)).await;
+    until("it is received", || cell.sink.messages() == before + 1).await;
 }

@@ -1,6 +1,7 @@
 //! A connection that ends after each byte of the requests and after each byte of the replies: what is
 //! told is what can be known.
 
+use super::ledger::Form;
 use super::memory::{Cell, Ending, Memory, Pending, Pipe};
 use super::*;
 use crate::protocol::plain;
@@ -124,7 +125,7 @@ impl Case {
 
 fn length(call: &Call) -> usize {
     let mut bytes = bytes::BytesMut::new();
-    encode::run(&mut bytes, call, false);
+    encode::run(&mut bytes, call, Form::Hash);
     bytes.len()
 }
 
@@ -192,9 +193,10 @@ async fn cut_replies(calls: usize, before: Before, ending: Ending) {
         }
         if let Some(call) = ready.before {
             let outcome = call.await;
-            match read >= REPLIES[3].len() {
-                true => assert_eq!(outcome, Ok(values()[3].clone()), "{what}"),
-                false => assert_unknown(&outcome, &what),
+            if read >= REPLIES[3].len() {
+                assert_eq!(outcome, Ok(values()[3].clone()), "{what}");
+            } else {
+                assert_unknown(&outcome, &what);
             }
         }
         most = ready.replies + whole;

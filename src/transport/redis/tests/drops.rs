@@ -24,7 +24,7 @@ fn number(number: u64) -> Call {
 
 /// Polls a call a few times at most, as time comes; says whether it was answered, rightly.
 async fn perhaps(redis: &Redis, own: u64) -> bool {
-    let mut call = pin!(redis.call(LANES[usize::from(own % 16 == 0)], number(own)));
+    let mut call = pin!(redis.call(LANES[usize::from(own.is_multiple_of(16))], number(own)));
     let outcome = if fastrand::bool() {
         call.await
     } else {

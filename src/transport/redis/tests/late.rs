@@ -1,5 +1,6 @@
 //! Calls that are too old, wherever they are by then.
 
+use super::ledger::Form;
 use super::memory::{Cell, Memory, Pending, Pipe, echo};
 use super::*;
 
@@ -17,7 +18,7 @@ fn short(number: i64) -> Call {
 
 fn length(call: &Call) -> usize {
     let mut bytes = bytes::BytesMut::new();
-    encode::run(&mut bytes, call, false);
+    encode::run(&mut bytes, call, Form::Hash);
     bytes.len()
 }
 
@@ -108,13 +109,13 @@ async fn what_is_whole_in_the_outbox_is_withdrawn() {
 /// The others keep their time: one is not told earlier because another is told.
 #[tokio::test(start_paused = true)]
 async fn each_call_has_its_own_time() {
-    let cell = Cell::new(Memory::answering(echo)).await;
+    let bed = Cell::new(Memory::answering(echo)).await;
     // Long enough to be told apart, and short enough for the silence not to be noticed.
-    cell.server.pipe(0).at(|state| state.replies = 0);
+    bed.server.pipe(0).at(|state| state.replies = 0);
     let start = Instant::now();
     let mut calls = Vec::new();
     for number in 0..10 {
-        let call = cell.started(short(number));
+        let call = bed.started(short(number));
         let pushed = Instant::now();
         calls.push(async move {
             let outcome = call.await;
@@ -128,6 +129,28 @@ async fn each_call_has_its_own_time() {
         assert!((limit..limit + Duration::from_millis(2)).contains(&took), "{took:?}");
     }
     assert!(start.elapsed() < SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replies_that_are_late_but_come_do_not_cost_the_connection() {
+    let bed = Cell::new(Memory::answering(echo)).await;
+    let pipe = bed.server.pipe(0);
+    for number in 0..30 {
+        pipe.at(|state| state.replies = 0);
+        let call = bed.started(short(number));
+        // Now and then it is too late for the call, and not for the next one.
+        let limit = TIMING.command.as_millis();
+        let late = u64::try_from(limit).unwrap() * if number % 5 == 4 { 3 } else { 2 } / 3;
+        sleep(Duration::from_millis(late + 1)).await;
+        pipe.at(|state| state.replies = usize::MAX);
+        let outcome = call.await;
+        if number % 5 == 4 {
+            assert!(is_unknown(&outcome), "{number}: {outcome:?}");
+        } else {
+            assert_eq!(outcome, Ok(Value::Text(number.to_string())));
+        }
+    }
+    assert_eq!((bed.redis.reconnects(), bed.redis.epoch(Lane::Caller)), (0, 0));
 }
 
 #[test]

@@ -126,21 +126,7 @@ async fn until_given_up(bed: &Bed) {
     }
 }
 
-#[tokio::test]
-async fn replies_that_are_late_but_come_do_not_cost_the_connection() {
-    let server = Server::start();
-    let proxy = Proxy::start(server.address());
-    let bed = Bed::at(&proxy.url()).await;
-    bed.add(Lane::Caller, "n").await.unwrap();
-    let epoch = bed.redis.epoch(Lane::Caller);
-    proxy.delay_replies(Duration::from_millis(100));
-    for _ in 0..15 {
-        bed.add(Lane::Caller, "n").await.unwrap();
-    }
-    assert_eq!((bed.redis.reconnects(), bed.redis.epoch(Lane::Caller)), (0, epoch));
-}
-
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_losses_never_repeats_a_call() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());

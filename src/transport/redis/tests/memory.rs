@@ -28,6 +28,10 @@ struct House {
     /// For the connections to come.
     answers: Option<Arc<Mutex<Answers>>>,
     refuses: bool,
+    /// After so many bytes of its answers a new connection ends.
+    short: Option<(usize, Ending)>,
+    /// Said to new connections right behind the answers to the login.
+    greeting: Vec<u8>,
 }
 
 /// One connection as both sides see it.
@@ -52,10 +56,13 @@ pub(super) struct State {
     /// It takes everything and keeps nothing.
     pub(super) deaf: bool,
     logged_in: bool,
+    greeting: Vec<u8>,
     partial: Vec<u8>,
     /// What is to be read; beyond `replies` it waits.
     outgoing: VecDeque<u8>,
     ended: Option<Ending>,
+    /// It ends when no more is answered.
+    ended_after: Option<Ending>,
     answers: Option<Arc<Mutex<Answers>>>,
     reader: Option<Waker>,
     writer: Option<Waker>,
@@ -87,14 +94,33 @@ impl Memory {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
             let pipe = Pipe::new(house.answers.clone());
+            pipe.at(|state| state.greeting.clone_from(&house.greeting));
+            if let Some((replies, ending)) = house.short {
+                pipe.at(|state| (state.replies, state.ended_after) = (replies, Some(ending)));
+            }
             house.pipes.push(pipe.clone());
             Ok((Box::new(Half(pipe.clone())) as Reader, Box::new(Half(pipe)) as Writer))
         }))
     }
 
-    /// Whether new connections are refused.
-    pub(super) fn refuse(&self, refuses: bool) {
-        self.0.lock().refuses = refuses;
+    /// New connections are refused.
+    pub(super) fn refuse(&self) {
+        self.0.lock().refuses = true;
+    }
+
+    /// New connections are accepted again.
+    pub(super) fn accept(&self) {
+        self.0.lock().refuses = false;
+    }
+
+    /// What new connections are told right behind the answers to their login.
+    pub(super) fn greet(&self, bytes: &[u8]) {
+        self.0.lock().greeting = bytes.to_vec();
+    }
+
+    /// New connections end after so many bytes of their answers.
+    pub(super) fn short(&self, replies: usize, ending: Ending) {
+        self.0.lock().short = Some((replies, ending));
     }
 
     pub(super) fn pipes(&self) -> Vec<Pipe> {
@@ -122,9 +148,11 @@ impl Pipe {
             halves: 2,
             deaf: false,
             logged_in: false,
+            greeting: Vec::new(),
             partial: Vec::new(),
             outgoing: VecDeque::new(),
             ended: None,
+            ended_after: None,
             answers,
             reader: None,
             writer: None,
@@ -176,8 +204,10 @@ impl State {
                     if words.get(2).is_some_and(|word| word == "LIB-VER") {
                         self.logged_in = true;
                         self.writes = 0;
+                        [b"+OK\r\n", &self.greeting[..]].concat()
+                    } else {
+                        b"+OK\r\n".to_vec()
                     }
-                    b"+OK\r\n".to_vec()
                 }
                 _ => {
                     self.commands.push(words.clone());
@@ -260,6 +290,9 @@ impl AsyncRead for Half {
             buffer.put_slice(said.chunk());
             return Poll::Ready(Ok(()));
         }
+        if state.replies == 0 {
+            state.ended = state.ended.or(state.ended_after);
+        }
         match state.ended {
             Some(Ending::Closed) => Poll::Ready(Ok(())),
             Some(Ending::Reset) => Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
@@ -315,12 +348,16 @@ pub(super) struct Cell {
 
 impl Cell {
     pub(super) async fn new(server: Memory) -> Self {
+        Cell::open(server).await.unwrap()
+    }
+
+    pub(super) async fn open(server: Memory) -> Result<Self, CallError> {
         let sink = Arc::<Recorder>::default();
         let endpoint = Endpoint::parse("redis://memory").unwrap();
-        let (dial, own) = (server.dial(), Handle::current());
-        let redis =
-            Redis::connect_by(dial, &endpoint, TIMING, NAME, sink.clone(), &own, Absent::Refused);
-        Cell { redis: Arc::new(redis.await.unwrap()), sink, server }
+        let node = Node::new(server.dial(), &endpoint, NAME);
+        let own = Handle::current();
+        let redis = Redis::connect(node, TIMING, sink.clone(), &own, Absent::Refused);
+        Ok(Cell { redis: Arc::new(redis.await?), sink, server })
     }
 
     /// The caller's connection of the moment, as soon as there is one.

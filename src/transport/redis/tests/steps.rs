@@ -3,7 +3,7 @@
 use super::memory::{Cell, Ending, Memory, Pending, echo, usual};
 use super::support::resp::Reply;
 use super::*;
-use crate::transport::redis::ledger::Listen;
+use crate::transport::redis::ledger::{Listen, Outcome};
 use tokio::sync::oneshot;
 
 static ECHO_LAST: Script = Script::new("echo_last", "return ARGV[#ARGV]");
@@ -12,7 +12,9 @@ fn number(number: i64) -> Call {
     Call { script: &ECHO_LAST, keys: vec![], args: vec![Arg::Int(number)] }
 }
 
-fn text(number: i64) -> Result<Value, CallError> {
+/// The outcome of the call with this number.
+#[expect(clippy::unnecessary_wraps, reason = "it is compared with an outcome")]
+fn text(number: i64) -> Outcome {
     Ok(Value::Text(number.to_string()))
 }
 
@@ -233,10 +235,10 @@ async fn a_thousand_calls_at_once_are_few_writes() {
 /// Nobody is woken for it: a call alone costs one write, at the time of the call.
 #[tokio::test(start_paused = true)]
 async fn a_call_alone_is_written_at_its_first_poll() {
-    let cell = Cell::new(Memory::answering(echo)).await;
-    let pipe = cell.server.pipe(0);
+    let bed = Cell::new(Memory::answering(echo)).await;
+    let pipe = bed.server.pipe(0);
     for n in 0..10 {
-        let call = cell.started(number(n));
+        let call = bed.started(number(n));
         assert_eq!(pipe.names().len(), usize::try_from(n).unwrap() + 1);
         assert_eq!(call.await, text(n));
     }
@@ -265,24 +267,24 @@ async fn a_subscription_is_made_when_the_server_says_so_and_not_before() {
 #[tokio::test(start_paused = true)]
 async fn silence_is_noticed_under_a_stream_of_calls_and_without_one() {
     for stream in [false, true] {
-        let cell = Cell::new(Memory::answering(echo)).await;
-        assert_eq!(cell.redis.call(Lane::Caller, number(1)).await, text(1));
-        for pipe in cell.server.pipes() {
+        let bed = Cell::new(Memory::answering(echo)).await;
+        assert_eq!(bed.redis.call(Lane::Caller, number(1)).await, text(1));
+        for pipe in bed.server.pipes() {
             pipe.at(|state| state.replies = 0);
         }
         let start = Instant::now();
         let mut calls = Vec::new();
-        while LANES.iter().any(|lane| cell.redis.epoch(*lane) == 0) {
+        while LANES.iter().any(|lane| bed.redis.epoch(*lane) == 0) {
             assert!(start.elapsed() < SECOND * 2, "it is not noticed");
             if stream {
-                let redis = cell.redis.clone();
+                let redis = bed.redis.clone();
                 let call = async move { redis.call(Lane::Caller, number(2)).await };
                 calls.push(Handle::current().spawn(call));
             }
             sleep(Duration::from_millis(20)).await;
         }
         // The messages' connection, too.
-        until("it is given up", || cell.sink.missed() > 0).await;
+        until("it is given up", || bed.sink.missed() > 0).await;
         for call in calls {
             let outcome = call.await.unwrap();
             assert!(
@@ -295,19 +297,19 @@ async fn silence_is_noticed_under_a_stream_of_calls_and_without_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_connection_is_told_at_once_and_made_again_however_long_it_takes() {
-    let cell = Cell::new(Memory::answering(echo)).await;
-    cell.server.refuse(true);
-    let pipe = cell.server.pipe(0);
+    let bed = Cell::new(Memory::answering(echo)).await;
+    bed.server.refuse();
+    let pipe = bed.server.pipe(0);
     pipe.at(|state| state.replies = 0);
-    let call = cell.started(number(1));
+    let call = bed.started(number(1));
     let start = Instant::now();
     pipe.end(Ending::Closed);
     let outcome = call.await;
     assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
     assert_eq!(start.elapsed(), Duration::ZERO, "it is told at once");
-    assert_eq!(cell.redis.epoch(Lane::Caller), 1, "before anybody is told");
+    assert_eq!(bed.redis.epoch(Lane::Caller), 1, "before anybody is told");
     for _ in 0..3_600 {
-        let outcome = futures::poll!(std::pin::pin!(cell.redis.call(Lane::Caller, number(2))));
+        let outcome = futures::poll!(std::pin::pin!(bed.redis.call(Lane::Caller, number(2))));
         let told = matches!(
             &outcome,
             std::task::Poll::Ready(Err(CallError::NotApplied(fault))) if fault.0.contains("not connected")
@@ -315,11 +317,11 @@ async fn a_lost_connection_is_told_at_once_and_made_again_however_long_it_takes(
         assert!(told, "{outcome:?}");
         sleep(SECOND).await;
     }
-    cell.server.refuse(false);
-    cell.caller().await;
-    until("it is told", || cell.sink.restored(Lane::Caller)).await;
-    assert_eq!(cell.redis.call(Lane::Caller, number(3)).await, text(3));
-    assert_eq!((cell.redis.epoch(Lane::Caller), cell.redis.epoch(Lane::Background)), (1, 0));
+    bed.server.accept();
+    bed.caller().await;
+    until("it is told", || bed.sink.restored(Lane::Caller)).await;
+    assert_eq!(bed.redis.call(Lane::Caller, number(3)).await, text(3));
+    assert_eq!((bed.redis.epoch(Lane::Caller), bed.redis.epoch(Lane::Background)), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -328,7 +330,9 @@ async fn a_dropped_transport_lets_go_of_every_stream() {
         let cell = Cell::new(Memory::new()).await;
         let pipes = cell.server.pipes();
         assert!(pipes.iter().all(|pipe| pipe.at(|state| state.halves) == 2));
-        pipes.iter().for_each(|pipe| pipe.at(|state| state.replies = 0));
+        for pipe in &pipes {
+            pipe.at(|state| state.replies = 0);
+        }
         let under_way: Vec<Pending> = (0..calls).map(|n| cell.started(number(n))).collect();
         tokio::task::yield_now().await;
         drop(under_way);
@@ -349,16 +353,38 @@ async fn a_lost_connection_lets_go_of_its_stream() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_new_connection_is_asked_for_what_is_wanted_and_for_nothing_else() {
+    let cell = Cell::new(Memory::new()).await;
+    let [a, b] = ["a", "b"].map(Arc::<str>::from);
+    let orders: [&[&str]; 4] =
+        [&["PING"], &["SUBSCRIBE", "PING"], &["SUBSCRIBE", "SUBSCRIBE", "PING"], &["PING"]];
+    for (round, expected) in orders.into_iter().enumerate() {
+        match round {
+            1 => cell.redis.subscribe(&a).await.unwrap(),
+            2 => cell.redis.subscribe(&b).await.unwrap(),
+            3 => [&a, &b].into_iter().for_each(|channel| cell.redis.unsubscribe(channel)),
+            _ => {}
+        }
+        let (missed, number) = (cell.sink.missed(), if round == 0 { 2 } else { round + 2 });
+        cell.server.pipe(number).end(Ending::Reset);
+        until("it is made again", || cell.sink.missed() > missed).await;
+        assert_eq!(cell.server.newest().names(), expected, "round {round}");
+    }
+}
+
 /// A busy server lets in whoever comes, and refuses everything else until its script ends.
 #[tokio::test(start_paused = true)]
 async fn channels_that_a_busy_server_refuses_are_asked_for_again() {
     let busy = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let is_busy = busy.clone();
-    let cell = Cell::new(Memory::answering(move |words| match is_busy.load(Ordering::SeqCst) {
-        true => b"-BUSY Redis is busy running a script\r\n".to_vec(),
-        false => usual(words),
-    }))
-    .await;
+    let server = Memory::answering(move |words| {
+        if is_busy.load(Ordering::SeqCst) {
+            return b"-BUSY Redis is busy running a script\r\n".to_vec();
+        }
+        usual(words)
+    });
+    let cell = Cell::new(server).await;
     cell.redis.subscribe(&Arc::from("c")).await.unwrap();
     busy.store(true, Ordering::SeqCst);
     cell.server.pipe(2).end(Ending::Closed);

@@ -15,6 +15,8 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 use super::super::tls::Tls;
 use super::*;
 
+static LAST: Script = Script::new("last", "return ARGV[1]");
+
 /// Who signs.
 struct Authority {
     certificate: CertificateDer<'static>,
@@ -94,7 +96,8 @@ impl Secure {
         let timing = Timing { command: SECOND * 10, connect: SECOND * 10 };
         let sink = Arc::<Recorder>::default();
         let (absent, at) = (Absent::Refused, own.handle());
-        let redis = Redis::connect_by(dial, &endpoint, timing, NAME, sink, at, absent).await?;
+        let node = Node::new(dial, &endpoint, NAME);
+        let redis = Redis::connect(node, timing, sink, at, absent).await?;
         Ok((redis, own))
     }
 }
@@ -119,7 +122,6 @@ async fn calls_and_messages_of_any_size_arrive() {
     told.sort_by_key(|value| if let Value::Int(number) = value { *number } else { 0 });
     assert_eq!(told, (1..=1_000).map(Value::Int).collect::<Vec<_>>());
 
-    static LAST: Script = Script::new("last", "return ARGV[1]");
     for length in [0, 1, 16_383, 16_384, 16_385, 3_000_000] {
         let text = "x".repeat(length);
         let args = vec![Arg::from(text.as_str())];
@@ -216,7 +218,7 @@ async fn a_write_that_fails_says_truly_what_was_taken() {
         let room = Arc::new(Mutex::new(usize::MAX));
         let weak = Weak { stream: ours, room: room.clone() };
         let (client, server) = join(tls.connect(weak), acceptor.accept(theirs)).await;
-        let (_reader, mut writer) = super::super::tls::split(client.unwrap());
+        let (reader, mut writer) = super::super::tls::split(client.unwrap());
         let mut server = server.unwrap();
         *room.lock() = fails_after;
         let (bytes, mut taken) = (vec![b'x'; ALL], 0);
@@ -225,7 +227,7 @@ async fn a_write_that_fails_says_truly_what_was_taken() {
         {
             taken += more;
         }
-        drop((_reader, writer));
+        drop((reader, writer));
         let (mut read, mut buffer) = (0, vec![0; ALL]);
         while let Ok(more @ 1..) = server.read(&mut buffer).await {
             read += more;

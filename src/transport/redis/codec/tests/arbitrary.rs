@@ -35,7 +35,9 @@ impl Tree {
                 let count = if *letter == b'%' { items.len() / 2 } else { items.len() };
                 wire.push(*letter);
                 wire.extend_from_slice(format!("{count}\r\n").as_bytes());
-                items.iter().for_each(|item| item.write(wire));
+                for item in items {
+                    item.write(wire);
+                }
             }
             Tree::Attribute(parts) => {
                 wire.extend_from_slice(b"|1\r\n+key\r\n");
