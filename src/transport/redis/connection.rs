@@ -176,7 +176,8 @@ impl Connection {
         for told in told {
             told.say(hub);
         }
-        rest.map_or(limit, |since| (since + limit).saturating_duration_since(now))
+        // A clock that was paused may have gone back.
+        rest.map_or(limit, |since| (since + limit).saturating_duration_since(now)).min(limit)
     }
 
     /// Takes nothing more. What was sent may still be answered.
