@@ -109,6 +109,7 @@ mod read_write;
 mod semaphore;
 mod session;
 mod stats;
+mod sync;
 mod synchronizer;
 mod transport;
 

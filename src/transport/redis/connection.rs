@@ -25,12 +25,10 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf as _, BytesMut};
-use futures::task::AtomicWaker;
-use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Duration, Instant};
@@ -40,6 +38,7 @@ use super::dial::{Reader, Writer};
 use super::hub::Hub;
 use super::ledger::{Ledger, Listen, Outcome, Request, Run};
 use crate::protocol::{Call, Value};
+use crate::sync::{AtomicU64, AtomicUsize, AtomicWaker, Mutex};
 use crate::transport::{CallError, Fault, Sink};
 
 /// How many bytes are gathered for one write.

@@ -22,11 +22,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::connection::Connection;
 use super::ledger::{Listen, Listening};
+use crate::sync::Mutex;
 use crate::transport::{CallError, Fault};
 
 pub(super) struct Hub(Mutex<State>);
@@ -219,5 +219,13 @@ fn tell(listen: Listen, outcome: Listening) {
     if let Some(answer) = listen.answer {
         // The caller may be gone; the channel then stays as it is.
         drop(answer.send(outcome));
+    }
+}
+
+#[cfg(all(test, shuttle))]
+impl Hub {
+    /// The channels that are wanted.
+    pub(super) fn wanted(&self) -> Vec<String> {
+        self.0.lock().wanted.keys().map(ToString::to_string).collect()
     }
 }

@@ -12,11 +12,10 @@
 //! `slot`: read to take a connection, written at a loss and after a reconnect. Never across an await.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::RwLock;
+use std::sync::atomic::Ordering;
 
 use super::connection::Connection;
+use crate::sync::{AtomicU64, RwLock};
 use crate::transport::{CallError, Fault};
 
 pub(super) struct Line {

@@ -15,6 +15,8 @@ mod late;
 mod lifecycle;
 mod losses;
 mod memory;
+#[cfg(shuttle)]
+mod model;
 mod steps;
 mod subscriptions;
 #[cfg(feature = "tls")]

@@ -218,7 +218,7 @@ pub(super) fn echo(words: &[String]) -> Vec<u8> {
 }
 
 /// The first whole command and its length.
-fn command(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
+pub(super) fn command(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
     let mut at = 0;
     let line = |at: &mut usize| {
         let length = bytes[*at..].windows(2).position(|end| end == b"\r\n")?;

@@ -1,0 +1,229 @@
+//! Schedules of the threads that share a connection: callers, the driver, subscribers, the supervisor.
+//! Only with `--cfg shuttle`; docs/testing.md says how to run and to replay it.
+//!
+//! The crate has no unsafe code, so there is no data race to find, and a thread sanitizer would look for
+//! nothing else. What can go wrong is the order of steps that are sound by themselves: a wake-up that
+//! nobody gives, an end that is told twice. `loom` tries all orders, which are too many for a
+//! ledger, an outbox, a decoder and five threads: it would have to be given an extract that may
+//! differ from the code. `shuttle` runs the code as it is, on schedules that are drawn. Its limits:
+//! what it never drew is not shown, atomics are sequentially consistent, and threads change places
+//! only at locks and atomics of `sync.rs`, at `step`, and where they wait. The channels of tokio are
+//! taken to be right. The supervisor's part is played by the model, in its order of steps: the real
+//! one needs a clock and runtimes.
+//!
+//! # What is checked
+//!
+//! - Nobody waits for ever: no clock helps out in `calls_are_answered`.
+//! - Each call is told one thing, and it is true: a reply if the server ran it, *not applied* only
+//!   if it never did, *unknown* at an end only if the kernel had taken all of it. None runs twice.
+//! - Nothing is written after `Connection::end` (C2); calls of one thread run in their order (L1), and
+//!   what undoes a dropped call runs behind it (L3).
+//! - Who is told of an end sees the epoch risen, and nobody gets a connection of an earlier one (I1).
+//! - A channel that was confirmed is listened to until it is unsubscribed or the connection lost (H2);
+//!   in the end the server listens to what is wanted (H1, H3).
+//!
+//! # What it finds
+//!
+//! Faults that were put in by hand, and the schedule that found each, of one seed: of the random ones
+//! (r) or of those with few interruptions (f). Two were in the code: of `quiet` and of the confirmation
+//! of another connection.
+//!
+//! | fault | schedules |
+//! | --- | --- |
+//! | `push` wakes the driver only if two wait | 5 f |
+//! | the driver registers its waker after it has written | 46 r |
+//! | `write_now` leaves a rest and wakes nobody | 1 r |
+//! | `write_now` relies on whoever holds the outbox | 17 r |
+//! | `receive` wakes nobody for a call that is sent again | 77 r |
+//! | `receive` does not wait for a writer that has yet to note what was taken | 40 r |
+//! | `write` forgets a flush that is pending | 9 r |
+//! | `end` leaves the writer | 2 r |
+//! | `end` reads `taken`, and takes the writer later | 15 r |
+//! | `end` tells *not applied* of what was taken to the last byte | 2 r |
+//! | `expire` reads `taken`, and locks the outbox later | 73 r |
+//! | `quiet` is not rung by a confirmation | 258 r |
+//! | `quiet` is not rung when the last call was abandoned | 361 r |
+//! | the epoch rises after the end | 1 r |
+//! | the epoch rises before the slot is locked | 38 r |
+//! | a confirmation counts whichever order it is for | 2 r |
+//! | a confirmation counts whichever connection it is of | 248 r |
+//! | `unsubscribe` pushes when its lock is given back | 391 f |
+//! | `lost` keeps what was confirmed | 70 r |
+//! | a subscription is dropped with its connection | 1 r |
+
+mod calls;
+mod channels;
+mod wire;
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use shuttle::future::{JoinHandle, block_on};
+use shuttle::rand::Rng as _;
+use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
+
+use self::wire::Wire;
+use super::super::connection::{self, Connection};
+use super::super::dial::{Reader, Writer};
+use super::*;
+use crate::sync::step;
+
+/// How many schedules of each kind a test tries.
+const SCHEDULES: usize = 2_000;
+
+/// How often a schedule of the second kind interrupts a thread that could run on.
+const INTERRUPTIONS: usize = 4;
+
+/// Tries many schedules, and says how the one that fails is tried again.
+fn check(test: &str, world: fn()) {
+    let variable = |name| std::env::var(name).ok();
+    if let Some(schedule) = variable("LEASEHOLD_SCHEDULE") {
+        let schedule = ReplayScheduler::new_from_encoded(&schedule);
+        shuttle::Runner::new(schedule, config()).run(world);
+        return;
+    }
+    let schedules = variable("LEASEHOLD_SCHEDULES");
+    let schedules = schedules.map_or(SCHEDULES, |text| text.parse().expect("a number"));
+    let seed = variable("LEASEHOLD_SEED").map(|text| text.parse().expect("a number"));
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    try_all(test, "random", seed, RandomScheduler::new_from_seed(seed, schedules), world);
+    let few = PctScheduler::new_from_seed(seed, INTERRUPTIONS, schedules);
+    try_all(test, "with few interruptions", seed, few, world);
+}
+
+#[expect(clippy::print_stdout, reason = "how to try it again")]
+fn try_all(test: &str, kind: &str, seed: u64, scheduler: impl Scheduler + 'static, world: fn()) {
+    let tried = Arc::new(AtomicUsize::new(0));
+    let counter = tried.clone();
+    let run = move || {
+        shuttle::Runner::new(scheduler, config()).run(move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            world();
+        })
+    };
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+    let tried = tried.load(Ordering::Relaxed);
+    println!("{test}, {kind}: {tried} schedules of seed {seed}");
+    if let Err(panic) = outcome {
+        println!(
+            "the last one failed. Again: LEASEHOLD_SEED={seed}, or this one alone: \
+             LEASEHOLD_SCHEDULE=… with the text above, and\n\
+             RUSTFLAGS=\"--cfg shuttle\" cargo test --lib --no-default-features \
+             --target-dir target/shuttle -- {test}"
+        );
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn config() -> shuttle::Config {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 256 * 1024;
+    // A busy loop is a failure, too.
+    config.max_steps = shuttle::MaxSteps::FailAfter(20_000);
+    config.silence_warnings = true;
+    config
+}
+
+/// A number below this one, which is part of the schedule.
+fn draw(below: usize) -> usize {
+    shuttle::rand::thread_rng().gen_range(0..below)
+}
+
+/// Lets others run for a while.
+fn pause() {
+    for _ in 0..draw(12) {
+        step();
+    }
+}
+
+fn join(threads: Vec<shuttle::thread::JoinHandle<()>>) {
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+struct Nobody;
+
+impl Sink for Nobody {
+    fn message(&self, _: &str, _: &[u8]) {}
+    fn missed(&self) {}
+    fn restored(&self, _: Lane) {}
+}
+
+/// Polls a task when it was woken and not otherwise. Shuttle polls twice for each wake-up, and so would
+/// make up for one that is missing.
+async fn if_woken<T>(task: impl Future<Output = T>) -> T {
+    let bell = Arc::new(Bell { rung: AtomicBool::new(true), task: Mutex::new(None) });
+    let waker = Waker::from(bell.clone());
+    let mut task = std::pin::pin!(task);
+    std::future::poll_fn(|cx| {
+        *bell.task.lock() = Some(cx.waker().clone());
+        if !bell.rung.swap(false, Ordering::SeqCst) {
+            return Poll::Pending;
+        }
+        task.as_mut().poll(&mut Context::from_waker(&waker))
+    })
+    .await
+}
+
+struct Bell {
+    rung: AtomicBool,
+    task: Mutex<Option<Waker>>,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.rung.store(true, Ordering::SeqCst);
+        self.task.lock().clone().inspect(Waker::wake_by_ref);
+    }
+}
+
+/// A connection, its driver and its server.
+struct Made {
+    connection: Arc<Connection>,
+    wire: Wire,
+    driver: JoinHandle<Fault>,
+    server: JoinHandle<()>,
+}
+
+impl Made {
+    fn new(hub: &Arc<Hub>) -> Self {
+        let (wire, reader, writer, server) = Wire::new();
+        let connection = Arc::new(Connection::new(writer));
+        let inbox = bytes::BytesMut::new();
+        let driver =
+            connection::drive(connection.clone(), reader, inbox, hub.clone(), Arc::new(Nobody));
+        let driver = shuttle::future::spawn(if_woken(driver));
+        Made { connection, wire, driver, server }
+    }
+
+    /// As the supervisor ends it. The driver's end is not waited for.
+    fn end(&self, text: &str, hub: &Hub) {
+        self.connection.end(&Fault(text.into()), hub);
+        self.wire.seal();
+        self.driver.abort();
+    }
+
+    /// What arrived is run.
+    fn settle(self) {
+        drop(block_on(self.driver));
+        let left = self.connection.left();
+        assert_eq!((left.waiting, left.sent), (0, 0), "somebody was not told of the end");
+        self.wire.finish();
+        block_on(self.server).unwrap();
+    }
+
+    /// As the supervisor does when the transport is closed, most times with patience.
+    fn close(&self, hub: &Hub) {
+        self.connection.close(hub);
+        if draw(4) > 0 {
+            block_on(self.connection.quiet());
+        }
+        self.end(CLOSED, hub);
+    }
+}
+
+const LOST: &str = "lost";
+const CLOSED: &str = "the client was closed";
