@@ -23,6 +23,8 @@ mod model {
 
     use shuttle::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
+    const UNPOISONED: &str = "a panic ends the model";
+
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
@@ -32,7 +34,7 @@ mod model {
         }
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().unwrap()
+            self.0.lock().expect(UNPOISONED)
         }
 
         pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
@@ -41,7 +43,7 @@ mod model {
 
         #[cfg(feature = "fred")]
         pub(crate) fn get_mut(&mut self) -> &mut T {
-            self.0.get_mut().unwrap()
+            self.0.get_mut().expect(UNPOISONED)
         }
     }
 
@@ -54,11 +56,11 @@ mod model {
         }
 
         pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
-            self.0.read().unwrap()
+            self.0.read().expect(UNPOISONED)
         }
 
         pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
-            self.0.write().unwrap()
+            self.0.write().expect(UNPOISONED)
         }
     }
 

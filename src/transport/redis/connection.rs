@@ -354,7 +354,8 @@ pub(super) async fn drive(
         // In a crowd, whoever else can run asks first: one write for all.
         gathers = !gathers && connection.crowd.load(Ordering::Relaxed) > 1;
         if gathers {
-            cx.waker().wake_by_ref();
+            // Not by waking itself: a runtime of several threads wakes another one for that.
+            drop(std::pin::pin!(tokio::task::yield_now()).poll(cx));
         } else if let Poll::Ready(Err(fault)) = connection.poll_write(cx) {
             return Poll::Ready(fault);
         }

@@ -226,6 +226,6 @@ fn tell(listen: Listen, outcome: Listening) {
 impl Hub {
     /// The channels that are wanted.
     pub(super) fn wanted(&self) -> Vec<String> {
-        self.0.lock().wanted.keys().map(|channel| channel.to_string()).collect()
+        self.0.lock().wanted.keys().map(ToString::to_string).collect()
     }
 }

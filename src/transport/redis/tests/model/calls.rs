@@ -79,12 +79,18 @@ fn world(fate: Fate) {
         }
         let serves = supervise(&made, &hub);
         line.close();
-        made.close(serves, &hub);
-        callers.into_iter().for_each(|caller| caller.join().unwrap());
+        if serves {
+            made.close(&hub);
+        } else {
+            // Its patience ends: no answer can come.
+            made.connection.close(&hub);
+            made.end(CLOSED, &hub);
+        }
+        join(callers);
     } else {
-        callers.into_iter().for_each(|caller| caller.join().unwrap());
+        join(callers);
         line.close();
-        made.close(true, &hub);
+        made.close(&hub);
     }
     gone.push(made);
     gone.into_iter().for_each(Made::settle);

@@ -36,7 +36,7 @@ fn world() {
         pause();
         gone.push(std::mem::replace(&mut made, world.opens()));
     }
-    subscribers.into_iter().for_each(|subscriber| subscriber.join().unwrap());
+    join(subscribers);
     // INVARIANTS H1 and H3.
     let heard = made.connection.ping().unwrap();
     block_on(heard).expect("it is answered");
@@ -51,7 +51,7 @@ fn world() {
         hub.unsubscribe(&Arc::from(SHARED));
     }
     hub.close();
-    made.close(true, &hub);
+    made.close(&hub);
     gone.push(made);
     gone.into_iter().for_each(Made::settle);
 }

@@ -15,6 +15,7 @@ use super::*;
 #[derive(Clone)]
 pub(super) struct Wire(Arc<Mutex<State>>);
 
+#[expect(clippy::struct_excessive_bools, reason = "each is another fact")]
 #[derive(Default)]
 struct State {
     /// A layer above the socket keeps what it took until it is flushed, as TLS does.
