@@ -355,7 +355,7 @@ pub(super) async fn drive(
         gathers = !gathers && connection.crowd.load(Ordering::Relaxed) > 1;
         if gathers {
             // Not by waking itself: a runtime of several threads wakes another one for that.
-            drop(std::pin::pin!(tokio::task::yield_now()).poll(cx));
+            let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
         } else if let Poll::Ready(Err(fault)) = connection.poll_write(cx) {
             return Poll::Ready(fault);
         }
