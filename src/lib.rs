@@ -47,7 +47,7 @@
 //! | Call of [`Client`] | What it gives |
 //! |--------------------|---------------|
 //! | [`lock`](Client::lock) | one holder, re-entrant |
-//! | [`non_reentrant_lock`](Client::non_reentrant_lock) | a for its holder, taking it again is an error |
+//! | [`non_reentrant_lock`](Client::non_reentrant_lock) | taking it again while it is held is an error |
 //! | [`fair_lock`](Client::fair_lock) | first come, first served, over all clients |
 //! | [`fenced_lock`](Client::fenced_lock) | guards with a growing number that the resource checks |
 //! | [`read_write_lock`](Client::read_write_lock) | many readers or one writer: a [`ReadWriteLock`] |
