@@ -257,34 +257,35 @@ impl Ledger {
         self.sent.retain_mut(|sent| {
             sent.first -= withdrawn;
             sent.end -= withdrawn;
-            let too_old = sent.since <= oldest && matches!(sent.request, Some(Request::Run(_)));
-            if !too_old {
-                if matches!(sent.request, Some(Request::Run(_))) {
-                    live(sent.since);
-                }
+            if !sent.request.as_ref().is_some_and(Request::is_call) {
                 return true;
             }
-            let Some(Request::Run(run)) = sent.request.take() else { return true };
-            if sent.first < taken {
-                told.push(Told::Run(run.answer, Err(CallError::Unknown(fault.clone()))));
+            if sent.since > oldest {
+                live(sent.since);
                 return true;
             }
-            withdraw(out, sent.first - taken, sent.end - taken);
-            withdrawn += sent.end - sent.first;
-            told.push(Told::Run(run.answer, Err(CallError::NotApplied(fault.clone()))));
-            false
+            let is_taken = sent.first < taken;
+            if !is_taken {
+                withdraw(out, sent.first - taken, sent.end - taken);
+                withdrawn += sent.end - sent.first;
+            }
+            let error = if is_taken { CallError::Unknown } else { CallError::NotApplied };
+            let request = sent.request.take();
+            told.extend(request.and_then(|request| request.unanswered(error(fault.clone()))));
+            is_taken
         });
         self.encoded -= withdrawn;
-        let too_old = |waiting: &mut Waiting| {
-            waiting.since <= oldest && matches!(waiting.request, Request::Run(_))
-        };
-        while let Some(index) = self.waiting.iter_mut().position(too_old)
-            && let Some(Waiting { request: Request::Run(run), .. }) = self.waiting.remove(index)
-        {
-            told.push(Told::Run(run.answer, Err(CallError::NotApplied(fault.clone()))));
+        for waiting in std::mem::take(&mut self.waiting) {
+            if waiting.request.is_call() {
+                if waiting.since <= oldest {
+                    let error = CallError::NotApplied(fault.clone());
+                    told.extend(waiting.request.unanswered(error));
+                    continue;
+                }
+                live(waiting.since);
+            }
+            self.waiting.push_back(waiting);
         }
-        let calls = |waiting: &&Waiting| matches!(waiting.request, Request::Run(_));
-        self.waiting.iter().filter(calls).for_each(|waiting| live(waiting.since));
         rest
     }
 
@@ -323,6 +324,11 @@ impl Request {
     /// that is restored, or that its unsubscription follows.
     fn is_abandoned(&self) -> bool {
         matches!(self, Request::Run(run) if run.answer.is_closed())
+    }
+
+    /// Only calls have a time-out here.
+    fn is_call(&self) -> bool {
+        matches!(self, Request::Run(_))
     }
 
     fn unanswered(self, error: CallError) -> Option<Told> {
