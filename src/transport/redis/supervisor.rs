@@ -20,7 +20,7 @@ use bytes::BytesMut;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
+use tokio::time::{Duration, Instant, sleep, timeout};
 
 use super::Shared;
 use super::connection::{self, Connection};
@@ -226,7 +226,7 @@ impl Supervisor {
                 Err(_) => End::Lost(Fault("the connection's task failed".into())),
             },
             end = self.listen_for_life(connection) => end,
-            () = self.time_out(connection) => End::NoRuntime,
+            end = self.time_out(connection) => end,
             end = read_only(connection) => end,
         }
     }
@@ -235,7 +235,7 @@ impl Supervisor {
     ///
     /// Where the connection's runtime stood still, replies may have come that nobody has read yet: it
     /// has as long again to do so. Who pays: a caller on another runtime waits twice as long.
-    async fn time_out(&self, connection: &Connection) {
+    async fn time_out(&self, connection: &Connection) -> End {
         let limit = self.shared.timing.command;
         let mut next = limit;
         loop {
@@ -251,8 +251,7 @@ impl Supervisor {
         let every = self.shared.probe_interval();
         let (mut heard, mut silent, mut stalled) = (connection.heard(), None, None);
         loop {
-            let next = Instant::now() + every;
-            sleep_until(next).await;
+            sleep(every).await;
             let before = std::mem::replace(&mut heard, connection.heard());
             if heard != before {
                 (silent, stalled) = (None, None);
