@@ -126,6 +126,14 @@ impl Bed {
         Bed { redis: Arc::new(redis), sink, own }
     }
 
+    /// Nothing runs on a current-thread runtime outside `block_on`.
+    fn on_a_runtime_that_stands_still(server: &Server) -> (Self, Runtime) {
+        let (own, sink) = (Own::new(), Arc::new(Recorder::default()));
+        let callers = Builder::new_current_thread().enable_all().build().unwrap();
+        let redis = callers.block_on(connect(&server.url(), sink.clone(), own.handle())).unwrap();
+        (Bed { redis: Arc::new(redis), sink, own }, callers)
+    }
+
     /// For work that may take longer than the time-out of the other tests.
     async fn patient(server: &Server) -> Self {
         Bed::patient_at(&server.url()).await

@@ -157,12 +157,7 @@ async fn replies_that_are_late_but_come_do_not_cost_the_connection() {
 fn calls_are_told_in_time_where_their_runtime_stands_still() {
     let server = Server::start();
     server.command(&["SCRIPT", "LOAD", ADD.text]);
-    let own = Own::new();
-    let sink = Arc::new(Recorder::default());
-    // Nothing runs on a current-thread runtime outside `block_on`.
-    let callers = Builder::new_current_thread().enable_all().build().unwrap();
-    let redis = callers.block_on(connect(&server.url(), sink.clone(), own.handle())).unwrap();
-    let bed = Bed { redis: Arc::new(redis), sink, own };
+    let (bed, _callers) = Bed::on_a_runtime_that_stands_still(&server);
     let others = Builder::new_current_thread().enable_all().build().unwrap();
     others.block_on(async {
         // The first is written by whoever asks; the others wait for the driver.

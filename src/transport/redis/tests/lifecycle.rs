@@ -138,12 +138,7 @@ fn when_the_callers_runtime_ends_its_connections_move_to_ours() {
 #[test]
 fn when_the_callers_runtime_stands_still_its_connections_move_to_ours() {
     let server = Server::start();
-    let own = Own::new();
-    let sink = Arc::new(Recorder::default());
-    // Nothing runs on a current-thread runtime outside `block_on`.
-    let callers = Builder::new_current_thread().enable_all().build().unwrap();
-    let redis = callers.block_on(connect(&server.url(), sink.clone(), own.handle())).unwrap();
-    let bed = Bed { redis: Arc::new(redis), sink, own };
+    let (bed, callers) = Bed::on_a_runtime_that_stands_still(&server);
     let others = Builder::new_current_thread().enable_all().build().unwrap();
     others.block_on(async {
         let outcome = bed.add(Lane::Caller, "n").await;
