@@ -101,7 +101,6 @@ mod latch;
 mod lease;
 mod lock;
 mod locks;
-mod mutant;
 mod owner;
 mod permits;
 mod protocol;
@@ -132,10 +131,6 @@ pub use ::fred;
 
 #[cfg(feature = "embedded")]
 pub use transport::embedded::EmbeddedRedis;
-
-#[cfg(feature = "test-util")]
-#[doc(hidden)]
-pub use mutant::Mutant;
 
 /// Fault switches and inspection for this crate's own tests; no promise of stability.
 #[cfg(feature = "test-util")]

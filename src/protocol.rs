@@ -5,8 +5,6 @@
 
 pub(crate) mod calls;
 pub(crate) mod counts;
-#[cfg(feature = "test-util")]
-pub(crate) mod faulty;
 pub(crate) mod keys;
 pub(crate) mod kind;
 pub(crate) mod place;

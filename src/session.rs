@@ -38,7 +38,6 @@ use uuid::Uuid;
 
 use crate::error::Error;
 use crate::lease::{Lease, LossReason};
-use crate::mutant::{Mutant, Mutants};
 use crate::protocol::place::Place;
 use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::{Counters, Stats, count};
@@ -79,7 +78,6 @@ pub(crate) struct Session {
     in_line: Notify,
     pub(crate) counters: Arc<Counters>,
     pub(crate) settings: Settings,
-    pub(crate) mutants: Mutants,
     /// The first half of every field of this client.
     client_id: Uuid,
     next_id: AtomicU64,
@@ -125,17 +123,16 @@ pub(crate) struct Parts {
     pub(crate) wakes: Arc<Wakes>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) settings: Settings,
-    pub(crate) mutants: Mutants,
     pub(crate) client_id: Uuid,
 }
 
 impl Session {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
-        let Parts { transport, wakes, counters, settings, mutants, client_id } = parts;
+        let Parts { transport, wakes, counters, settings, client_id } = parts;
         Arc::new(Session {
             transport,
             wakes,
-            rooms: Rooms::new(settings.streak, mutants),
+            rooms: Rooms::new(settings.streak),
             watchdog: Watchdog::new(),
             releases: Releases::new(),
             attendance: Arc::default(),
@@ -143,7 +140,6 @@ impl Session {
             in_line: Notify::new(),
             counters,
             settings,
-            mutants,
             client_id,
             next_id: AtomicU64::new(1),
             closed: AtomicBool::new(false),
@@ -155,8 +151,6 @@ impl Session {
     /// call is answered when the outage is over.
     async fn call_unmeasured(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
         count(&self.counters.calls);
-        #[cfg(feature = "test-util")]
-        let call = crate::protocol::faulty::spoil(self.mutants, call);
         self.transport.call(lane, call).await
     }
 
@@ -200,11 +194,7 @@ impl Session {
 
     /// Ends a hold whose last guard is gone.
     fn end_call(&self, hold: &Hold) -> Call {
-        let place = &hold.place;
-        if self.mutants.has(Mutant::ReleaseWithoutOwnerTest) {
-            return place.force_release(self.transport.publish_command());
-        }
-        self.release_call(place, &hold.field, 0)
+        self.release_call(&hold.place, &hold.field, 0)
     }
 
     /// A hold is lost: its guards are told, its waiters go on, what may be left of it is released.

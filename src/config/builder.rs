@@ -10,7 +10,6 @@ use super::endpoint::Endpoint;
 use crate::client::Client;
 use crate::error::{Cause, Error};
 use crate::lease::Lease;
-use crate::mutant::Mutants;
 use crate::session::background::Thread;
 use crate::session::{Parts, Session, Settings, Streak, Wakes};
 use crate::stats::Counters;
@@ -71,7 +70,6 @@ pub struct ClientBuilder {
     key_prefix: String,
     name: Option<String>,
     handover: LocalHandover,
-    mutants: Mutants,
     #[cfg(feature = "test-util")]
     gate: crate::session::gate::Gate,
 }
@@ -110,7 +108,6 @@ impl ClientBuilder {
             key_prefix: String::new(),
             name: None,
             handover: LocalHandover::default(),
-            mutants: Mutants::default(),
             #[cfg(feature = "test-util")]
             gate: crate::session::gate::Gate::default(),
         }
@@ -181,14 +178,6 @@ impl ClientBuilder {
     /// Whether holds pass between this client's waiters directly. Default: a bounded streak.
     pub fn local_handover(mut self, handover: LocalHandover) -> Self {
         self.handover = handover;
-        self
-    }
-
-    /// Puts one fault into this client, for the tests that must find it.
-    #[cfg(feature = "test-util")]
-    #[doc(hidden)]
-    pub fn mutant(mut self, mutant: Option<crate::mutant::Mutant>) -> Self {
-        self.mutants = Mutants { active: mutant };
         self
     }
 
@@ -280,16 +269,15 @@ impl ClientBuilder {
     ) -> Result<Arc<Session>, Error> {
         let refused =
             |error| Error::from_call(&Arc::from(endpoint.to_string()), Duration::ZERO, error);
-        let mutants = self.mutants;
         let counters = Arc::<Counters>::default();
-        let wakes = Wakes::new(counters.clone(), mutants);
+        let wakes = Wakes::new(counters.clone());
         let client_id = uuid::Uuid::new_v4();
         let timing = Timing { command: self.command_timeout, connect: self.connect_timeout };
         let name = self.name.clone().unwrap_or_else(|| format!("leasehold:{client_id}"));
         let node = Node::new(dial.map_err(refused)?, endpoint, &name);
         let redis = Redis::connect(node, timing, wakes.clone(), background, absent);
         let transport = Transport::Redis(redis.await.map_err(refused)?);
-        let parts = Parts { transport, wakes, counters, settings, mutants, client_id };
+        let parts = Parts { transport, wakes, counters, settings, client_id };
         Ok(Session::new(parts))
     }
 
@@ -386,13 +374,12 @@ impl ClientBuilder {
         };
         let runtime = thread.as_ref().map_or_else(Handle::current, |thread| thread.runtime.clone());
         let counters = Arc::<Counters>::default();
-        let mutants = self.mutants;
-        let wakes = Wakes::new(counters.clone(), mutants);
+        let wakes = Wakes::new(counters.clone());
         let link = engine.link(wakes.clone(), &runtime);
         link.set_command_timeout(settings.command_timeout);
         let transport = Transport::Embedded(link);
         let client_id = uuid::Uuid::new_v4();
-        let parts = Parts { transport, wakes, counters, settings, mutants, client_id };
+        let parts = Parts { transport, wakes, counters, settings, client_id };
         let session = Session::new(parts);
         match thread {
             Some(thread) => thread.serve(session.clone()),

@@ -16,7 +16,6 @@ use super::{Holder, Lock, LockGuard, Target};
 use crate::config::ConfigError;
 use crate::error::{Cause, Error};
 use crate::lease::Lease;
-use crate::mutant::Mutant;
 use crate::session::request::Wait;
 use crate::session::several::acquire_together;
 
@@ -44,9 +43,7 @@ impl Many {
     pub(crate) fn all(members: Vec<Lock>) -> Self {
         // All of all are all: they have one order then, too.
         let mut members: Vec<_> = members.into_iter().flat_map(Lock::needed).collect();
-        if !has_mutant(&members, Mutant::GivenOrder) {
-            members.sort_by_cached_key(Lock::rank);
-        }
+        members.sort_by_cached_key(Lock::rank);
         let need = members.len();
         let mut all = Many::new(members, need);
         if all.fault.is_none() && excluded(&all.members) {
@@ -58,8 +55,7 @@ impl Many {
 
     pub(crate) fn majority(members: Vec<Lock>) -> Self {
         let majority = members.len() / 2 + 1;
-        let less = has_mutant(&members, Mutant::MinorityIsEnough);
-        Many { quorum: true, ..Many::new(members, majority - usize::from(less)) }
+        Many { quorum: true, ..Many::new(members, majority) }
     }
 
     fn new(members: Vec<Lock>, need: usize) -> Self {
@@ -107,9 +103,7 @@ impl Many {
         } else {
             self.take_all(wanted, started).await
         };
-        let last = has_mutant(&self.members, Mutant::LastDeadline);
-        let need = if last { 1 } else { self.need };
-        taken.map(|guards| LockGuard::of(Group::new(self.name.clone(), guards, need)))
+        taken.map(|guards| LockGuard::of(Group::new(self.name.clone(), guards, self.need)))
     }
 
     /// The last round came to these errors.
@@ -188,8 +182,7 @@ impl Many {
         let others = (0..self.members.len()).filter(|at| *at != *first);
         let order: Vec<_> = std::iter::once(*first).chain(others).collect();
         for at in order {
-            let in_vain = has_mutant(&self.members, Mutant::GivenOrder);
-            let free = guards.is_empty() || in_vain;
+            let free = guards.is_empty();
             let wait = if free { wanted.wait } else { at_most(wanted) };
             let taking = Box::pin(self.members[at].target.take(Wanted { wait, ..wanted.clone() }));
             let taken = tokio::select! {
@@ -202,7 +195,7 @@ impl Many {
                 Ok(guard) => guards.push(guard),
                 Err(error) => {
                     self.release(guards, wanted.wait).await;
-                    *first = if in_vain { 0 } else { at };
+                    *first = at;
                     return Err(error);
                 }
             }
@@ -235,10 +228,7 @@ impl Many {
     }
 
     /// Releases all of them; what is not confirmed within the wait goes on in the background.
-    async fn release(&self, mut guards: Vec<LockGuard>, wait: Wait) {
-        if has_mutant(&self.members, Mutant::RollbackForgetsFirst) && !guards.is_empty() {
-            guards.remove(0).forget();
-        }
+    async fn release(&self, guards: Vec<LockGuard>, wait: Wait) {
         // CANCEL: so does each release that is dropped.
         self.within(wait, join_all(guards.into_iter().map(|guard| Box::pin(guard.unlock())))).await;
     }
@@ -391,15 +381,6 @@ impl Lock {
     fn too_slow(&self) -> Error {
         let source = Cause::new("no answer within its part of the lease");
         Error::Unavailable { name: Arc::from(self.name()), source }
-    }
-}
-
-/// The mutant of the first client.
-fn has_mutant(members: &[Lock], mutant: Mutant) -> bool {
-    match members.first().map(|member| &member.target) {
-        Some(Target::One(one)) => one.handle.session.mutants.has(mutant),
-        Some(Target::Many(many)) => has_mutant(&many.members, mutant),
-        None => false,
     }
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::config::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
-use crate::mutant::Mutant;
 use crate::owner::Owner;
 use crate::protocol::place::Place;
 use crate::protocol::replies::{self, Inspected};
@@ -104,9 +103,8 @@ impl One {
 pub(crate) fn terms(handle: &Handle, wanted: &Wanted) -> Result<Terms, ConfigError> {
     let max_hold = wanted.max_hold.map(|span| Lease::checked("max_hold", span)).transpose()?;
     let (lease, renewed) = wanted.lease.terms(handle.session.settings.lease)?;
-    let drifts = wanted.drifts && !handle.session.mutants.has(Mutant::DriftIgnored);
     // Redlock's allowance: a hundredth of the lease and two milliseconds.
-    let drift = if drifts { lease / 100 + Duration::from_millis(2) } else { Duration::ZERO };
+    let drift = if wanted.drifts { lease / 100 + Duration::from_millis(2) } else { Duration::ZERO };
     Ok(Terms { lease, renewed, max_hold, drift })
 }
 

@@ -2,9 +2,6 @@
 
 use std::sync::OnceLock;
 
-#[cfg(feature = "test-util")]
-use crate::mutant::{Mutant, Mutants};
-
 /// The text of a script and its hash.
 #[derive(Debug)]
 pub(crate) struct Script {
@@ -123,43 +120,8 @@ pub(crate) static MULTI_ACQUIRE: Script = calling!(
     "multi_acquire": "lock_acquire" "fenced_acquire" "string_acquire" "write_acquire"
 );
 
-#[cfg(feature = "test-util")]
-macro_rules! mutants {
-    ($($constant:ident = $name:literal: $($part:literal)*;)*) => {
-        $(static $constant: Script = Script::new($name, concat!(
-            $(include_str!(concat!("lua/", $part, ".lua")),)*
-        ));)*
-    };
-}
-
-// What stands between the functions and the script that calls them puts a fault into one of them.
-#[cfg(feature = "test-util")]
-mutants! {
-    DEAD_KEPT = "mutant_dead_kept": "clock" "give_back" "semaphore_holds" "mutant_dead_kept" "semaphore_acquire";
-    GIVEN_TWICE = "mutant_given_twice": "clock" "give_back" "semaphore_holds" "mutant_given_twice" "semaphore_release";
-    PURGE_ONE = "mutant_purge_one": "clock" "give_back" "permit_holds" "mutant_purge_one" "permit_acquire";
-    RESURRECTS = "mutant_resurrects": "clock" "give_back" "permit_holds" "full_server" "mutant_resurrects" "permit_renew";
-}
-
 /// The name of the script with this hash.
 #[cfg(feature = "test-util")]
 pub(crate) fn named(sha1: &str) -> Option<&'static str> {
-    let faulty = [&DEAD_KEPT, &GIVEN_TWICE, &PURGE_ONE, &RESURRECTS];
-    let mut all = ALL.iter().copied().chain(faulty);
-    all.find(|script| script.sha1() == sha1).map(|script| script.name)
-}
-
-/// The script, with the fault of a mutant if it is about this one.
-#[cfg(feature = "test-util")]
-pub(crate) fn with_fault(mutants: Mutants, script: &'static Script) -> &'static Script {
-    let faulty: [(Mutant, &Script, &'static Script); 4] = [
-        (Mutant::DeadHoldersKept, &SEMAPHORE_ACQUIRE, &DEAD_KEPT),
-        (Mutant::GivenBackTwice, &SEMAPHORE_RELEASE, &GIVEN_TWICE),
-        (Mutant::PurgeOne, &PERMIT_ACQUIRE, &PURGE_ONE),
-        (Mutant::RenewalResurrects, &PERMIT_RENEW, &RESURRECTS),
-    ];
-    let chosen = |(mutant, of, _): &&(Mutant, &Script, &'static Script)| {
-        mutants.has(*mutant) && of.is(script)
-    };
-    faulty.iter().find(chosen).map_or(script, |(_, _, faulty)| faulty)
+    ALL.iter().find(|script| script.sha1() == sha1).map(|script| script.name)
 }

@@ -21,7 +21,6 @@ use super::tenancy::Tenancy;
 use super::wake::Listener;
 use super::{Handle, jittered, sleep_until_some};
 use crate::error::Error;
-use crate::mutant::Mutant;
 use crate::protocol::kind::Kind;
 use crate::stats::count;
 
@@ -292,16 +291,10 @@ impl<'a> Seat<'a> {
             if pacing.listens() && !listener.as_ref().is_some_and(heard) {
                 listener = self.listen(&mut outage, channel, Some(asked)).await?;
                 // Check, listen, check again: a release between the two was not heard.
-                if !session.mutants.has(Mutant::NoRecheckAfterSubscribe) {
-                    continue;
-                }
+                continue;
             }
             match self.pause(asked, pacing.next(left)).await? {
                 Pause::Ask { by_message } => {
-                    let latch = request.place.kind == Kind::Latch;
-                    if by_message && latch && session.mutants.has(Mutant::MessageIsOpen) {
-                        return Ok(self.opened(asked));
-                    }
                     woken = by_message;
                     if by_message && polite > 0 {
                         polite -= 1;
@@ -427,9 +420,7 @@ impl Drop for Seat<'_> {
             return;
         }
         let session = &*self.handle.session;
-        if !session.mutants.has(Mutant::FrontStranded) {
-            session.rooms.leave(&self.request.place, &self.waiter);
-        }
+        session.rooms.leave(&self.request.place, &self.waiter);
         // Out of the room nothing more is told; what was told before is paid here.
         match self.waiter.take_turn() {
             Turn::Granted(tenancy) => drop(tenancy),

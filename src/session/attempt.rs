@@ -12,7 +12,6 @@ use super::hold::{Doubt, Hold, Names};
 use super::releases::{Chore, Owing};
 use super::request::{Request, Wait};
 use super::room::Waiter;
-use crate::mutant::Mutant;
 use crate::protocol::calls::{Ask, Queueing};
 use crate::protocol::kind::Kind;
 use crate::protocol::replies::{self, Acquired, TakenOver};
@@ -104,16 +103,8 @@ impl<'a> Attempt<'a> {
                 }
             }
         }
-        if self.doubt.is_some() && self.session.mutants.has(Mutant::RepeatIsFresh) {
-            self.field = self.session.next_field(&self.request.place, self.request.permits);
-        }
         let call = self.question();
         let (sent, reply) = self.send(call, limit).await;
-        if self.session.mutants.has(Mutant::UnknownIsGranted)
-            && matches!(reply, Err(CallError::Unknown(_)))
-        {
-            return self.grant(sent, None).map(Answer::Granted);
-        }
         let reply = match self.request.place.kind {
             Kind::Latch => reply.map_err(CallError::took_nothing),
             _ => reply,
@@ -172,15 +163,10 @@ impl<'a> Attempt<'a> {
     pub(super) fn question(&mut self) -> Call {
         let (session, request) = (self.session, self.request);
         let claim = session.settings.fair_claim;
-        let queueing = match self.waiter.map(|waiter| waiter.queueing(claim)) {
-            Some(_) if session.mutants.has(Mutant::NewcomerFirst) => Queueing::AtTheFront,
-            queueing => queueing.unwrap_or(Queueing::Not),
-        };
+        let queueing = self.waiter.map_or(Queueing::Not, |waiter| waiter.queueing(claim));
         self.queued |= queueing != Queueing::Not;
         // Its release must know that it may leave a reader behind.
-        let under = request.writes_already().filter(|write| {
-            session.mutants.has(Mutant::WriteHandedOverReaders) || write.stays_with_its_owner()
-        });
+        let under = request.writes_already().filter(|write| write.stays_with_its_owner());
         let writer = under.as_ref().map(|hold| &hold.field);
         let lease = request.terms.lease;
         let ask = Ask { field: &self.field, lease, queueing, claim, writer };
@@ -253,15 +239,12 @@ impl<'a> Attempt<'a> {
         token: Option<i64>,
     ) -> Result<Arc<Hold>, CallError> {
         let session = self.session;
-        let from =
-            if session.mutants.has(Mutant::DeadlineFromReply) { Instant::now() } else { sent };
         let names = Names {
             place: self.request.place.clone(),
             field: self.field.clone(),
             client: session.client_id,
-            mutants: session.mutants,
         };
-        let hold = Hold::new(session.next_id(), names, self.request.terms, from);
+        let hold = Hold::new(session.next_id(), names, self.request.terms, sent);
         self.queued = false;
         if hold.loss().is_some() {
             // The process stalled for the whole lease: the grant is worth nothing any more.
@@ -300,15 +283,9 @@ impl<'a> Attempt<'a> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         self.undo_from();
-        let forgotten = if self.in_flight.is_some() {
-            self.session.mutants.has(Mutant::CancelNotUndone)
-        } else if self.doubt.is_some() {
-            self.session.mutants.has(Mutant::UnknownForgotten)
-        } else {
-            !self.queued
-        };
+        let may_stand = self.in_flight.is_some() || self.doubt.is_some() || self.queued;
         // A latch takes nothing.
-        if !forgotten && self.request.place.kind != Kind::Latch {
+        if may_stand && self.request.place.kind != Kind::Latch {
             self.undo(self.field.clone());
         }
     }

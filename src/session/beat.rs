@@ -17,7 +17,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Session;
 use super::room::InLine;
-use crate::mutant::Mutant;
 use crate::protocol::place::Place;
 use crate::protocol::replies::{self, Spot};
 use crate::transport::Lane;
@@ -35,9 +34,6 @@ const PERIOD_MIN: Duration = Duration::from_millis(10);
 
 /// Beats for all rooms whose waiters stand in Redis, until it is dropped.
 pub(crate) async fn run(session: &Session) {
-    if session.mutants.has(Mutant::PlaceNotKept) {
-        std::future::pending::<()>().await;
-    }
     let mut timetable = Timetable::new((session.settings.fair_claim / 3).min(PERIOD_MAX));
     let mut calls = FuturesUnordered::new();
     // Kept over the rounds: a wake that is dropped half-way would be lost.

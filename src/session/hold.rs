@@ -23,7 +23,6 @@ use uuid::Uuid;
 
 use crate::error::Error;
 use crate::lease::{Ended, HoldState, LossReason};
-use crate::mutant::{Mutant, Mutants};
 use crate::protocol::place::Place;
 
 pub(crate) use terms::{Doubt, Names, Terms};
@@ -40,7 +39,6 @@ pub(crate) struct Hold {
     state: Mutex<State>,
     pub(super) ending: Mutex<Option<super::ending::Ending>>,
     changed: Notify,
-    mutants: Mutants,
 }
 
 #[derive(Debug)]
@@ -49,7 +47,6 @@ struct State {
     uncertain: bool,
     deadline: Instant,
     drift: Duration,
-    mutants: Mutants,
     guards: u32,
     /// Guards whose lease the watchdog renews.
     renewed: u32,
@@ -138,13 +135,12 @@ pub(crate) fn local_deadline(sent: Instant, lease: Duration, drift: Duration) ->
 impl Hold {
     /// A hold that was granted by a call sent at `sent`, with one guard.
     pub(crate) fn new(id: u64, names: Names, terms: Terms, sent: Instant) -> Self {
-        let Names { place, field, client, mutants } = names;
+        let Names { place, field, client } = names;
         let state = State {
             phase: Phase::Live,
             uncertain: false,
             deadline: local_deadline(sent, terms.lease, terms.drift),
             drift: terms.drift,
-            mutants,
             guards: 1,
             renewed: terms.renewed.into(),
             lease: terms.lease,
@@ -159,14 +155,13 @@ impl Hold {
         };
         let (token, ending) = (OnceLock::new(), Mutex::default());
         let (state, changed) = (Mutex::new(state), Notify::new());
-        Hold { place, field, client, id, token, state, ending, changed, mutants }
+        Hold { place, field, client, id, token, state, ending, changed }
     }
 
     /// The same field for the next local owner, with what is left of its lease.
     pub(crate) fn handed_over(&self, id: u64, terms: Terms) -> Self {
         let (place, field) = (self.place.clone(), self.field.clone());
-        let (client, mutants) = (self.client, self.mutants);
-        let names = Names { place, field, client, mutants };
+        let names = Names { place, field, client: self.client };
         let next = Hold::new(id, names, terms, Instant::now());
         {
             let mut state = next.state.lock();
@@ -271,17 +266,12 @@ impl Hold {
                 if let Some(reason) = state.loss(Instant::now()) {
                     return Ended::Lost(reason);
                 }
-                (!state.ignores_deadline()).then(|| state.end())
+                state.end()
             };
-            match end {
-                Some(end) => {
-                    tokio::select! {
-                        biased;
-                        () = changed => {}
-                        () = tokio::time::sleep_until(end) => {}
-                    }
-                }
-                None => changed.await,
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = tokio::time::sleep_until(end) => {}
             }
         }
     }
@@ -469,10 +459,6 @@ impl State {
         renewed.then(|| self.deadline.checked_sub(self.lease / 3 * 2).unwrap_or(now))
     }
 
-    fn ignores_deadline(&self) -> bool {
-        self.mutants.has(Mutant::DeadlineIgnored)
-    }
-
     fn end(&self) -> Instant {
         self.ends_at.map_or(self.deadline, |ends_at| ends_at.min(self.deadline))
     }
@@ -480,7 +466,6 @@ impl State {
     fn loss(&self, now: Instant) -> Option<LossReason> {
         match self.phase {
             Phase::Lost(reason) => Some(reason),
-            Phase::Live | Phase::Leaving if self.ignores_deadline() => None,
             Phase::Live | Phase::Leaving if now >= self.deadline => Some(LossReason::Expired),
             Phase::Live if self.ends_at.is_some_and(|end| now >= end) => Some(LossReason::MaxHold),
             Phase::Live | Phase::Leaving | Phase::Released | Phase::HandedOn => None,

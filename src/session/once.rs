@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use super::Session;
 use crate::error::Error;
-use crate::mutant::Mutant;
 use crate::protocol::place::Place;
 use crate::protocol::{Call, Unexpected, Value};
 use crate::transport::{CallError, Fault, Lane};
@@ -31,7 +30,7 @@ impl Session {
     pub(crate) async fn call_once<T>(
         &self,
         name: &Arc<str>,
-        mut call: Call,
+        call: Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
         let repeat_until = Instant::now() + self.settings.command_timeout;
@@ -60,11 +59,6 @@ impl Session {
             // The process may have stalled until the first reply is not kept any more.
             if in_doubt && Instant::now() > repeat_until + self.settings.command_timeout {
                 return Err(Error::from_call(name, Duration::ZERO, error));
-            }
-            if self.mutants.has(Mutant::RepliesNotKept)
-                && let Some(kept) = call.keys.get_mut(1)
-            {
-                *kept = Arc::from(format!("{kept}+"));
             }
         }
     }

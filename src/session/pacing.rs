@@ -3,20 +3,18 @@
 use std::time::Duration;
 
 use super::{Session, jittered};
-use crate::mutant::{Mutant, Mutants};
 use crate::protocol::kind::Pace;
 
 /// The pauses of one wait.
 pub(super) struct Pacing {
     pace: Pace,
     poll: Duration,
-    mutants: Mutants,
     pauses: u32,
 }
 
 impl Pacing {
     pub(super) fn new(session: &Session, pace: Pace) -> Self {
-        Pacing { pace, poll: session.settings.poll, mutants: session.mutants, pauses: 0 }
+        Pacing { pace, poll: session.settings.poll, pauses: 0 }
     }
 
     pub(super) fn listens(&self) -> bool {
@@ -27,11 +25,7 @@ impl Pacing {
     pub(super) fn next(&mut self, left: Option<Duration>) -> Option<Duration> {
         let ends = left.map(|left| left + expiry_jitter());
         let pause = match self.pace {
-            _ if self.mutants.has(Mutant::NoTimer) => return None,
             Pace::Told => return ends,
-            Pace::Ask { first_ms, .. } if self.mutants.has(Mutant::SpinWithoutPause) => {
-                Duration::from_millis(first_ms)
-            }
             Pace::ToldOrPoll => jittered(self.poll),
             Pace::Ask { first_ms, most_ms } => {
                 let grown = first_ms.checked_shl(self.pauses).unwrap_or(most_ms).min(most_ms);
@@ -61,7 +55,7 @@ mod tests {
 
     fn pacing(pace: Pace, seed: u64) -> Pacing {
         fastrand::seed(seed);
-        Pacing { pace, poll: ms(1000), mutants: Mutants::default(), pauses: 0 }
+        Pacing { pace, poll: ms(1000), pauses: 0 }
     }
 
     fn pauses(seed: u64, number: usize) -> Vec<Duration> {

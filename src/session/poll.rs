@@ -11,7 +11,6 @@ use tokio::time::{Instant, sleep};
 
 use super::{Session, jittered};
 use crate::lease::LossReason;
-use crate::mutant::Mutant;
 use crate::protocol::calls;
 use crate::protocol::place::Place;
 use crate::protocol::replies;
@@ -40,9 +39,6 @@ pub(crate) async fn sweep(session: &Session) {
 pub(crate) async fn run(session: &Session) {
     loop {
         sleep(jittered(session.settings.poll)).await;
-        if session.mutants.has(Mutant::NoTimer) {
-            continue;
-        }
         let places = session.rooms.waited_for();
         for batch in places.chunks(BATCH) {
             check(session, batch).await;

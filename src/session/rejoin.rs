@@ -156,8 +156,7 @@ async fn restore_once(
     if session.is_closed() {
         return Err(Error::Closed);
     }
-    let names =
-        Names { place: place.clone(), field, client: session.client_id, mutants: session.mutants };
+    let names = Names { place: place.clone(), field, client: session.client_id };
     let hold = Arc::new(Hold::new(session.next_id(), names, terms, Instant::now()));
     session.watchdog.arm_alone(&hold).map_err(|taken| match taken {
         Taken::Held => {

@@ -10,7 +10,6 @@ use uuid::Uuid;
 use super::hold::{Hold, Terms};
 use super::{Session, jittered, sleep_until_some};
 use crate::error::Error;
-use crate::mutant::{Mutant, Mutants};
 use crate::owner::Owner;
 use crate::protocol::kind::Kind;
 use crate::protocol::place::Place;
@@ -33,7 +32,6 @@ pub(crate) struct Request {
     pub(crate) started: Instant,
     /// What was in the way had no expiry.
     pub(super) no_expiry: Arc<AtomicBool>,
-    mutants: Mutants,
 }
 
 /// What lets an acquisition take again what is held already: an acquisition without any is an owner of
@@ -116,8 +114,8 @@ impl Request {
         wait: Wait,
     ) -> Self {
         let (started, no_expiry) = (Instant::now(), Arc::new(AtomicBool::new(false)));
-        let (client, mutants) = (session.client_id, session.mutants);
-        Request { client, place, proofs, terms, permits: 1, wait, started, no_expiry, mutants }
+        let client = session.client_id;
+        Request { client, place, proofs, terms, permits: 1, wait, started, no_expiry }
     }
 
     pub(crate) fn with_permits(self, permits: u32) -> Self {
@@ -132,7 +130,6 @@ impl Request {
 
     /// What the proofs show under the same key decides how it is asked for.
     pub(super) fn standing(&self) -> Standing {
-        let mutants = self.mutants;
         let kind = self.place.kind;
         if !kind.is_lock() {
             return Standing::Apart;
@@ -143,15 +140,12 @@ impl Request {
         let same = self.proofs.newest(self.client, &self.place.key, kind);
         let first = same.clone().or_else(|| self.proofs.any(self.client, &self.place.key));
         let Some(first) = first else { return Standing::Apart };
-        let reentrant = self.place.reentrant || mutants.has(Mutant::SecondJoins);
+        let reentrant = self.place.reentrant;
         match (kind, same) {
             (Kind::Read, Some(_)) if reentrant => Standing::Beside,
             (Kind::Read, None) if self.writes_already().is_some() => Standing::Beside,
-            (_, Some(_)) if reentrant && mutants.has(Mutant::ReentryForgotten) => Standing::Apart,
             (_, Some(own)) if reentrant => Standing::Within(own),
-            (_, Some(_)) if mutants.has(Mutant::SecondWaits) => Standing::Apart,
             (_, Some(_)) => Standing::Refused("and it is not re-entrant"),
-            (Kind::Write, None) if mutants.has(Mutant::UpgradeWaits) => Standing::Apart,
             (Kind::Write, None) if first.place.kind == Kind::Read => {
                 Standing::Refused("for reading: an upgrade would wait for the reader's own release")
             }

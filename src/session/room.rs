@@ -38,7 +38,6 @@ use tokio::time::Instant;
 
 use super::hold::{Hold, Terms};
 use super::tenancy::Tenancy;
-use crate::mutant::{Mutant, Mutants};
 use crate::protocol::kind::{HandOver, Line};
 use crate::protocol::place::Place;
 
@@ -62,7 +61,6 @@ pub(crate) type InLine = Vec<(Arc<str>, Arc<Waiter>)>;
 pub(crate) struct Rooms {
     map: DashMap<Arc<str>, Room>,
     streak: Streak,
-    mutants: Mutants,
 }
 
 /// What happens to a room when its hold is given up.
@@ -74,8 +72,8 @@ pub(crate) enum Departure {
 }
 
 impl Rooms {
-    pub(crate) fn new(streak: Streak, mutants: Mutants) -> Self {
-        Rooms { map: DashMap::new(), streak, mutants }
+    pub(crate) fn new(streak: Streak) -> Self {
+        Rooms { map: DashMap::new(), streak }
     }
 
     /// Joins the room of a place; the first becomes its front.
@@ -154,7 +152,7 @@ impl Rooms {
                 return room.promote(None);
             }
             room.tenant = Tenant::Holder { id: hold.id, leaving: false };
-            if rested != Rested::TookOver || self.mutants.has(Mutant::TurnBeginsAgain) {
+            if rested != Rested::TookOver {
                 (room.streak, room.streak_since) = (0, Instant::now());
             }
             match rested {
@@ -183,9 +181,8 @@ impl Rooms {
         if !matches!(room.tenant, Tenant::Holder { id, .. } if id == hold.id) {
             return Departure::Release;
         }
-        let bounded = !self.mutants.has(Mutant::HandOverUnbounded)
-            && (room.streak >= self.streak.count
-                || room.streak_since.elapsed() >= self.streak.time);
+        let bounded =
+            room.streak >= self.streak.count || room.streak_since.elapsed() >= self.streak.time;
         let next = match room.queue.first_entry() {
             // Waiters elsewhere were told how long the lock is held: a shorter lease would end
             // behind their backs.
@@ -229,7 +226,7 @@ impl Rooms {
                 let now = Instant::now();
                 let idle = room.idle.filter(|idle| now < idle.until).map_or(0, |idle| idle.told);
                 room.told = told;
-                let polite = told > idle && !self.mutants.has(Mutant::NoPoliteness);
+                let polite = told > idle;
                 let others = if polite { told } else { 0 } + i64::from(readers);
                 let rest = Rest::for_others(others);
                 room.promote(room.rest_for_askers(now).or(rest))

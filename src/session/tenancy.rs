@@ -17,7 +17,6 @@ use super::room::Departure;
 use super::{Handle, Session};
 use crate::error::Error;
 use crate::lease::LossReason;
-use crate::mutant::Mutant;
 use crate::protocol::replies::{self, Released};
 use crate::transport::{CallError, Fault, Lane};
 
@@ -62,9 +61,6 @@ impl Tenancy {
             Left::Lost(reason) => {
                 handle.session.lose(&hold, reason);
                 Way::Settled(Err(Error::lost(&hold.place.name, reason)))
-            }
-            Left::Inner(_) if handle.session.mutants.has(Mutant::InnerReleaseEnds) => {
-                Way::Ending(begin(&handle, release_hold(Leaving::new(&handle, &hold))))
             }
             Left::Inner(guards) => {
                 Way::Lowering(begin(&handle, lower(OpenCall::new(&handle, &hold), guards)))
@@ -157,7 +153,7 @@ impl Drop for Tenancy {
     /// Never blocks, spawns or panics, and needs no runtime: it posts to the session.
     fn drop(&mut self) {
         let session = &*self.handle.session;
-        if self.spent || session.mutants.has(Mutant::DropForgotten) {
+        if self.spent {
             return;
         }
         let _owing = session.releases.owe();
@@ -185,9 +181,7 @@ impl fmt::Debug for Tenancy {
 fn depart(handle: &Arc<Handle>, hold: &Arc<Hold>, terms: Terms) -> Departure {
     let session = &*handle.session;
     hold.ends(session.watchdog.ending(&hold.place, &hold.field));
-    if !session.mutants.has(Mutant::DisarmAfterRelease) {
-        session.watchdog.disarm(hold);
-    }
+    session.watchdog.disarm(hold);
     if session.is_closed() {
         return Departure::Release;
     }

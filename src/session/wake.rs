@@ -31,7 +31,6 @@ use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use super::room::Waiter;
-use crate::mutant::{Mutant, Mutants};
 use crate::stats::Counters;
 use crate::transport::{CallError, Lane, Sink, Transport};
 
@@ -45,7 +44,6 @@ pub(crate) struct Wakes {
     /// A lane is usable again: for waiters in an outage.
     restored: Notify,
     counters: Arc<Counters>,
-    mutants: Mutants,
     next: AtomicU64,
 }
 
@@ -68,12 +66,11 @@ pub(crate) struct Listener<'a> {
 }
 
 impl Wakes {
-    pub(crate) fn new(counters: Arc<Counters>, mutants: Mutants) -> Arc<Self> {
+    pub(crate) fn new(counters: Arc<Counters>) -> Arc<Self> {
         Arc::new(Wakes {
             channels: DashMap::new(),
             restored: Notify::new(),
             counters,
-            mutants,
             next: AtomicU64::new(0),
         })
     }
@@ -211,9 +208,6 @@ impl Sink for Wakes {
     }
 
     fn missed(&self) {
-        if self.mutants.has(Mutant::LagIgnored) {
-            return;
-        }
         let mut all: Vec<_> =
             self.channels.iter().flat_map(|entry| entry.listeners.clone()).collect();
         // In the order in which they came, not that of a hash.

@@ -32,7 +32,6 @@ use super::Session;
 use super::ending::{Ending, Endings};
 use super::hold::{Duty, Hold};
 use crate::lease::LossReason;
-use crate::mutant::Mutant;
 use crate::protocol::calls;
 use crate::protocol::kind::Kind;
 use crate::protocol::place::Place;
@@ -249,9 +248,6 @@ pub(crate) async fn run(session: &Session) {
                 Duty::Renew(lease) => to_renew.push((hold, lease)),
                 Duty::Wait(_) => session.watchdog.arm(&hold, None),
                 Duty::End(reason) => session.lose(&hold, reason),
-                Duty::None if session.mutants.has(Mutant::DisarmAfterRelease) => {
-                    session.watchdog.table.lock().put(&hold, now + Duration::from_secs(1));
-                }
                 Duty::None => {}
             }
         }
@@ -309,7 +305,7 @@ async fn renew(session: &Session, batch: Vec<(Arc<Hold>, Duration)>) {
     match reply {
         Ok(answers) => {
             for ((hold, lease), there) in batch.iter().zip(answers) {
-                if there || session.mutants.has(Mutant::LossIgnored) {
+                if there {
                     session.counters.renewed.fetch_add(1, Relaxed);
                     hold.confirmed(sent, *lease);
                     session.watchdog.arm(hold, None);

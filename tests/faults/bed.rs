@@ -97,16 +97,10 @@ pub(crate) fn note(text: &str) {
 /// from comes later still.
 pub(crate) const LATE: Duration = ms(5_000);
 
-/// A client in the making; `LEASEHOLD_MUTANT` puts a fault into it, to see which tests find it. The
-/// machine may stand still while it connects, which is no part of what is shown.
+/// A client in the making. The machine may stand still while it connects, which is no part of what is
+/// shown.
 pub(crate) fn builder(url: &str) -> ClientBuilder {
-    let builder = Client::builder(url).connect_timeout(SILENCE);
-    #[cfg(feature = "test-util")]
-    if let Ok(name) = std::env::var("LEASEHOLD_MUTANT") {
-        let mutant = leasehold::Mutant::ALL.iter().find(|mutant| format!("{mutant:?}") == name);
-        return builder.mutant(Some(*mutant.unwrap_or_else(|| panic!("no such mutant: {name}"))));
-    }
-    builder
+    Client::builder(url).connect_timeout(SILENCE)
 }
 
 /// A `command_timeout` that nothing waits for in a test that passes.

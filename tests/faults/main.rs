@@ -18,7 +18,6 @@
 //! | `LEASEHOLD_CHAOS_SECONDS` | 12 | how long the lines misbehave at random |
 //! | `LEASEHOLD_SHUTDOWNS` | 40 | shutdowns beside ten guards that go, in each of five ways |
 //! | `LEASEHOLD_SEED` | random, printed | replays a test with randomness |
-//! | `LEASEHOLD_MUTANT` | none | a fault in the library that the tests must find |
 #![expect(
     clippy::disallowed_methods,
     reason = "the tests spawn tasks, block workers and stop real time on purpose"

@@ -1,7 +1,7 @@
 //! Many clients, one engine, faults, paused time: seeded worlds and the checks of their history.
 //!
 //! `LEASEHOLD_SEEDS` says how many seeds are run (default 1000), `LEASEHOLD_FIRST` where they begin,
-//! `LEASEHOLD_SEED` runs one and prints every step, with `LEASEHOLD_MUTANT` a mutant of it.
+//! `LEASEHOLD_SEED` runs one and prints every step.
 //! `LEASEHOLD_KIND` names one kind of lock (`kind.rs`); without it each seed has its own.
 //! With `LEASEHOLD_BYTES=1` that one seed is run over byte streams (`way.rs`).
 #![expect(
@@ -18,7 +18,6 @@ mod history;
 mod kind;
 mod line;
 mod monitor;
-mod mutants;
 mod plan;
 mod rare;
 mod run;
@@ -31,8 +30,6 @@ mod weather;
 mod wild;
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-
-use leasehold::Mutant;
 
 use kind::Kind;
 use plan::Cast;
@@ -60,12 +57,6 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} must be a number: {text}")))
 }
 
-fn mutant_named() -> Option<Mutant> {
-    let name = std::env::var("LEASEHOLD_MUTANT").ok()?;
-    let known = Mutant::ALL.iter().find(|mutant| format!("{mutant:?}") == name);
-    Some(*known.unwrap_or_else(|| panic!("no such mutant: {name}")))
-}
-
 /// The kind that was chosen, or that of the seed.
 fn kind_of(seed: u64) -> Kind {
     match std::env::var("LEASEHOLD_KIND") {
@@ -83,7 +74,7 @@ fn replay(kind: Kind, seed: u64, cast: Cast, way: Way) -> String {
 }
 
 fn must_hold(kind: Kind, seed: u64, cast: Cast, way: Way) -> u64 {
-    let outcome = run(kind, seed, cast, way, None);
+    let outcome = run(kind, seed, cast, way);
     if let Some(violation) = outcome.violation {
         let last = outcome.trace.len().saturating_sub(40);
         let steps = outcome.trace[last..].join("\n");
@@ -99,7 +90,7 @@ fn one_seed() {
     let cast = if wild { Cast::Wild } else { Cast::Usual };
     let bytes = number("LEASEHOLD_BYTES").is_some_and(|bytes| bytes > 0);
     let way = if bytes { Way::Bytes } else { Way::Calls };
-    let outcome = run(kind_of(seed), seed, cast, way, mutant_named());
+    let outcome = run(kind_of(seed), seed, cast, way);
     println!("{}", outcome.trace.join("\n"));
     assert_eq!(outcome.violation, None, "{}, seed {seed}", kind_of(seed));
 }
@@ -163,7 +154,7 @@ fn a_seed_gives_one_history() {
         for (seed, way) in runs.into_iter().flatten() {
             let cast = if seed < 6 { Cast::Usual } else { Cast::Wild };
             let trace = || {
-                let trace = run(kind, seed, cast, way, None).trace;
+                let trace = run(kind, seed, cast, way).trace;
                 trace.iter().map(|step| way::nameless(step)).collect::<Vec<_>>()
             };
             let (one, two) = (trace(), trace());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use leasehold::test_util::Gate;
-use leasehold::{Client, EmbeddedRedis, Lease, LocalHandover, Mutant, Owner};
+use leasehold::{Client, EmbeddedRedis, Lease, LocalHandover, Owner};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -51,8 +51,8 @@ pub(crate) struct Sim {
     cleared: Option<Instant>,
 }
 
-/// Runs one seed, with a fault of our own if `mutant` names one.
-pub(crate) fn run(kind: Kind, seed: u64, cast: Cast, way: Way, mutant: Option<Mutant>) -> Outcome {
+/// Runs one seed.
+pub(crate) fn run(kind: Kind, seed: u64, cast: Cast, way: Way) -> Outcome {
     let plan = Plan::new(kind, seed, cast);
     let _dog = Dog::watch(crate::replay(kind, seed, cast, way));
     // The library's own jitter comes from this thread's generator.
@@ -63,13 +63,13 @@ pub(crate) fn run(kind: Kind, seed: u64, cast: Cast, way: Way, mutant: Option<Mu
         .build()
         .expect("a runtime");
     runtime.block_on(async {
-        let sim = Sim::start(plan, way, mutant).await;
+        let sim = Sim::start(plan, way).await;
         sim.play().await
     })
 }
 
 impl Sim {
-    async fn start(plan: Plan, way: Way, mutant: Option<Mutant>) -> Self {
+    async fn start(plan: Plan, way: Way) -> Self {
         let engine = EmbeddedRedis::new();
         let mut rng = fastrand::Rng::with_seed(plan.kind.stream(plan.seed) ^ 0x5EED);
         let over = Arc::new(AtomicBool::new(false));
@@ -93,7 +93,6 @@ impl Sim {
                 .command_timeout(plan.command_timeout)
                 .local_handover(handover)
                 .fair_claim(plan.claim)
-                .mutant(mutant)
                 .gate(gate.clone());
             let client = builder.connect().await.expect("a client");
             let link = way.line(&engine);

@@ -1,7 +1,7 @@
 //! Semaphores, latches and locks of several: seeded worlds of their own.
 //!
 //! `LEASEHOLD_SEEDS` says how many seeds are run (default 400), `LEASEHOLD_FIRST` where they begin.
-//! `LEASEHOLD_SEED` replays one, with `LEASEHOLD_MUTANT` a mutant of it. Seeds go round the sorts:
+//! `LEASEHOLD_SEED` replays one. Seeds go round the sorts:
 //! semaphore, permits, latch, several locks, quorum.
 
 mod book;
@@ -19,86 +19,13 @@ mod world;
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use leasehold::Mutant;
-
 use crate::number;
-use plan::{SORTS, Sort};
+use plan::SORTS;
 use world::run;
 
-/// Which mutants which sort must find.
-const MUTANTS: &[(Sort, &[Mutant])] = &[
-    (
-        Sort::Semaphore,
-        &[
-            Mutant::DeadHoldersKept,
-            Mutant::GivenBackTwice,
-            Mutant::RepeatIsFresh,
-            Mutant::RepliesNotKept,
-            Mutant::CancelNotUndone,
-            Mutant::UnknownForgotten,
-            Mutant::DropForgotten,
-            Mutant::NoTimer,
-            Mutant::FrontStranded,
-        ],
-    ),
-    (
-        Sort::Permits,
-        &[
-            Mutant::PurgeOne,
-            Mutant::RenewalResurrects,
-            Mutant::RepeatIsFresh,
-            Mutant::RepliesNotKept,
-            Mutant::CancelNotUndone,
-            Mutant::UnknownForgotten,
-            Mutant::DeadlineFromReply,
-            Mutant::DropForgotten,
-        ],
-    ),
-    (
-        Sort::Latch,
-        &[
-            Mutant::RepliesNotKept,
-            Mutant::MessageIsOpen,
-            Mutant::LagIgnored,
-            Mutant::NoTimer,
-            Mutant::FrontStranded,
-        ],
-    ),
-    (
-        Sort::Multi,
-        &[
-            Mutant::RollbackForgetsFirst,
-            Mutant::GivenOrder,
-            Mutant::CancelNotUndone,
-            Mutant::UnknownIsGranted,
-            Mutant::DropForgotten,
-        ],
-    ),
-    (
-        Sort::Quorum,
-        &[
-            Mutant::MinorityIsEnough,
-            Mutant::LastDeadline,
-            Mutant::DriftIgnored,
-            Mutant::RollbackForgetsFirst,
-            Mutant::CancelNotUndone,
-            Mutant::UnknownForgotten,
-        ],
-    ),
-];
-
-/// Mutants that worlds of plain locks cannot find.
-pub(crate) fn own_mutants() -> Vec<Mutant> {
-    let first = Mutant::ALL.iter().position(|mutant| *mutant == Mutant::DeadHoldersKept);
-    let last = Mutant::ALL.iter().position(|mutant| *mutant == Mutant::DriftIgnored);
-    let (first, last) = first.zip(last).expect("both are listed");
-    Mutant::ALL[first..=last].to_vec()
-}
-
-fn replay_line(seed: u64, mutant: Option<Mutant>) -> String {
-    let mutant = mutant.map(|mutant| format!("LEASEHOLD_MUTANT={mutant:?} ")).unwrap_or_default();
+fn replay_line(seed: u64) -> String {
     format!(
-        "replay: {mutant}LEASEHOLD_SEED={seed} cargo test --features test-util --test simulation synchronizers::replay -- --nocapture"
+        "replay: LEASEHOLD_SEED={seed} cargo test --features test-util --test simulation synchronizers::replay -- --nocapture"
     )
 }
 
@@ -113,11 +40,11 @@ fn survey(seeds: std::ops::Range<u64>) -> (Vec<String>, u64) {
             if seed >= seeds.end {
                 return violations;
             }
-            let outcome = run(seed, None);
+            let outcome = run(seed);
             acquired.fetch_add(outcome.acquired, SeqCst);
             if let Some(violation) = outcome.violation {
                 let sort = SORTS[usize::try_from(seed % 5).expect("small")];
-                let line = replay_line(seed, None);
+                let line = replay_line(seed);
                 violations.push(format!("seed {seed} ({sort:?}): {violation}\n{line}"));
             }
         }
@@ -135,7 +62,7 @@ fn survey(seeds: std::ops::Range<u64>) -> (Vec<String>, u64) {
 #[test]
 fn replay() {
     let seed = number("LEASEHOLD_SEED").unwrap_or(1);
-    let outcome = run(seed, crate::mutant_named());
+    let outcome = run(seed);
     println!("{}", outcome.trace.join("\n"));
     assert_eq!(outcome.violation, None, "seed {seed}");
 }
@@ -155,31 +82,9 @@ fn seeds_hold() {
 fn a_seed_gives_one_history() {
     // Every sort under every sky.
     for seed in 25..50 {
-        let (one, two) = (run(seed, None).trace, run(seed, None).trace);
+        let (one, two) = (run(seed).trace, run(seed).trace);
         let differ = one.iter().zip(&two).position(|(one, two)| one != two);
         assert_eq!(differ, None, "seed {seed}: {:?}", differ.map(|at| (&one[at], &two[at])));
         assert_eq!(one.len(), two.len());
     }
-}
-
-/// Seeds of a sort within which each of its mutants must be found.
-const MUTANT_SEEDS: u64 = 60;
-
-#[test]
-fn every_mutant_is_caught() {
-    let mut missed = Vec::new();
-    for (sort, mutants) in MUTANTS {
-        let first = SORTS.iter().position(|other| other == sort).expect("one of them") as u64;
-        for mutant in *mutants {
-            let seeds = (0..MUTANT_SEEDS).map(|number| number * SORTS.len() as u64 + first);
-            let mut caught = seeds.map(|seed| (seed, run(seed, Some(*mutant)).violation));
-            match caught.find_map(|(seed, violation)| Some((seed, violation?))) {
-                Some((seed, violation)) => {
-                    println!("{sort:?} {mutant:?}: caught by seed {seed}: {violation}");
-                }
-                None => missed.push((sort, mutant)),
-            }
-        }
-    }
-    assert!(missed.is_empty(), "not caught within {MUTANT_SEEDS} seeds: {missed:?}");
 }

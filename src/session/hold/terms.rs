@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::mutant::Mutants;
 use crate::protocol::place::Place;
 
 /// Who holds what under which name.
@@ -16,7 +15,6 @@ pub(crate) struct Names {
     pub(crate) field: Arc<str>,
     /// The client: a hold of one says nothing to another, which may be of another server.
     pub(crate) client: Uuid,
-    pub(crate) mutants: Mutants,
 }
 
 /// What one acquisition asked for.

@@ -64,12 +64,8 @@ async fn only_a_hold_of_which_all_is_known_is_handed_over() {
 
 fn write_hold() -> Hold {
     let place = Place::new(Kind::Write, "", "x").expect("a good name");
-    let names = Names {
-        place: Arc::new(place),
-        field: Arc::from("client:1:write"),
-        client: Uuid::nil(),
-        mutants: Mutants::default(),
-    };
+    let names =
+        Names { place: Arc::new(place), field: Arc::from("client:1:write"), client: Uuid::nil() };
     Hold::new(1, names, TERMS, Instant::now())
 }
 

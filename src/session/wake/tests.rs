@@ -18,7 +18,7 @@ impl Sink for Deaf {
 #[tokio::test]
 async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
     for tell in [Wakes::missed, |wakes: &Wakes| wakes.message("c", b"0")] {
-        let wakes = Wakes::new(Arc::default(), Mutants::default());
+        let wakes = Wakes::new(Arc::default());
         let link = EmbeddedRedis::new().link(Arc::new(Deaf), &Handle::current());
         let (lease, drift) = (Duration::from_secs(1), Duration::ZERO);
         let terms = Terms { lease, renewed: true, max_hold: None, drift };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use leasehold::test_util::{ErrorReply, Faults, Flow, Gate, LinkControl, Reply};
-use leasehold::{Client, EmbeddedRedis, LocalHandover, Mutant};
+use leasehold::{Client, EmbeddedRedis, LocalHandover};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -56,11 +56,11 @@ pub(crate) struct World {
     over: Arc<AtomicBool>,
 }
 
-/// Runs one seed, with a fault of our own if `mutant` names one.
-pub(crate) fn run(seed: u64, mutant: Option<Mutant>) -> Outcome {
+/// Runs one seed.
+pub(crate) fn run(seed: u64) -> Outcome {
     // The library's own jitter comes from this thread's generator.
     fastrand::seed(seed);
-    let _dog = Dog::watch(super::replay_line(seed, mutant));
+    let _dog = Dog::watch(super::replay_line(seed));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -68,7 +68,7 @@ pub(crate) fn run(seed: u64, mutant: Option<Mutant>) -> Outcome {
         .expect("a runtime");
     runtime.block_on(async {
         let plan = Plan::new(seed);
-        let mut world = World::start(plan, mutant).await;
+        let mut world = World::start(plan).await;
         let mut game: Box<dyn Game> = match world.plan.sort {
             Sort::Semaphore | Sort::Permits => Box::new(permits::Game::new(&world)),
             Sort::Latch => Box::new(latch::Game::new(&world)),
@@ -82,7 +82,7 @@ pub(crate) fn run(seed: u64, mutant: Option<Mutant>) -> Outcome {
 }
 
 impl World {
-    async fn start(plan: Plan, mutant: Option<Mutant>) -> Self {
+    async fn start(plan: Plan) -> Self {
         let book = Book::new(plan.lease);
         book.log.note(&format!("{plan:?}"));
         let engines: Vec<_> = (0..plan.engines).map(|_| EmbeddedRedis::new()).collect();
@@ -99,7 +99,6 @@ impl World {
                     .command_timeout(plan.command_timeout)
                     .fair_claim(FAIR_CLAIM)
                     .local_handover(handover(&mut rng))
-                    .mutant(mutant)
                     .gate(gate.clone());
                 clients.push(builder.connect().await.expect("a client"));
                 let link = engine.links().pop().expect("its link");
