@@ -1,14 +1,16 @@
 //! The client: one connection set, one watchdog, and locks on demand.
 
+mod builder;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::{ClientBuilder, ConfigError};
-use crate::error::Error;
+use crate::error::{ConfigError, Error};
+use crate::fencing::FencingToken;
 use crate::latch::CountDownLatch;
 use crate::lock::one::ask;
-use crate::lock::{FencedLock, FencingToken, Guard, Lock};
+use crate::lock::{FencedLock, Guard, Lock};
 use crate::locks::LockList;
 use crate::permits::PermitExpirableSemaphore;
 use crate::protocol::kind::Kind;
@@ -19,6 +21,8 @@ use crate::semaphore::Semaphore;
 use crate::session::{Handle, Session};
 use crate::stats::Stats;
 use crate::synchronizer::Synchronizer;
+
+pub use builder::{ClientBuilder, LocalHandover};
 
 /// A connection to Redis from which locks are made.
 ///

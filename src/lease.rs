@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::config::ConfigError;
+use crate::error::ConfigError;
 
 /// How long Redis keeps a hold without hearing from its holder.
 ///

@@ -93,10 +93,10 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
-mod config;
 #[cfg(all(doctest, feature = "embedded"))]
 mod doctests;
 mod error;
+mod fencing;
 mod latch;
 mod lease;
 mod lock;
@@ -112,12 +112,12 @@ mod sync;
 mod synchronizer;
 mod transport;
 
-pub use client::Client;
-pub use config::{ClientBuilder, ConfigError, LocalHandover};
-pub use error::{Cause, Error};
+pub use client::{Client, ClientBuilder, LocalHandover};
+pub use error::{Cause, ConfigError, Error};
+pub use fencing::FencingToken;
 pub use latch::CountDownLatch;
 pub use lease::{Ended, HoldState, Lease, LossReason};
-pub use lock::{Acquire, FencedGuard, FencedLock, FencingToken, Guard, Holder, Lock, LockGuard};
+pub use lock::{Acquire, FencedGuard, FencedLock, Guard, Holder, Lock, LockGuard};
 pub use locks::{LockInfo, LockKind, LockList};
 pub use owner::Owner;
 pub use permits::{ExpirablePermit, PermitExpirableSemaphore};

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::config::ConfigError;
+use crate::error::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::owner::Owner;
@@ -35,7 +35,7 @@ use one::{One, Wanted};
 use run::{flat, run};
 
 pub use acquire::Acquire;
-pub use fenced::{FencedGuard, FencingToken};
+pub use fenced::FencedGuard;
 pub use guard::{Guard, LockGuard};
 pub use inspect::Holder;
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::ConfigError;
+use crate::error::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::lock::{LockGuard, patience};

@@ -14,6 +14,7 @@ mod ending;
 pub(crate) mod gate;
 pub(crate) mod hold;
 pub(crate) mod once;
+mod outcome;
 mod pacing;
 mod poll;
 pub(crate) mod rejoin;

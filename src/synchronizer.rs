@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::config::ConfigError;
+use crate::error::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::lock::one::{Wanted, ask, terms};

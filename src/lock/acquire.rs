@@ -10,7 +10,7 @@ use super::guard::{Guard, LockGuard};
 use super::one::Wanted;
 use super::run::{flat, run};
 use super::{Lock, patience};
-use crate::config::ConfigError;
+use crate::error::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::session::hold::Hold;

@@ -1,37 +1,11 @@
-//! The guard of a fenced lock, and the number that it carries.
+//! The guard of a fenced lock.
 
-use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 
 use super::guard::{Guard, LockGuard, sealed::Sealed};
 use crate::error::Error;
-
-/// A number that grows with every acquisition of a fenced lock.
-///
-/// Let the resource remember the highest one it has seen and refuse lower ones: then a holder that
-/// was paused beyond its lease can do no harm. `docs/fencing.md` has patterns for SQL and for object
-/// stores; [`Client::set_fenced`](crate::Client::set_fenced) is one for Redis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FencingToken(i64);
-
-impl FencingToken {
-    /// The token of that number, for code that was given it by the holder. It is not checked.
-    pub fn from_value(value: i64) -> Self {
-        FencingToken(value)
-    }
-
-    /// The number: at least 1, if a lock gave it.
-    pub fn value(self) -> i64 {
-        self.0
-    }
-}
-
-impl fmt::Display for FencingToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
-}
+use crate::fencing::FencingToken;
 
 /// Holds a fenced lock: a [`LockGuard`] that always has a [`FencingToken`].
 #[derive(Debug)]

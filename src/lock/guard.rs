@@ -11,12 +11,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::FencingToken;
 use super::group::Group;
 use super::hand_on;
 use super::run::flat;
-use crate::config::ConfigError;
+use crate::error::ConfigError;
 use crate::error::Error;
+use crate::fencing::FencingToken;
 use crate::lease::{Ended, HoldState, Lease, LossReason};
 use crate::protocol::kind::Kind;
 use crate::session::hold::Hold;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::guard::Guard;
 use super::one::Wanted;
 use super::{Lock, LockGuard, Target};
-use crate::config::ConfigError;
+use crate::error::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::protocol::kind::Kind;

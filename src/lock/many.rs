@@ -13,7 +13,7 @@ use super::group::{Group, gather};
 use super::members::{excluded, fault_of};
 use super::one::{One, Wanted};
 use super::{Holder, Lock, LockGuard, Target};
-use crate::config::ConfigError;
+use crate::error::ConfigError;
 use crate::error::{Cause, Error};
 use crate::lease::Lease;
 use crate::session::request::Wait;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::one::One;
 use super::{Lock, Target};
-use crate::config::ConfigError;
+use crate::error::ConfigError;
 use crate::protocol::kind::Kind;
 
 /// The most locks that are one: one script takes them all, and Redis does nothing else meanwhile.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::keys;
 use super::kind::Kind;
-use crate::config::ConfigError;
+use crate::error::ConfigError;
 
 /// The longest name, in bytes. Longer ones are refused: every key and channel repeats the name.
 pub(crate) const NAME_MAX: usize = 1024;

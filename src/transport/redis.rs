@@ -26,6 +26,7 @@ pub(crate) mod codec;
 mod connection;
 pub(crate) mod dial;
 mod encode;
+pub(crate) mod endpoint;
 #[cfg(feature = "fred")]
 pub(crate) mod fred;
 mod hub;
@@ -52,8 +53,8 @@ use self::line::Line;
 use self::login::Login;
 use self::supervisor::{CLOSING_MAX, Failure, Link, Place, Role, Supervisor};
 use super::{CallError, Fault, Lane, Sink};
-use crate::config::endpoint::Endpoint;
 use crate::protocol::{Call, Value};
+use crate::transport::redis::endpoint::Endpoint;
 
 /// The lanes in the order of the lines.
 const LANES: [Lane; 2] = [Lane::Caller, Lane::Background];

@@ -14,8 +14,8 @@ use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 use super::supervisor::Task;
-use crate::config::endpoint::{Address, Endpoint};
 use crate::transport::CallError;
+use crate::transport::redis::endpoint::{Address, Endpoint};
 
 pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;

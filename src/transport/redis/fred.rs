@@ -47,9 +47,9 @@ use super::hub::Hub;
 use super::ledger::{Form, Request};
 use super::login::{not_connected, without_arguments};
 use super::supervisor::{Role, Task};
-use crate::config::ConfigError;
-use crate::config::endpoint::{Address, Endpoint};
+use crate::error::ConfigError;
 use crate::protocol::{Arg, Call, Value};
+use crate::transport::redis::endpoint::{Address, Endpoint};
 use crate::transport::{CallError, Fault, Sink, sort_error_reply};
 
 /// Events that `fred` keeps for a slow reader: it has a buffer of this size for each kind of them.

@@ -6,8 +6,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::codec::{Decoder, Incoming};
 use super::dial::{Reader, Writer};
 use super::encode::command;
-use crate::config::endpoint::Endpoint;
 use crate::protocol::Value;
+use crate::transport::redis::endpoint::Endpoint;
 use crate::transport::{CallError, Fault, sort_error_reply};
 
 /// Who connects, and to which database.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use url::{Host, Url};
 
-use super::ConfigError;
+use crate::error::ConfigError;
 
 /// One server, as the transport needs it.
 #[derive(Clone, PartialEq, Eq)]

@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::ConfigError;
-use super::endpoint::Endpoint;
-use crate::client::Client;
-use crate::error::{Cause, Error};
+use super::Client;
+use crate::error::{Cause, ConfigError, Error};
 use crate::lease::Lease;
 use crate::session::background::Thread;
 use crate::session::{Parts, Session, Settings, Streak, Wakes};
@@ -16,6 +14,7 @@ use crate::stats::Counters;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
 use crate::transport::redis::dial::Dial;
+use crate::transport::redis::endpoint::Endpoint;
 #[cfg(feature = "fred")]
 use crate::transport::redis::fred::Pattern;
 use crate::transport::redis::{Absent, Node, Redis, Timing};

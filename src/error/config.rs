@@ -1,9 +1,4 @@
-//! Settings, checked once; every later layer may rely on them.
-
-mod builder;
-pub(crate) mod endpoint;
-
-pub use builder::{ClientBuilder, LocalHandover};
+//! Settings and arguments that cannot be used: found before anything is sent.
 
 /// A setting or an argument that cannot be used. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
