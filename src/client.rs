@@ -9,13 +9,13 @@ use std::time::Duration;
 use crate::error::{ConfigError, Error};
 use crate::fencing::FencingToken;
 use crate::latch::CountDownLatch;
-use crate::lock::one::ask;
 use crate::lock::{FencedLock, Guard, Lock};
 use crate::locks::LockList;
 use crate::permits::PermitExpirableSemaphore;
+use crate::protocol::keys::KeyName;
 use crate::protocol::kind::Kind;
-use crate::protocol::place::Place;
-use crate::protocol::{calls, counts, keys, replies};
+use crate::protocol::resource::Resource;
+use crate::protocol::{existence, fenced, replies};
 use crate::read_write::ReadWriteLock;
 use crate::semaphore::Semaphore;
 use crate::session::{Handle, Session};
@@ -262,12 +262,12 @@ impl Client {
 
     fn one<G: Guard>(&self, kind: Kind, name: &str) -> Lock<G> {
         let prefix = &self.handle.session.settings.key_prefix;
-        Lock::new(self.handle.clone(), Place::new(kind, prefix, name))
+        Lock::new(self.handle.clone(), Resource::new(kind, prefix, name))
     }
 
     fn synchronizer(&self, kind: Kind, name: &str) -> Synchronizer {
         let prefix = &self.handle.session.settings.key_prefix;
-        Synchronizer::new(self.handle.clone(), Place::new(kind, prefix, name))
+        Synchronizer::new(self.handle.clone(), Resource::new(kind, prefix, name))
     }
 
     /// Sets the string at `key` unless a holder with a later token has set it: a resource that checks
@@ -313,13 +313,13 @@ impl Client {
             return Err(Error::Config(fault));
         }
         let prefix = &self.handle.session.settings.key_prefix;
-        let place = Place::new(Kind::Lock, prefix, key.as_ref())?;
-        let fence = keys::ours("leasehold_fence", &place.key);
-        let call = counts::set_fenced(place.key.clone(), fence, token.value(), value);
-        if ask(&self.handle, &place.name, call, counts::yes_or_no).await? {
+        let resource = Resource::new(Kind::Lock, prefix, key.as_ref())?;
+        let fence = KeyName::Ours("leasehold_fence").of(&resource.key);
+        let call = fenced::set(resource.key.clone(), fence, token.value(), value);
+        if self.handle.session.ask(&resource.name, call, replies::yes_or_no).await? {
             return Ok(());
         }
-        Err(Error::StaleToken { key: place.name.clone(), token })
+        Err(Error::StaleToken { key: resource.name.clone(), token })
     }
 
     /// Lists the locks that are held now, by whomever, whose names fit a pattern of `SCAN`
@@ -375,8 +375,8 @@ impl Client {
     /// [`Error::Unknown`] if no reply came within the command time-out, [`Error::Protocol`] if the user
     /// may not run scripts, [`Error::Closed`] after shutdown.
     pub async fn ping(&self) -> Result<(), Error> {
-        let (name, call) = (Arc::from("ping"), calls::keys_exist(vec![]));
-        ask(&self.handle, &name, call, |reply| replies::missing(reply, 0)).await.map(drop)
+        let (name, call) = (Arc::from("ping"), existence::keys_exist(vec![]));
+        self.handle.session.ask(&name, call, |reply| existence::missing(reply, 0)).await.map(drop)
     }
 
     /// What this client has done and what it keeps, as plain counters.

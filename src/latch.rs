@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::lease::Lease;
-use crate::lock::patience;
-use crate::protocol::counts::{self, number, yes_or_no};
+use crate::protocol::counter::{self, number};
+use crate::protocol::latch;
+use crate::protocol::replies::yes_or_no;
+use crate::session::wait::Wait;
 use crate::synchronizer::Synchronizer;
 
 /// A count under one name that many wait for until it is zero, shared with Redisson's
@@ -59,7 +61,8 @@ impl CountDownLatch {
             return Ok(self.count().await? == 0);
         }
         let publish = self.inner.publish();
-        let call = |place: &_, kept| counts::set(place, publish, count.into(), "1", None, kept);
+        let call =
+            |resource: &_, kept| counter::set(resource, publish, count.into(), "1", None, kept);
         self.inner.change(call, yes_or_no).await
     }
 
@@ -78,7 +81,7 @@ impl CountDownLatch {
     /// As [`try_set_count`](CountDownLatch::try_set_count).
     pub async fn count_down(&self) -> Result<i64, Error> {
         let publish = self.inner.publish();
-        self.inner.change(|place, kept| counts::count_down(place, publish, kept), number).await
+        self.inner.change(|resource, kept| latch::count_down(resource, publish, kept), number).await
     }
 
     /// The count; 0 if it was never set.
@@ -95,7 +98,7 @@ impl CountDownLatch {
     ///
     /// As [`try_set_count`](CountDownLatch::try_set_count).
     pub async fn count(&self) -> Result<i64, Error> {
-        self.inner.ask(counts::count, number).await
+        self.inner.ask(latch::count, number).await
     }
 
     /// Waits until the count is zero, at most `wait`; zero asks once, [`Duration::MAX`] waits as long
@@ -115,7 +118,7 @@ impl CountDownLatch {
     /// Redis could not be asked, [`Error::Protocol`] if it refuses. [`Error::Closed`] after shutdown,
     /// [`Error::Config`] for a bad name.
     pub async fn wait(&self, wait: Duration) -> Result<(), Error> {
-        let request = self.inner.request(patience(wait), Lease::Renewed)?;
+        let request = self.inner.request(Wait::from(wait), Lease::Renewed)?;
         crate::session::acquire::wait_open(&self.inner.handle, request).await
     }
 
@@ -136,7 +139,7 @@ impl CountDownLatch {
     /// As [`try_set_count`](CountDownLatch::try_set_count).
     pub async fn delete(&self) -> Result<bool, Error> {
         let publish = self.inner.publish();
-        self.inner.ask(|place| counts::delete(place, publish), yes_or_no).await
+        self.inner.ask(|resource| latch::delete(resource, publish), yes_or_no).await
     }
 
     /// The name as it was given; empty if it cannot be used.

@@ -101,7 +101,6 @@ mod latch;
 mod lease;
 mod lock;
 mod locks;
-mod owner;
 mod permits;
 mod protocol;
 mod read_write;
@@ -119,10 +118,10 @@ pub use latch::CountDownLatch;
 pub use lease::{Ended, HoldState, Lease, LossReason};
 pub use lock::{Acquire, FencedGuard, FencedLock, Guard, Holder, Lock, LockGuard};
 pub use locks::{LockInfo, LockKind, LockList};
-pub use owner::Owner;
 pub use permits::{ExpirablePermit, PermitExpirableSemaphore};
 pub use read_write::ReadWriteLock;
 pub use semaphore::{Semaphore, SemaphorePermit};
+pub use session::Owner;
 pub use stats::Stats;
 
 /// The client whose configuration [`Client::builder_with_fred`] takes, in the version that it wants.

@@ -1,38 +1,33 @@
 //! Locks of every kind: one type, whatever is behind the name.
 
 mod acquire;
-mod compose;
 mod fenced;
-mod group;
 mod guard;
 mod hand_on;
 mod inspect;
-mod many;
 mod members;
-pub(crate) mod one;
-mod run;
+mod multi;
+mod owner_text;
+mod single;
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::error::ConfigError;
-use crate::error::Error;
+use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
-use crate::owner::Owner;
-use crate::protocol::place::Place;
-use crate::session::Handle;
+use crate::protocol::resource::Resource;
 use crate::session::attendance::UNATTENDED_MAX;
 use crate::session::hold::Hold;
-use crate::session::request::Wait;
+use crate::session::request::Options;
 use crate::session::section;
+use crate::session::wait::Wait;
+use crate::session::{Handle, Owner};
 
-use many::Many;
-use one::{One, Wanted};
-use run::{flat, run};
+use guard::run::{flat, run};
+use multi::MultiLock;
+use single::SingleLock;
 
 pub use acquire::Acquire;
 pub use fenced::FencedGuard;
@@ -139,13 +134,13 @@ pub type FencedLock = Lock<FencedGuard>;
 
 #[derive(Clone)]
 enum Target {
-    One(One),
-    Many(Arc<Many>),
+    Single(SingleLock),
+    Multi(Arc<MultiLock>),
 }
 
 impl Target {
-    fn many(many: Many) -> Self {
-        Target::Many(Arc::new(many))
+    fn multi(multi: MultiLock) -> Self {
+        Target::Multi(Arc::new(multi))
     }
 }
 
@@ -155,8 +150,12 @@ impl Lock {
 }
 
 impl<G: Guard> Lock<G> {
-    pub(crate) fn new(handle: Arc<Handle>, place: Result<Place, ConfigError>) -> Self {
-        Lock::of(Target::One(One { handle, place: place.map(Arc::new), owner: None }))
+    pub(crate) fn new(handle: Arc<Handle>, resource: Result<Resource, ConfigError>) -> Self {
+        Lock::of(Target::Single(SingleLock {
+            handle,
+            resource: resource.map(Arc::new),
+            owner: None,
+        }))
     }
 
     /// Makes acquisitions through this value belong to `owner`: they re-enter what the owner holds, so
@@ -169,20 +168,20 @@ impl<G: Guard> Lock<G> {
     /// Makes taking it again (inside a section, by a guard, or by an [`Owner`]) an error, at once.
     #[must_use = "the lock is moved into the returned value"]
     pub fn non_reentrant(self) -> Self {
-        self.changed(&|one| one.change(|place| place.reentrant = false))
+        self.changed(&|one| one.change(|resource| resource.reentrant = false))
     }
 
-    fn changed(mut self, change: &dyn Fn(&mut One)) -> Self {
+    fn changed(mut self, change: &dyn Fn(&mut SingleLock)) -> Self {
         match &mut self.target {
-            Target::One(one) => change(one),
-            Target::Many(many) => Arc::make_mut(many).change(change),
+            Target::Single(one) => change(one),
+            Target::Multi(multi) => Arc::make_mut(multi).change(change),
         }
         self
     }
 
     pub(crate) fn prefer_writers(&mut self) {
-        if let Target::One(one) = &mut self.target {
-            one.change(Place::prefer_writers);
+        if let Target::Single(one) = &mut self.target {
+            one.change(Resource::prefer_writers);
         }
     }
 
@@ -203,7 +202,7 @@ impl<G: Guard> Lock<G> {
     /// [`Error::Protocol`] if Redis refuses the call for good, [`Error::Closed`] after shutdown,
     /// [`Error::AlreadyHeld`] if it would wait for its own owner, [`Error::Config`] for a bad name.
     pub async fn lock(&self) -> Result<G, Error> {
-        self.take(Wanted::new(Wait::Forever, Lease::Renewed)).await
+        self.take(Options::new(Wait::Forever, Lease::Renewed)).await
     }
 
     /// Takes the lock, waiting at most `wait` for others to release it.
@@ -233,7 +232,7 @@ impl<G: Guard> Lock<G> {
     /// [`Error::Closed`] after shutdown, [`Error::AlreadyHeld`] if it would wait for its own owner,
     /// [`Error::Config`] for a bad name or lease. [`Error::Quorum`] from a quorum lock only.
     pub async fn try_lock(&self, wait: Duration, lease: Lease) -> Result<G, Error> {
-        self.take(Wanted::new(patience(wait), lease)).await
+        self.take(Options::new(Wait::from(wait), lease)).await
     }
 
     /// Takes the lock if it is free: asks once, and neither waits nor listens.
@@ -250,7 +249,7 @@ impl<G: Guard> Lock<G> {
     ///
     /// As [`try_lock`](Lock::try_lock): [`Error::Timeout`] if it is held.
     pub async fn try_lock_now(&self, lease: Lease) -> Result<G, Error> {
-        self.take(Wanted::new(Wait::Once, lease)).await
+        self.take(Options::new(Wait::Once, lease)).await
     }
 
     /// The fluent form, for settings that [`try_lock`](Lock::try_lock) has not.
@@ -307,12 +306,12 @@ impl<G: Guard> Lock<G> {
         flat(self.run(wait, lease, work).await)
     }
 
-    async fn take(&self, mut wanted: Wanted) -> Result<G, Error> {
+    async fn take(&self, mut options: Options) -> Result<G, Error> {
         let around = section::holds();
         if !around.is_empty() {
-            wanted.shown = wanted.shown.iter().cloned().chain(around).collect();
+            options.shown = options.shown.iter().cloned().chain(around).collect();
         }
-        G::of(self.target.take(wanted).await?)
+        G::of(self.target.take(options).await?)
     }
 
     /// The name as it was given; empty if it cannot be used.
@@ -336,15 +335,15 @@ impl<G> Lock<G> {
 impl Target {
     fn name(&self) -> &str {
         match self {
-            Target::One(one) => one.place.as_ref().map_or("", |place| &*place.name),
-            Target::Many(many) => many.name(),
+            Target::Single(one) => one.resource.as_ref().map_or("", |resource| &*resource.name),
+            Target::Multi(multi) => multi.name(),
         }
     }
 
-    async fn take(&self, wanted: Wanted) -> Result<LockGuard, Error> {
+    async fn take(&self, options: Options) -> Result<LockGuard, Error> {
         match self {
-            Target::One(one) => one.take(&wanted).await.map(LockGuard::new),
-            Target::Many(many) => many.clone().attended(wanted).await,
+            Target::Single(one) => one.take(&options).await.map(LockGuard::new),
+            Target::Multi(multi) => multi.clone().attended(options).await,
         }
     }
 }
@@ -360,16 +359,6 @@ impl From<FencedLock> for Lock {
     fn from(lock: FencedLock) -> Self {
         Lock::of(lock.target)
     }
-}
-
-/// A wait that ends beyond all time is one without end.
-pub(crate) fn patience(wait: Duration) -> Wait {
-    if wait.is_zero() {
-        return Wait::Once;
-    }
-    // Tokio's timers reach about two years.
-    let limit = Lease::MAX;
-    if wait > limit { Wait::Forever } else { Wait::Until(Instant::now() + wait) }
 }
 
 impl<G> fmt::Debug for Lock<G> {

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::lock::Holder;
-use crate::lock::one::ask;
 use crate::protocol::kind::Kind;
 use crate::protocol::scan::{self, Found, Held};
 use crate::session::Handle;
@@ -125,7 +124,7 @@ pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, E
     let mut locks: Vec<LockInfo> = Vec::new();
     for _ in 0..STEPS_MAX {
         let call = scan::step(&cursor, &pattern, STEP);
-        let (next, found) = ask(handle, &name, call, scan::found).await?;
+        let (next, found) = handle.session.ask(&name, call, scan::found).await?;
         locks.extend(found.into_iter().map(LockInfo::from));
         cursor = next;
         if &*cursor == "0" || locks.len() > LOCKS_MAX {

@@ -1,6 +1,6 @@
 //! The permit-expirable semaphore: permits with ids and leases.
 
-mod permit;
+mod expirable_permit;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use std::time::Duration;
 use crate::error::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
-use crate::lock::{LockGuard, patience};
-use crate::protocol::calls::ID_LENGTH;
-use crate::protocol::counts::{self, number, two_numbers, yes_or_no};
-use crate::protocol::replies::{self, Released};
-use crate::session::request::Wait;
+use crate::lock::LockGuard;
+use crate::protocol::counter::{self, number};
+use crate::protocol::permit::{self, ID_LENGTH};
+use crate::protocol::replies::{self, Released, yes_or_no};
+use crate::session::wait::Wait;
 use crate::synchronizer::Synchronizer;
 
-pub use permit::ExpirablePermit;
+pub use expirable_permit::ExpirablePermit;
 
 /// The most permits of one acquisition or release: more would make Redis busy for a millisecond and more.
 const PERMITS_MAX: u32 = 1024;
@@ -67,8 +67,9 @@ impl PermitExpirableSemaphore {
     /// within a command time-out, [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         let (publish, message) = (self.inner.publish(), permits.to_string());
-        let call =
-            |place: &_, kept| counts::set(place, publish, permits.into(), &message, None, kept);
+        let call = |resource: &_, kept| {
+            counter::set(resource, publish, permits.into(), &message, None, kept)
+        };
         self.inner.change(call, yes_or_no).await
     }
 
@@ -88,7 +89,7 @@ impl PermitExpirableSemaphore {
     /// As [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
     pub async fn set_permits(&self, permits: u32) -> Result<i64, Error> {
         let publish = self.inner.publish();
-        self.inner.ask(|place| counts::resize(place, publish, permits.into()), number).await
+        self.inner.ask(|resource| permit::resize(resource, publish, permits.into()), number).await
     }
 
     /// Adds permits, or takes some away: up to [`u32::MAX`] at once; the number may become negative.
@@ -127,7 +128,7 @@ impl PermitExpirableSemaphore {
     /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
     pub async fn expire_after(&self, life: Duration) -> Result<bool, Error> {
         let life = Lease::checked("life", life)?;
-        self.inner.ask(|place| counts::expire(place, life), yes_or_no).await
+        self.inner.ask(|resource| permit::expire(resource, life), yes_or_no).await
     }
 
     /// Takes a permit, waiting as long as it takes.
@@ -169,7 +170,7 @@ impl PermitExpirableSemaphore {
         wait: Duration,
         lease: Lease,
     ) -> Result<ExpirablePermit, Error> {
-        self.take(1, patience(wait), lease).await
+        self.take(1, Wait::from(wait), lease).await
     }
 
     /// Takes several permits, all or none, waiting at most `wait`.
@@ -192,15 +193,15 @@ impl PermitExpirableSemaphore {
         wait: Duration,
         lease: Lease,
     ) -> Result<ExpirablePermit, Error> {
-        self.take(permits, patience(wait), lease).await
+        self.take(permits, Wait::from(wait), lease).await
     }
 
     async fn take(&self, permits: u32, wait: Wait, lease: Lease) -> Result<ExpirablePermit, Error> {
         if !(1..=PERMITS_MAX).contains(&permits) {
             return Err(Error::Config(not_at_once("permits", permits)));
         }
-        let tenancy = self.inner.take(permits, wait, lease).await?;
-        Ok(ExpirablePermit::new(LockGuard::new(tenancy)))
+        let share = self.inner.take(permits, wait, lease).await?;
+        Ok(ExpirablePermit::new(LockGuard::new(share)))
     }
 
     /// Gives a permit back that no guard stands for: after [`ExpirablePermit::forget`], or of another client.
@@ -241,7 +242,7 @@ impl PermitExpirableSemaphore {
     pub async fn release_all(&self, ids: &[&str]) -> Result<(), Error> {
         let ids = joined(ids)?;
         let publish = self.inner.publish();
-        let call = |place: &_| counts::release_all(place, publish, &ids);
+        let call = |resource: &_| permit::release_all(resource, publish, &ids);
         match self.inner.ask(call, replies::released).await? {
             Released::Absent | Released::StillHeld => {
                 Err(Error::NotOwner { name: Arc::from(self.name()) })
@@ -267,7 +268,7 @@ impl PermitExpirableSemaphore {
     /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
     pub async fn remaining_lease(&self, id: &str) -> Result<Option<Duration>, Error> {
         let id = joined(&[id])?;
-        let left = self.inner.ask(|place| counts::lease_of(place, &id), number).await?;
+        let left = self.inner.ask(|resource| permit::lease_of(resource, &id), number).await?;
         Ok(match left {
             -1 => Some(Duration::MAX),
             left => u64::try_from(left).ok().map(Duration::from_millis),
@@ -291,7 +292,7 @@ impl PermitExpirableSemaphore {
     pub async fn update_lease(&self, id: &str, lease: Duration) -> Result<bool, Error> {
         let id = joined(&[id])?;
         let lease = Lease::checked("lease", lease)?;
-        self.inner.ask(|place| counts::update_lease(place, &id, lease), yes_or_no).await
+        self.inner.ask(|resource| permit::update_lease(resource, &id, lease), yes_or_no).await
     }
 
     /// How many permits are available; negative if more were taken away than there were.
@@ -348,7 +349,9 @@ impl PermitExpirableSemaphore {
 
     async fn numbers(&self) -> Result<(i64, i64), Error> {
         let publish = self.inner.publish();
-        self.inner.ask(|place| counts::permits(place, publish), two_numbers).await
+        self.inner
+            .ask(|resource| permit::count(resource, publish), permit::available_and_held)
+            .await
     }
 
     /// The name as it was given; empty if it cannot be used.

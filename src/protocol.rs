@@ -4,18 +4,32 @@
 //! session decides when to send it and what an answer means.
 
 pub(crate) mod calls;
-pub(crate) mod counts;
+pub(crate) mod counter;
+mod dispatch;
+pub(crate) mod existence;
+pub(crate) mod fair;
+pub(crate) mod fenced;
 pub(crate) mod keys;
 pub(crate) mod kind;
-pub(crate) mod place;
+pub(crate) mod latch;
+pub(crate) mod lock;
+pub(crate) mod multi;
+pub(crate) mod permit;
 #[cfg(test)]
 pub(crate) mod plain;
+mod read_write;
 pub(crate) mod replies;
+pub(crate) mod resource;
 pub(crate) mod scan;
-pub(crate) mod script;
+mod script;
+pub(crate) mod semaphore;
+mod string;
 
 use std::sync::Arc;
 
+#[cfg(feature = "test-util")]
+pub(crate) use dispatch::{all_scripts, script_named};
+pub(crate) use dispatch::{renew, renewal_of};
 pub(crate) use script::Script;
 
 /// One run of a script.

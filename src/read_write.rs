@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::lock::Lock;
-use crate::owner::Owner;
+use crate::session::owner::Owner;
 
 /// Many readers or one writer under one name, shared with Redisson's `RReadWriteLock`.
 ///

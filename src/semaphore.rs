@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::lease::Lease;
-use crate::lock::{LockGuard, patience};
-use crate::protocol::counts::{self, IfAbsent, number, was_there, yes_or_no};
-use crate::session::request::Wait;
+use crate::lock::LockGuard;
+use crate::protocol::counter::{self, number};
+use crate::protocol::replies::yes_or_no;
+use crate::protocol::semaphore::{self, IfAbsent, was_there};
+use crate::session::wait::Wait;
 use crate::synchronizer::Synchronizer;
 
 /// A number of permits under one name, shared with Redisson's `RSemaphore`.
@@ -97,8 +99,9 @@ impl Semaphore {
 
     async fn set(&self, permits: u32, life: Option<Duration>) -> Result<bool, Error> {
         let (publish, message) = (self.inner.publish(), permits.to_string());
-        let call =
-            |place: &_, kept| counts::set(place, publish, permits.into(), &message, life, kept);
+        let call = |resource: &_, kept| {
+            counter::set(resource, publish, permits.into(), &message, life, kept)
+        };
         self.inner.change(call, yes_or_no).await
     }
 
@@ -141,16 +144,16 @@ impl Semaphore {
         permits: u32,
         wait: Duration,
     ) -> Result<SemaphorePermit, Error> {
-        self.take(permits, patience(wait)).await
+        self.take(permits, Wait::from(wait)).await
     }
 
     async fn take(&self, permits: u32, wait: Wait) -> Result<SemaphorePermit, Error> {
-        self.inner.place()?;
+        self.inner.resource()?;
         if permits == 0 {
             return Ok(SemaphorePermit { guard: None, permits });
         }
-        let tenancy = self.inner.take(permits, wait, Lease::Renewed).await?;
-        Ok(SemaphorePermit { guard: Some(LockGuard::new(tenancy)), permits })
+        let share = self.inner.take(permits, wait, Lease::Renewed).await?;
+        Ok(SemaphorePermit { guard: Some(LockGuard::new(share)), permits })
     }
 
     /// Gives permits that no guard stands for, as Redisson's `release`: after
@@ -185,12 +188,14 @@ impl Semaphore {
     ///
     /// As [`try_set_permits`](Semaphore::try_set_permits).
     pub async fn release_if_exists(&self, permits: u32) -> Result<bool, Error> {
-        self.inner.place()?;
+        self.inner.resource()?;
         if permits == 0 {
             return Ok(false);
         }
         let (publish, left_alone) = (self.inner.publish(), IfAbsent::LeaveAlone);
-        let call = |place: &_, kept| counts::add(place, publish, permits.into(), left_alone, kept);
+        let call = |resource: &_, kept| {
+            semaphore::add(resource, publish, permits.into(), left_alone, kept)
+        };
         self.inner.change(call, was_there).await
     }
 
@@ -227,7 +232,7 @@ impl Semaphore {
     /// As [`try_set_permits`](Semaphore::try_set_permits).
     pub async fn drain(&self) -> Result<i64, Error> {
         let publish = self.inner.publish();
-        self.inner.change(|place, kept| counts::drain(place, publish, kept), number).await
+        self.inner.change(|resource, kept| semaphore::drain(resource, publish, kept), number).await
     }
 
     /// How many permits are available; negative if more were taken away than there were.
@@ -245,7 +250,7 @@ impl Semaphore {
     /// As [`try_set_permits`](Semaphore::try_set_permits).
     pub async fn available(&self) -> Result<i64, Error> {
         let publish = self.inner.publish();
-        self.inner.ask(|place| counts::available(place, publish), number).await
+        self.inner.ask(|resource| semaphore::available(resource, publish), number).await
     }
 
     /// The name as it was given; empty if it cannot be used.

@@ -8,24 +8,26 @@ pub(crate) mod acquire;
 mod attempt;
 pub(crate) mod attendance;
 pub(crate) mod background;
-mod beat;
-mod ending;
+pub(crate) mod batch_acquire;
+pub(crate) mod existing_hold;
 #[cfg(feature = "test-util")]
 pub(crate) mod gate;
+mod heartbeat;
 pub(crate) mod hold;
-pub(crate) mod once;
+mod hold_share;
+mod idempotency;
+mod local_queue;
 mod outcome;
-mod pacing;
-mod poll;
-pub(crate) mod rejoin;
-pub(crate) mod releases;
+pub(crate) mod owner;
+pub(crate) mod release;
 mod reply_times;
 pub(crate) mod request;
-mod room;
+mod retry;
+mod retry_delay;
+mod safety_poll;
 pub(crate) mod section;
-pub(crate) mod several;
-mod tenancy;
-mod wake;
+mod subscriptions;
+pub(crate) mod wait;
 mod watchdog;
 
 use std::fmt;
@@ -39,21 +41,22 @@ use uuid::Uuid;
 
 use crate::error::Error;
 use crate::lease::{Lease, LossReason};
-use crate::protocol::place::Place;
+use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::{Counters, Stats, count};
 use crate::transport::{CallError, Fault, Lane, Transport};
 
 use attendance::Attendance;
-use hold::{Doubt, Hold};
-use releases::{Chore, Releases};
+use hold::{Hold, InDoubt};
+use local_queue::LocalQueues;
+use release::cleanup::{Cleanup, Cleanups};
 use reply_times::ReplyTimes;
-use room::Rooms;
 use watchdog::Watchdog;
 
-pub(crate) use room::{Streak, Waiter};
-pub(crate) use tenancy::Tenancy;
-pub(crate) use wake::Wakes;
+pub(crate) use hold_share::HoldShare;
+pub(crate) use local_queue::{Streak, Waiter};
+pub use owner::Owner;
+pub(crate) use subscriptions::Subscriptions;
 
 /// The settings a session runs by; checked by the builder.
 #[derive(Clone, Debug)]
@@ -69,14 +72,14 @@ pub(crate) struct Settings {
 
 pub(crate) struct Session {
     pub(crate) transport: Transport,
-    pub(crate) wakes: Arc<Wakes>,
-    pub(crate) rooms: Rooms,
+    pub(crate) subscriptions: Arc<Subscriptions>,
+    pub(crate) queues: LocalQueues,
     pub(crate) watchdog: Watchdog,
-    pub(crate) releases: Releases,
+    pub(crate) cleanups: Cleanups,
     pub(crate) attendance: Arc<Attendance>,
     pub(crate) reply_times: ReplyTimes,
     /// A waiter got a place in a queue in Redis.
-    in_line: Notify,
+    in_redis_queue: Notify,
     pub(crate) counters: Arc<Counters>,
     pub(crate) settings: Settings,
     /// The first half of every field of this client.
@@ -121,7 +124,7 @@ impl Drop for Handle {
 /// The parts a session is put together from.
 pub(crate) struct Parts {
     pub(crate) transport: Transport,
-    pub(crate) wakes: Arc<Wakes>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) settings: Settings,
     pub(crate) client_id: Uuid,
@@ -129,16 +132,16 @@ pub(crate) struct Parts {
 
 impl Session {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
-        let Parts { transport, wakes, counters, settings, client_id } = parts;
+        let Parts { transport, subscriptions, counters, settings, client_id } = parts;
         Arc::new(Session {
             transport,
-            wakes,
-            rooms: Rooms::new(settings.streak),
+            subscriptions,
+            queues: LocalQueues::new(settings.streak),
             watchdog: Watchdog::new(),
-            releases: Releases::new(),
+            cleanups: Cleanups::new(),
             attendance: Arc::default(),
             reply_times: ReplyTimes::new(settings.command_timeout),
-            in_line: Notify::new(),
+            in_redis_queue: Notify::new(),
             counters,
             settings,
             client_id,
@@ -146,6 +149,21 @@ impl Session {
             closed: AtomicBool::new(false),
             stage: watch::Sender::new(Stage::Running),
         })
+    }
+
+    /// One question that changes no hold of this process.
+    pub(crate) async fn ask<T>(
+        &self,
+        name: &Arc<str>,
+        call: Call,
+        read: impl Fn(Value) -> Result<T, Unexpected>,
+    ) -> Result<T, Error> {
+        if self.is_closed() {
+            return Err(Error::Closed);
+        }
+        let reply = self.call(Lane::Caller, call).await;
+        let value = reply.map_err(|error| Error::from_call(name, Duration::ZERO, error))?;
+        read(value).map_err(|reply| Error::unexpected(name, &reply))
     }
 
     /// A call of the background. Its reply tells nothing of how long replies take: what undoes a lost
@@ -184,42 +202,42 @@ impl Session {
     }
 
     /// A fresh owner field, never used again.
-    fn next_field(&self, place: &Place, permits: u32) -> Arc<str> {
-        place.field(self.client_id, self.next_id(), permits)
+    fn next_field(&self, resource: &Resource, permits: u32) -> Arc<str> {
+        resource.field(self.client_id, self.next_id(), permits)
     }
 
     /// Lowers the count of a field; zero ends the hold.
-    fn release_call(&self, place: &Place, field: &Arc<str>, holds: u32) -> Call {
-        place.release(self.transport.publish_command(), holds, field)
+    fn release_call(&self, resource: &Resource, field: &Arc<str>, holds: u32) -> Call {
+        resource.release(self.transport.publish_command(), holds, field)
     }
 
     /// Ends a hold whose last guard is gone.
     fn end_call(&self, hold: &Hold) -> Call {
-        self.release_call(&hold.place, &hold.field, 0)
+        self.release_call(&hold.resource, &hold.field, 0)
     }
 
     /// A hold is lost: its guards are told, its waiters go on, what may be left of it is released.
     pub(crate) fn lose(&self, hold: &Arc<Hold>, reason: LossReason) {
         // Before the hold says so: a session that is shut down meanwhile does not look for it any more.
-        let _owing = self.releases.owe();
+        let _pending = self.cleanups.expect_one();
         if !hold.lose(reason) {
             return;
         }
         // Nobody restores it between the table and the undo.
-        let ending = self.watchdog.ending(&hold.place, &hold.field);
+        let under_way = self.watchdog.release_under_way(&hold.resource, &hold.field);
         self.watchdog.disarm(hold);
         self.count_loss();
         let doubt = hold.doubt();
-        if reason != LossReason::Gone || hold.place.entries(&hold.field) > 1 || doubt.is_some() {
+        if reason != LossReason::Gone || hold.resource.entries(&hold.field) > 1 || doubt.is_some() {
             // Not by the caller's lane, which stands still if the caller's runtime does.
-            self.releases.post(Chore::End { hold: hold.clone(), ending });
+            self.cleanups.post(Cleanup::End { hold: hold.clone(), under_way });
         }
         if let Some(doubt) = doubt {
             // What stands is by the call that was granted: its end says nothing of an earlier one.
             let (epoch, lease) = (doubt.epoch, hold.longest_lease());
-            self.undo(hold, Doubt { epoch, lease, once: false });
+            self.undo(hold, InDoubt { epoch, lease, once: false });
         }
-        self.rooms.vacate(hold, 0);
+        self.queues.vacate(hold, 0);
     }
 
     /// Shutdown marks the session before it looks for holds: one of the two sees the other.
@@ -236,10 +254,10 @@ impl Session {
     }
 
     /// A hold is released in Redis; so many subscribers were told.
-    fn released(&self, hold: &Arc<Hold>, told: i64) {
+    fn released(&self, hold: &Arc<Hold>, receivers: i64) {
         // One of them is this client, if it listens: only others need to be let first.
-        let own = i64::from(self.wakes.is_subscribed(&hold.place.channel));
-        self.rooms.vacate(hold, told - own);
+        let own = i64::from(self.subscriptions.is_subscribed(&hold.resource.channel));
+        self.queues.vacate(hold, receivers - own);
         if let Some(doubt) = hold.doubt() {
             self.undo(hold, doubt);
         }
@@ -247,10 +265,10 @@ impl Session {
     }
 
     /// Ends what a hold may have left, and what an earlier call for its field may take yet.
-    fn undo(&self, hold: &Hold, doubt: Doubt) {
-        let (place, field) = (hold.place.clone(), hold.field.clone());
-        let ending = self.watchdog.ending(&place, &field);
-        self.releases.post(Chore::Undo { place, field, doubt, ending });
+    fn undo(&self, hold: &Hold, doubt: InDoubt) {
+        let (resource, field) = (hold.resource.clone(), hold.field.clone());
+        let under_way = self.watchdog.release_under_way(&resource, &field);
+        self.cleanups.post(Cleanup::Undo { resource, field, doubt, under_way });
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -293,16 +311,16 @@ impl Session {
         }
     }
 
-    async fn reached(&self, wanted: impl FnMut(&Stage) -> bool) -> Option<Stage> {
+    async fn reached(&self, options: impl FnMut(&Stage) -> bool) -> Option<Stage> {
         // The same for an error here.
-        self.stage.subscribe().wait_for(wanted).await.ok().map(|stage| *stage)
+        self.stage.subscribe().wait_for(options).await.ok().map(|stage| *stage)
     }
 
     /// Refuses new work, wakes all waiters, loses and releases all holds, ends the background task.
     pub(crate) async fn shutdown(&self, deadline: Duration) -> Result<(), Error> {
         self.closed.store(true, SeqCst);
-        self.rooms.wake_all();
-        self.wakes.end_outage();
+        self.queues.wake_all();
+        self.subscriptions.end_outage();
         self.recall();
         for hold in self.watchdog.holds() {
             self.lose(&hold, LossReason::Closed);
@@ -316,8 +334,8 @@ impl Session {
         if let Ok(Some(Stage::Ended { settled: true })) = ended {
             return Ok(());
         }
-        let open = self.releases.pending();
-        let text = if open == 0 && self.releases.has_left() {
+        let open = self.cleanups.queued();
+        let text = if open == 0 && self.cleanups.may_have_left_holds() {
             "a release was refused".to_owned()
         } else {
             format!("{open} releases were not confirmed within {deadline:?}")
@@ -328,20 +346,20 @@ impl Session {
 
     /// Releases what waiters were to take over and have not looked at yet.
     fn recall(&self) {
-        for hold in self.rooms.recall() {
-            self.releases.post(Chore::Release(hold));
+        for hold in self.queues.recall() {
+            self.cleanups.post(Cleanup::Release(hold));
         }
     }
 
     pub(crate) fn stats(&self) -> Stats {
         Stats {
             reconnects: self.transport.reconnects(),
-            subscriptions: self.wakes.live() as u64,
-            listeners: self.wakes.listening() as u64,
-            rooms: self.rooms.len() as u64,
-            waiting: self.rooms.waiting() as u64,
+            subscriptions: self.subscriptions.live() as u64,
+            listeners: self.subscriptions.listening() as u64,
+            local_queues: self.queues.len() as u64,
+            waiting: self.queues.waiting() as u64,
             holds: self.watchdog.len() as u64,
-            releases_pending: self.releases.pending(),
+            releases_pending: self.cleanups.queued(),
             ..self.counters.snapshot()
         }
     }

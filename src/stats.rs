@@ -84,7 +84,7 @@ stats! {
         /// Registrations of waiters with channels now.
         listeners,
         /// Names held or waited for now.
-        rooms,
+        local_queues,
         /// Futures that wait for a lock now.
         waiting,
         /// Holds that the watchdog knows now.

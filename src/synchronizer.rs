@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::error::ConfigError;
-use crate::error::Error;
+use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
-use crate::lock::one::{Wanted, ask, terms};
-use crate::protocol::counts::{self, IfAbsent, Kept, number};
-use crate::protocol::place::Place;
+use crate::protocol::counter::{ReplyKey, number};
+use crate::protocol::resource::Resource;
+use crate::protocol::semaphore::{self, IfAbsent};
 use crate::protocol::{Call, Unexpected, Value};
-use crate::session::request::{Proofs, Request, Wait};
-use crate::session::{Handle, Tenancy};
+use crate::session::request::{Options, Proofs, Request};
+use crate::session::wait::Wait;
+use crate::session::{Handle, HoldShare};
 
 /// Checks a number of permits to add or take away: what a call can set is what a call can change.
 /// Far beyond it the scripts would count in powers of ten.
@@ -26,20 +26,20 @@ fn in_range(permits: i64) -> Result<i64, ConfigError> {
 /// A name on a client.
 pub(crate) struct Synchronizer {
     pub(crate) handle: Arc<Handle>,
-    place: Result<Arc<Place>, ConfigError>,
+    resource: Result<Arc<Resource>, ConfigError>,
 }
 
 impl Synchronizer {
-    pub(crate) fn new(handle: Arc<Handle>, place: Result<Place, ConfigError>) -> Self {
-        Synchronizer { handle, place: place.map(Arc::new) }
+    pub(crate) fn new(handle: Arc<Handle>, resource: Result<Resource, ConfigError>) -> Self {
+        Synchronizer { handle, resource: resource.map(Arc::new) }
     }
 
-    pub(crate) fn place(&self) -> Result<&Arc<Place>, ConfigError> {
-        self.place.as_ref().map_err(Clone::clone)
+    pub(crate) fn resource(&self) -> Result<&Arc<Resource>, ConfigError> {
+        self.resource.as_ref().map_err(Clone::clone)
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.place.as_ref().map_or("", |place| &*place.name)
+        self.resource.as_ref().map_or("", |resource| &*resource.name)
     }
 
     pub(crate) fn publish(&self) -> &'static str {
@@ -52,47 +52,50 @@ impl Synchronizer {
         permits: u32,
         wait: Wait,
         lease: Lease,
-    ) -> Result<Tenancy, Error> {
+    ) -> Result<HoldShare, Error> {
         let request = self.request(wait, lease)?.with_permits(permits);
         crate::session::acquire::acquire(&self.handle, request).await
     }
 
     pub(crate) fn request(&self, wait: Wait, lease: Lease) -> Result<Request, ConfigError> {
-        let terms = terms(&self.handle, &Wanted::new(wait, lease))?;
-        let place = self.place()?.clone();
-        Ok(Request::new(&self.handle.session, place, Proofs::default(), terms, wait))
+        let terms = Options::new(wait, lease).terms(&self.handle.session)?;
+        let resource = self.resource()?.clone();
+        Ok(Request::new(&self.handle.session, resource, Proofs::default(), terms, wait))
     }
 
     /// Adds permits, or takes some away.
     pub(crate) async fn add(&self, permits: i64) -> Result<(), Error> {
-        self.place()?;
+        self.resource()?;
         let permits = in_range(permits)?;
         if permits == 0 {
             return Ok(());
         }
         let publish = self.publish();
-        let call = |place: &_, kept| counts::add(place, publish, permits, IfAbsent::Make, kept);
+        let call =
+            |resource: &_, kept| semaphore::add(resource, publish, permits, IfAbsent::Make, kept);
         self.change(call, number).await.map(|_available| ())
     }
 
     /// One question.
     pub(crate) async fn ask<T>(
         &self,
-        call: impl Fn(&Place) -> Call,
+        call: impl Fn(&Resource) -> Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
-        let place = self.place()?;
-        ask(&self.handle, &place.name, call(place), read).await
+        let resource = self.resource()?;
+        self.handle.session.ask(&resource.name, call(resource), read).await
     }
 
     /// A change that takes effect once, although it is repeated where its reply was lost.
     pub(crate) async fn change<T>(
         &self,
-        call: impl Fn(&Place, Kept) -> Call,
+        call: impl Fn(&Resource, ReplyKey) -> Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
-        let place = self.place()?;
+        let resource = self.resource()?;
         let session = &self.handle.session;
-        session.call_once(&place.name, call(place, session.reply_kept(place)), read).await
+        session
+            .call_idempotent(&resource.name, call(resource, session.reply_kept(resource)), read)
+            .await
     }
 }

@@ -9,7 +9,7 @@ use super::Client;
 use crate::error::{Cause, ConfigError, Error};
 use crate::lease::Lease;
 use crate::session::background::Thread;
-use crate::session::{Parts, Session, Settings, Streak, Wakes};
+use crate::session::{Parts, Session, Settings, Streak, Subscriptions};
 use crate::stats::Counters;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
@@ -269,14 +269,14 @@ impl ClientBuilder {
         let refused =
             |error| Error::from_call(&Arc::from(endpoint.to_string()), Duration::ZERO, error);
         let counters = Arc::<Counters>::default();
-        let wakes = Wakes::new(counters.clone());
+        let subscriptions = Subscriptions::new(counters.clone());
         let client_id = uuid::Uuid::new_v4();
         let timing = Timing { command: self.command_timeout, connect: self.connect_timeout };
         let name = self.name.clone().unwrap_or_else(|| format!("leasehold:{client_id}"));
         let node = Node::new(dial.map_err(refused)?, endpoint, &name);
-        let redis = Redis::connect(node, timing, wakes.clone(), background, absent);
+        let redis = Redis::connect(node, timing, subscriptions.clone(), background, absent);
         let transport = Transport::Redis(redis.await.map_err(refused)?);
-        let parts = Parts { transport, wakes, counters, settings, client_id };
+        let parts = Parts { transport, subscriptions, counters, settings, client_id };
         Ok(Session::new(parts))
     }
 
@@ -373,12 +373,12 @@ impl ClientBuilder {
         };
         let runtime = thread.as_ref().map_or_else(Handle::current, |thread| thread.runtime.clone());
         let counters = Arc::<Counters>::default();
-        let wakes = Wakes::new(counters.clone());
-        let link = engine.link(wakes.clone(), &runtime);
+        let subscriptions = Subscriptions::new(counters.clone());
+        let link = engine.link(subscriptions.clone(), &runtime);
         link.set_command_timeout(settings.command_timeout);
         let transport = Transport::Embedded(link);
         let client_id = uuid::Uuid::new_v4();
-        let parts = Parts { transport, wakes, counters, settings, client_id };
+        let parts = Parts { transport, subscriptions, counters, settings, client_id };
         let session = Session::new(parts);
         match thread {
             Some(thread) => thread.serve(session.clone()),

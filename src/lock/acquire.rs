@@ -6,15 +6,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Lock;
+use super::guard::run::{flat, run};
 use super::guard::{Guard, LockGuard};
-use super::one::Wanted;
-use super::run::{flat, run};
-use super::{Lock, patience};
 use crate::error::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::session::hold::Hold;
-use crate::session::request::Wait;
+use crate::session::request::Options;
+use crate::session::wait::Wait;
 
 /// An acquisition in the making; `.await` it, or [`run`](Acquire::run) something under it.
 ///
@@ -120,18 +120,18 @@ impl<'a, G: Guard> Acquire<'a, G> {
     }
 
     async fn take(self) -> Result<G, Error> {
-        let wait = self.wait.map_or(Wait::Forever, patience);
-        let mut wanted = Wanted::new(wait, self.lease);
-        wanted.max_hold = self.max_hold;
+        let wait = self.wait.map_or(Wait::Forever, Wait::from);
+        let mut options = Options::new(wait, self.lease);
+        options.max_hold = self.max_hold;
         if let Some(within) = self.within {
             if !self.lock.is_under(&within) {
                 return Err(Error::Config(ConfigError::OtherLock {
                     name: self.lock.name().into(),
                 }));
             }
-            wanted.shown = Arc::from(within);
+            options.shown = Arc::from(within);
         }
-        self.lock.take(wanted).await
+        self.lock.take(options).await
     }
 }
 

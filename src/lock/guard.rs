@@ -1,5 +1,8 @@
 //! The guard: the right to be in the critical section, and what is known of it.
 
+pub(super) mod multi;
+pub(super) mod run;
+
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -11,18 +14,19 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::group::Group;
-use super::hand_on;
-use super::run::flat;
-use crate::error::ConfigError;
-use crate::error::Error;
+use super::owner_text;
+use crate::error::{ConfigError, Error};
 use crate::fencing::FencingToken;
 use crate::lease::{Ended, HoldState, Lease, LossReason};
 use crate::protocol::kind::Kind;
+use crate::session::acquire::reenter;
+use crate::session::existing_hold::extend;
 use crate::session::hold::Hold;
-use crate::session::rejoin::extend;
-use crate::session::releases::Chore;
-use crate::session::{Tenancy, section};
+use crate::session::release::cleanup::Cleanup;
+use crate::session::{HoldShare, section};
+
+use multi::MultiGuard;
+use run::flat;
 
 /// Holds a lock until it is dropped or unlocked.
 ///
@@ -55,9 +59,9 @@ pub struct LockGuard {
 }
 
 enum Share {
-    One(Tenancy),
+    Single(HoldShare),
     /// Of several locks taken as one.
-    Group(Group),
+    Multi(MultiGuard),
 }
 
 /// What a [`Lock`](crate::Lock) gives: a [`LockGuard`], or a [`FencedGuard`](crate::FencedGuard).
@@ -88,51 +92,51 @@ impl AsRef<LockGuard> for LockGuard {
 }
 
 impl LockGuard {
-    pub(crate) fn new(tenancy: Tenancy) -> Self {
-        LockGuard { share: Share::One(tenancy) }
+    pub(crate) fn new(share: HoldShare) -> Self {
+        LockGuard { share: Share::Single(share) }
     }
 
-    pub(crate) fn of(group: Group) -> Self {
-        LockGuard { share: Share::Group(group) }
+    pub(crate) fn of(multi: MultiGuard) -> Self {
+        LockGuard { share: Share::Multi(multi) }
     }
 
     /// The share in one hold: the first one, if there are several.
-    pub(crate) fn tenancy(&self) -> &Tenancy {
+    pub(crate) fn share(&self) -> &HoldShare {
         match &self.share {
-            Share::One(tenancy) => tenancy,
-            Share::Group(group) => group.first().tenancy(),
+            Share::Single(share) => share,
+            Share::Multi(multi) => multi.first().share(),
         }
     }
 
     pub(super) fn loss(&self) -> Option<LossReason> {
         match &self.share {
-            Share::One(tenancy) => tenancy.hold().loss(),
-            Share::Group(group) => group.loss(),
+            Share::Single(share) => share.hold().loss(),
+            Share::Multi(multi) => multi.loss(),
         }
     }
 
     pub(super) fn ended_later(&self) -> BoxFuture<'static, Ended> {
         match &self.share {
-            Share::One(tenancy) => {
-                let hold = tenancy.hold().clone();
+            Share::Single(share) => {
+                let hold = share.hold().clone();
                 async move { hold.ended().await }.boxed()
             }
-            Share::Group(group) => group.ended().boxed(),
+            Share::Multi(multi) => multi.ended().boxed(),
         }
     }
 
     /// All holds that it has a share in.
     pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
         match &self.share {
-            Share::One(tenancy) => vec![tenancy.hold().clone()],
-            Share::Group(group) => group.holds(),
+            Share::Single(share) => vec![share.hold().clone()],
+            Share::Multi(multi) => multi.holds(),
         }
     }
 
     fn lost_error(&self, reason: LossReason) -> Error {
         match &self.share {
-            Share::One(tenancy) => Error::lost(&tenancy.hold().place.name, reason),
-            Share::Group(group) => Error::lost(group.name(), reason),
+            Share::Single(share) => Error::lost(&share.hold().resource.name, reason),
+            Share::Multi(multi) => Error::lost(multi.name(), reason),
         }
     }
 
@@ -157,8 +161,8 @@ impl LockGuard {
     /// is given up two leases and 10 s later.
     pub fn unlock(self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         match self.share {
-            Share::One(tenancy) => tenancy.release().left_future(),
-            Share::Group(group) => group.unlock().right_future(),
+            Share::Single(share) => share.release().left_future(),
+            Share::Multi(multi) => multi.unlock().right_future(),
         }
     }
 
@@ -183,16 +187,16 @@ impl LockGuard {
     pub async fn reenter(&self) -> Result<LockGuard, Error> {
         self.check()?;
         match &self.share {
-            Share::One(tenancy) => tenancy.reenter().await.map(LockGuard::new),
-            Share::Group(group) => group.reenter().await.map(LockGuard::of),
+            Share::Single(share) => reenter(share).await.map(LockGuard::new),
+            Share::Multi(multi) => multi.reenter().await.map(LockGuard::of),
         }
     }
 
     /// What this process knows of the hold. Local and free.
     pub fn state(&self) -> HoldState {
         match &self.share {
-            Share::One(tenancy) => tenancy.hold().look(),
-            Share::Group(group) => group.state(),
+            Share::Single(share) => share.hold().look(),
+            Share::Multi(multi) => multi.state(),
         }
     }
 
@@ -220,8 +224,8 @@ impl LockGuard {
     /// free. A renewal moves it on.
     pub fn deadline(&self) -> Instant {
         match &self.share {
-            Share::One(tenancy) => tenancy.hold().deadline(),
-            Share::Group(group) => group.deadline(),
+            Share::Single(share) => share.hold().deadline(),
+            Share::Multi(multi) => multi.deadline(),
         }
     }
 
@@ -324,8 +328,8 @@ impl LockGuard {
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         let lease = Lease::checked("lease", lease)?;
         match &self.share {
-            Share::One(tenancy) => extend(tenancy.handle(), tenancy.hold(), lease).await,
-            Share::Group(group) => Box::pin(group.extend(lease)).await,
+            Share::Single(share) => extend(share.handle(), share.hold(), lease).await,
+            Share::Multi(multi) => Box::pin(multi.extend(lease)).await,
         }
     }
 
@@ -335,8 +339,8 @@ impl LockGuard {
     /// held, of a quorum as often as a majority is.
     pub fn hold_count(&self) -> u32 {
         match &self.share {
-            Share::One(tenancy) => tenancy.hold().guards(),
-            Share::Group(group) => group.hold_count(),
+            Share::Single(share) => share.hold().guards(),
+            Share::Multi(multi) => multi.hold_count(),
         }
     }
 
@@ -345,16 +349,16 @@ impl LockGuard {
     /// [`FencedGuard::token`](crate::FencedGuard::token) is for code that knows its kind.
     pub fn token(&self) -> Option<FencingToken> {
         match &self.share {
-            Share::One(tenancy) => tenancy.hold().token().map(FencingToken::from_value),
-            Share::Group(_) => None,
+            Share::Single(share) => share.hold().token().map(FencingToken::from_value),
+            Share::Multi(_) => None,
         }
     }
 
     /// The lock's name.
     pub fn name(&self) -> &str {
         match &self.share {
-            Share::One(tenancy) => &tenancy.hold().place.name,
-            Share::Group(group) => group.name(),
+            Share::Single(share) => &share.hold().resource.name,
+            Share::Multi(multi) => multi.name(),
         }
     }
 
@@ -363,7 +367,7 @@ impl LockGuard {
     /// For logs, and for other programs that speak of the owner. A hold that is unlocked and handed over
     /// to the next waiter of this client keeps its owner, but for string and fenced locks.
     pub fn owner(&self) -> &str {
-        &self.tenancy().hold().field
+        &self.share().hold().field
     }
 
     /// Leaves the lock to its lease: it is neither renewed nor released any more.
@@ -372,17 +376,17 @@ impl LockGuard {
     pub fn forget(self) {
         match self.share {
             // Nobody needs to know whether it was the only guard.
-            Share::One(tenancy) => drop(tenancy.let_go()),
-            Share::Group(group) => group.forget(),
+            Share::Single(share) => drop(share.let_go()),
+            Share::Multi(multi) => multi.forget(),
         }
     }
 
     /// Leaves permits of a semaphore taken, with no hold that would give them back.
     pub(crate) fn keep_for_good(self) {
-        if let Share::One(tenancy) = self.share {
-            let (handle, hold) = (tenancy.handle().clone(), tenancy.hold().clone());
-            if tenancy.let_go() {
-                handle.session.releases.post(Chore::Keep(hold));
+        if let Share::Single(share) = self.share {
+            let (handle, hold) = (share.handle().clone(), share.hold().clone());
+            if share.let_go() {
+                handle.session.cleanups.post(Cleanup::KeepPermits(hold));
             }
         }
     }
@@ -400,16 +404,16 @@ impl LockGuard {
     /// a lock of several. In each case this guard is released as by a drop.
     pub fn hand_on(self) -> Result<String, Error> {
         self.check()?;
-        let Share::One(tenancy) = self.share else {
+        let Share::Single(share) = self.share else {
             return Err(Error::Config(ConfigError::Several { call: "hand_on" }));
         };
-        let hold = tenancy.hold();
-        let (place, name) = (&hold.place, hold.place.name.clone());
-        let text = match place.kind {
+        let hold = share.hold();
+        let (resource, name) = (&hold.resource, hold.resource.name.clone());
+        let text = match resource.kind {
             Kind::String => hold.field.to_string(),
-            _ => hand_on::text(&place.key, &hold.field),
+            _ => owner_text::text(&resource.key, &hold.field),
         };
-        if tenancy.let_go() {
+        if share.let_go() {
             return Ok(text);
         }
         Err(Error::Config(ConfigError::OtherGuards { name: name.to_string() }))

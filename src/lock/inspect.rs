@@ -34,8 +34,8 @@ impl<G: Guard> Lock<G> {
     /// [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name.
     pub async fn is_locked(&self) -> Result<bool, Error> {
         match &self.target {
-            Target::One(one) => Ok(one.inspect().await?.is_some()),
-            Target::Many(many) => Box::pin(many.is_locked()).await,
+            Target::Single(one) => Ok(one.inspect().await?.is_some()),
+            Target::Multi(multi) => Box::pin(multi.is_locked()).await,
         }
     }
 
@@ -75,8 +75,8 @@ impl<G: Guard> Lock<G> {
     /// As [`is_locked`](Lock::is_locked).
     pub async fn hold_count(&self) -> Result<u64, Error> {
         match &self.target {
-            Target::One(one) => one.hold_count().await,
-            Target::Many(many) => Box::pin(many.hold_count()).await,
+            Target::Single(one) => one.hold_count().await,
+            Target::Multi(multi) => Box::pin(multi.hold_count()).await,
         }
     }
 
@@ -97,10 +97,10 @@ impl<G: Guard> Lock<G> {
     /// As [`is_locked`](Lock::is_locked).
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
         match &self.target {
-            Target::One(one) => {
+            Target::Single(one) => {
                 Ok(one.inspect().await?.map(|seen| seen.left.unwrap_or(Duration::MAX)))
             }
-            Target::Many(many) => Box::pin(many.remaining_lease()).await,
+            Target::Multi(multi) => Box::pin(multi.remaining_lease()).await,
         }
     }
 
@@ -122,8 +122,8 @@ impl<G: Guard> Lock<G> {
     /// As [`is_locked`](Lock::is_locked).
     pub async fn holder(&self) -> Result<Option<Holder>, Error> {
         let one = match &self.target {
-            Target::One(one) => one,
-            Target::Many(many) => return Box::pin(many.holder()).await,
+            Target::Single(one) => one,
+            Target::Multi(multi) => return Box::pin(multi.holder()).await,
         };
         let Some(seen) = one.inspect().await? else { return Ok(None) };
         let lease = seen.left;
@@ -149,8 +149,8 @@ impl<G: Guard> Lock<G> {
     /// As [`is_locked`](Lock::is_locked).
     pub async fn force_unlock(&self) -> Result<bool, Error> {
         match &self.target {
-            Target::One(one) => one.force_unlock().await,
-            Target::Many(many) => Box::pin(many.force_unlock()).await,
+            Target::Single(one) => one.force_unlock().await,
+            Target::Multi(multi) => Box::pin(multi.force_unlock()).await,
         }
     }
 }

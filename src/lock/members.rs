@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::one::One;
+use super::single::SingleLock;
 use super::{Lock, Target};
 use crate::error::ConfigError;
 use crate::protocol::kind::Kind;
@@ -33,7 +33,7 @@ pub(super) fn fault_of(members: &[Lock]) -> Option<ConfigError> {
 fn repeated(locks: &[Lock]) -> bool {
     let ones = locks.iter().flat_map(Lock::ones);
     let mut keys = ones.filter_map(|one| {
-        let key = &one.place.as_ref().ok()?.key;
+        let key = &one.resource.as_ref().ok()?.key;
         Some((Arc::as_ptr(&one.handle.session), key))
     });
     let mut seen = HashSet::new();
@@ -44,30 +44,30 @@ fn repeated(locks: &[Lock]) -> bool {
 pub(super) fn excluded(locks: &[Lock]) -> bool {
     let mut seen = HashMap::new();
     locks.iter().filter_map(Lock::one).any(|one| {
-        let Ok(place) = &one.place else { return false };
+        let Ok(resource) = &one.resource else { return false };
         let server = one.handle.session.transport.server();
-        let before = seen.insert((server, &place.key), place.kind);
-        before.is_some_and(|kind| kind != Kind::Read || place.kind != Kind::Read)
+        let before = seen.insert((server, &resource.key), resource.kind);
+        before.is_some_and(|kind| kind != Kind::Read || resource.kind != Kind::Read)
     })
 }
 
 impl Lock {
     /// The single locks that it is made of.
-    fn ones(&self) -> Vec<&One> {
+    fn ones(&self) -> Vec<&SingleLock> {
         self.target.ones()
     }
 
-    pub(super) fn one(&self) -> Option<&One> {
+    pub(super) fn one(&self) -> Option<&SingleLock> {
         match &self.target {
-            Target::One(one) => Some(one),
-            Target::Many(_) => None,
+            Target::Single(one) => Some(one),
+            Target::Multi(_) => None,
         }
     }
 
     /// Those without which it is not held.
     pub(super) fn needed(self) -> Vec<Lock> {
         match self.target {
-            Target::Many(many) if !many.quorum && many.fault.is_none() => many.members.clone(),
+            Target::Multi(multi) if !multi.quorum && multi.fault.is_none() => multi.members.clone(),
             target => vec![Lock::of(target)],
         }
     }
@@ -75,29 +75,29 @@ impl Lock {
     /// Why it can never be taken.
     fn fault(&self) -> Option<ConfigError> {
         match &self.target {
-            Target::One(one) => one.place().err(),
-            Target::Many(many) => many.fault.clone(),
+            Target::Single(one) => one.resource().err(),
+            Target::Multi(multi) => multi.fault.clone(),
         }
     }
 
     /// The order in which members are taken: by key, then by server.
     pub(super) fn rank(&self) -> Option<(Arc<str>, String)> {
         match &self.target {
-            Target::One(one) => {
-                let key = one.place.as_ref().ok()?.key.clone();
+            Target::Single(one) => {
+                let key = one.resource.as_ref().ok()?.key.clone();
                 Some((key, one.handle.session.transport.server()))
             }
-            Target::Many(many) => many.members.iter().filter_map(Lock::rank).min(),
+            Target::Multi(multi) => multi.members.iter().filter_map(Lock::rank).min(),
         }
     }
 }
 
 impl Target {
     /// The single locks that it is made of.
-    pub(super) fn ones(&self) -> Vec<&One> {
+    pub(super) fn ones(&self) -> Vec<&SingleLock> {
         match self {
-            Target::One(one) => vec![one],
-            Target::Many(many) => many.members.iter().flat_map(Lock::ones).collect(),
+            Target::Single(one) => vec![one],
+            Target::Multi(multi) => multi.members.iter().flat_map(Lock::ones).collect(),
         }
     }
 }

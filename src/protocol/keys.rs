@@ -5,39 +5,33 @@
 
 use std::sync::Arc;
 
-/// Puts `prefix:` before a name, with braces where the name has none.
-pub(crate) fn prefixed(prefix: &str, name: &str) -> Arc<str> {
-    Arc::from(format!("{prefix}:{}", tagged(name)))
+/// How a key or channel is called that belongs to a name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KeyName {
+    /// `prefix:{name}`.
+    Prefixed(&'static str),
+    /// As [`KeyName::Prefixed`], for a key that nobody but this library reads: with a second colon before a
+    /// name that has braces, so that `x` and `{x}` do not share it.
+    Ours(&'static str),
+    /// `{name}`.
+    Tagged,
+    /// `{name}:suffix`.
+    Suffixed(&'static str),
+    /// `prefix{name}`, with braces of its own, whatever the name contains.
+    DoubleTagged(&'static str),
 }
 
-/// As [`prefixed`], for a key that nobody but this library reads: with a second colon before a name
-/// that has braces, so that `x` and `{x}` do not share it.
-pub(crate) fn ours(prefix: &str, name: &str) -> Arc<str> {
-    if name.contains('{') { Arc::from(format!("{prefix}::{name}")) } else { prefixed(prefix, name) }
-}
-
-/// What stands before the name in the queue of a fair lock, and in the counter of a fenced one.
-pub(crate) const FAIR_QUEUE: &str = "redisson_lock_queue";
-pub(crate) const FENCE_COUNTER: &str = "redisson_lock_token";
-
-/// The name in braces, if it has none.
-pub(crate) fn tagged(name: &str) -> Arc<str> {
-    if name.contains('{') { Arc::from(name) } else { Arc::from(format!("{{{name}}}")) }
-}
-
-/// Puts `:suffix` behind a name, with braces where the name has none.
-pub(crate) fn suffixed(name: &str, suffix: &str) -> Arc<str> {
-    Arc::from(format!("{}:{suffix}", tagged(name)))
-}
-
-/// The channel of the latch: it adds braces of its own, whatever the name contains.
-pub(crate) fn latch_channel(name: &str) -> Arc<str> {
-    Arc::from(format!("redisson_countdownlatch__channel__{{{name}}}"))
-}
-
-/// The channel of the re-entrant lock (and of fair and fenced ones, as their base).
-pub(crate) fn lock_channel(name: &str) -> Arc<str> {
-    prefixed("redisson_lock__channel", name)
+impl KeyName {
+    pub(crate) fn of(self, name: &str) -> Arc<str> {
+        let tagged = if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") };
+        Arc::from(match self {
+            KeyName::Ours(prefix) if name.contains('{') => format!("{prefix}::{name}"),
+            KeyName::Ours(prefix) | KeyName::Prefixed(prefix) => format!("{prefix}:{tagged}"),
+            KeyName::Tagged => tagged,
+            KeyName::Suffixed(suffix) => format!("{tagged}:{suffix}"),
+            KeyName::DoubleTagged(prefix) => format!("{prefix}{{{name}}}"),
+        })
+    }
 }
 
 /// Why a name cannot be used, or nothing.
@@ -62,8 +56,9 @@ mod tests {
 
     #[test]
     fn channel_of_a_plain_and_of_a_tagged_name() {
-        assert_eq!(&*lock_channel("orders:42"), "redisson_lock__channel:{orders:42}");
-        assert_eq!(&*lock_channel("{shop}:orders:42"), "redisson_lock__channel:{shop}:orders:42");
+        let channel = KeyName::Prefixed("redisson_lock__channel");
+        assert_eq!(&*channel.of("orders:42"), "redisson_lock__channel:{orders:42}");
+        assert_eq!(&*channel.of("{shop}:orders:42"), "redisson_lock__channel:{shop}:orders:42");
     }
 
     #[test]

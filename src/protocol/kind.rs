@@ -1,8 +1,11 @@
-//! What sorts of locks there are, and what sets them apart beyond their scripts.
+//! The kinds of locks and synchronizers: one row for each says what sets it apart beyond its calls.
 
 use std::fmt;
+use std::sync::Arc;
 
-/// The sort of a lock or synchronizer.
+use super::keys::KeyName::{self, DoubleTagged, Ours, Prefixed, Suffixed, Tagged};
+
+/// The kind of a lock or synchronizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     /// Re-entrant; also the non-reentrant lock, which differs in what its holder may do.
@@ -22,15 +25,15 @@ pub(crate) enum Kind {
     Latch,
 }
 
-/// Who of one client asks Redis.
+/// Which waiters of one client ask Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum Contenders {
     /// One for all, until its hold ends.
-    Single,
+    One,
     /// One for all; when it was granted the next asks at once, as there may be room for more.
-    Chain,
-    /// Everybody for itself: Redis keeps the order.
-    Open,
+    Successive,
+    /// Each for itself: Redis keeps the order.
+    All,
 }
 
 /// How a hold passes to the next waiter of the same client.
@@ -44,81 +47,166 @@ pub(crate) enum HandOver {
 
 /// What a waiter does between two questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
-    /// Listens; asks when it is told or when the holder's lease ends.
-    Told,
-    /// Listens, and asks about once in a safety poll: not everything that lets it in is told.
-    ToldOrPoll,
+pub(crate) enum WaitMode {
+    /// Listens; asks when a message comes or when the holder's lease ends.
+    Listen,
+    /// Listens, and asks about once in a safety poll: not everything that lets it in is published.
+    ListenAndPoll,
     /// Asks, with growing pauses up to so many milliseconds.
-    Ask { first_ms: u64, most_ms: u64 },
+    Poll { first_ms: u64, most_ms: u64 },
 }
 
-impl Pace {
-    /// Waiters are told when to ask.
+impl WaitMode {
+    /// Waiters receive a message when to ask.
     pub(crate) fn listens(self) -> bool {
-        !matches!(self, Pace::Ask { .. })
+        !matches!(self, WaitMode::Poll { .. })
     }
 }
 
+/// What sets a kind apart.
+struct Row {
+    name: &'static str,
+    contenders: Contenders,
+    hand_over: HandOver,
+    wait_mode: WaitMode,
+    /// Held by one owner at a time, at a key that exists just as long: the safety poll may ask for the key.
+    polled_by_key: bool,
+    /// A remaining lease of none means a key without expiry, not a wait for a message.
+    tells_of_missing_expiry: bool,
+    /// Where its release is published.
+    channel: KeyName,
+    /// Its keys beside the one at the name, in the order in which its scripts take them.
+    extra_keys: &'static [KeyName],
+}
+
+/// The channel of the re-entrant lock, and of the locks that Redisson derives from it.
+const LOCK_CHANNEL: KeyName = Prefixed("redisson_lock__channel");
+
+const LOCK: Row = Row {
+    name: "lock",
+    contenders: Contenders::One,
+    hand_over: HandOver::Free,
+    wait_mode: WaitMode::Listen,
+    polled_by_key: true,
+    tells_of_missing_expiry: true,
+    channel: LOCK_CHANNEL,
+    extra_keys: &[],
+};
+
+const SPIN: Row =
+    Row { name: "spin lock", wait_mode: WaitMode::Poll { first_ms: 1, most_ms: 128 }, ..LOCK };
+
+const FAIR: Row = Row {
+    name: "fair lock",
+    contenders: Contenders::All,
+    hand_over: HandOver::Never,
+    polled_by_key: false,
+    tells_of_missing_expiry: false,
+    extra_keys: &[Prefixed(FAIR_QUEUE), Prefixed("redisson_lock_timeout")],
+    ..LOCK
+};
+
+const FENCED: Row = Row {
+    name: "fenced lock",
+    // The next one gets a token of its own.
+    hand_over: HandOver::ByCall,
+    extra_keys: &[Prefixed(FENCE_COUNTER)],
+    ..LOCK
+};
+
+const WRITE: Row =
+    Row { name: "write lock", channel: Prefixed("redisson_rwlock"), extra_keys: &[Tagged], ..LOCK };
+
+const READ: Row = Row {
+    name: "read lock",
+    contenders: Contenders::Successive,
+    hand_over: HandOver::Never,
+    wait_mode: WaitMode::ListenAndPoll,
+    polled_by_key: false,
+    ..WRITE
+};
+
+const STRING: Row = Row {
+    name: "string lock",
+    // The owner's text may be in other hands.
+    hand_over: HandOver::ByCall,
+    wait_mode: WaitMode::Poll { first_ms: 5, most_ms: 100 },
+    ..LOCK
+};
+
+const SEMAPHORE: Row = Row {
+    name: "semaphore",
+    tells_of_missing_expiry: false,
+    channel: Prefixed("redisson_sc"),
+    extra_keys: &[Ours("leasehold_semaphore")],
+    ..READ
+};
+
+const PERMIT: Row = Row { name: "permit", extra_keys: &[Suffixed("timeout")], ..SEMAPHORE };
+
+const LATCH: Row = Row {
+    name: "latch",
+    channel: DoubleTagged("redisson_countdownlatch__channel__"),
+    extra_keys: &[],
+    ..SEMAPHORE
+};
+
+/// What stands before the name in the queue of a fair lock, and in the counter of a fenced one.
+pub(crate) const FAIR_QUEUE: &str = "redisson_lock_queue";
+pub(crate) const FENCE_COUNTER: &str = "redisson_lock_token";
+
 impl Kind {
+    fn row(self) -> &'static Row {
+        match self {
+            Kind::Lock => &LOCK,
+            Kind::Spin => &SPIN,
+            Kind::Fair => &FAIR,
+            Kind::Fenced => &FENCED,
+            Kind::Read => &READ,
+            Kind::Write => &WRITE,
+            Kind::String => &STRING,
+            Kind::Semaphore => &SEMAPHORE,
+            Kind::Permit => &PERMIT,
+            Kind::Latch => &LATCH,
+        }
+    }
+
     /// Its holder may stand in its own way; those of permits and latches do not.
     pub(crate) fn is_lock(self) -> bool {
         !matches!(self, Kind::Semaphore | Kind::Permit | Kind::Latch)
     }
 
-    pub(crate) fn line(self) -> Line {
-        match self {
-            Kind::Lock | Kind::Spin | Kind::Fenced | Kind::Write | Kind::String => Line::Single,
-            Kind::Read | Kind::Semaphore | Kind::Permit | Kind::Latch => Line::Chain,
-            Kind::Fair => Line::Open,
-        }
+    pub(crate) fn contenders(self) -> Contenders {
+        self.row().contenders
     }
 
     pub(crate) fn hand_over(self) -> HandOver {
-        match self {
-            Kind::Lock | Kind::Spin | Kind::Write => HandOver::Free,
-            // The next one gets a token of its own; of a string lock the old one may be in other hands.
-            Kind::Fenced | Kind::String => HandOver::ByCall,
-            Kind::Fair | Kind::Read | Kind::Semaphore | Kind::Permit | Kind::Latch => {
-                HandOver::Never
-            }
-        }
+        self.row().hand_over
     }
 
-    pub(crate) fn pace(self) -> Pace {
-        match self {
-            Kind::Lock | Kind::Fair | Kind::Fenced | Kind::Write => Pace::Told,
-            Kind::Read | Kind::Semaphore | Kind::Permit | Kind::Latch => Pace::ToldOrPoll,
-            Kind::Spin => Pace::Ask { first_ms: 1, most_ms: 128 },
-            Kind::String => Pace::Ask { first_ms: 5, most_ms: 100 },
-        }
+    pub(crate) fn wait_mode(self) -> WaitMode {
+        self.row().wait_mode
     }
 
-    /// Held by one owner at a time, at a key that exists just as long: the safety poll may ask for
-    /// the key.
     pub(crate) fn is_polled_by_key(self) -> bool {
-        matches!(self, Kind::Lock | Kind::Spin | Kind::Fenced | Kind::Write | Kind::String)
+        self.row().polled_by_key
     }
 
-    /// A remaining lease of none means a key without expiry, not a wait for a message.
     pub(crate) fn tells_of_missing_expiry(self) -> bool {
-        !matches!(self, Kind::Fair | Kind::Semaphore | Kind::Permit | Kind::Latch)
+        self.row().tells_of_missing_expiry
+    }
+
+    pub(super) fn channel(self, key: &str) -> Arc<str> {
+        self.row().channel.of(key)
+    }
+
+    pub(super) fn extra_keys(self, key: &str) -> Box<[Arc<str>]> {
+        self.row().extra_keys.iter().map(|name| name.of(key)).collect()
     }
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Lock => "lock",
-            Kind::Spin => "spin lock",
-            Kind::Fair => "fair lock",
-            Kind::Fenced => "fenced lock",
-            Kind::Read => "read lock",
-            Kind::Write => "write lock",
-            Kind::String => "string lock",
-            Kind::Semaphore => "semaphore",
-            Kind::Permit => "permit",
-            Kind::Latch => "latch",
-        })
+        f.write_str(self.row().name)
     }
 }

@@ -4,20 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Call;
-use super::calls::{Ask, Queueing};
+use super::calls::{AcquireArgs, Queueing};
 use super::kind::Kind;
-use super::place::Place;
+use super::resource::Resource;
 
-fn place(key: &str) -> Place {
-    Place::new(Kind::Lock, "", key).expect("a good name")
+fn resource(key: &str) -> Resource {
+    Resource::new(Kind::Lock, "", key).expect("a good name")
 }
 
 pub(crate) fn acquire(key: &str, owner: &Arc<str>, lease: Duration) -> Call {
     let queueing = Queueing::Not;
-    let ask = Ask { field: owner, lease, queueing, claim: Duration::ZERO, writer: None };
-    place(key).acquire("PUBLISH", &ask)
+    let ask = AcquireArgs { field: owner, lease, queueing, claim: Duration::ZERO, writer: None };
+    resource(key).acquire("PUBLISH", &ask)
 }
 
 pub(crate) fn release(key: &str, holds: u32, owner: &Arc<str>) -> Call {
-    place(key).release("PUBLISH", holds, owner)
+    resource(key).release("PUBLISH", holds, owner)
 }

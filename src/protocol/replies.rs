@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::calls::{MODE, is_write};
 use super::kind::Kind;
-use super::place::Place;
+use super::resource::Resource;
 use super::{Unexpected, Value};
 
-/// What an acquisition is told.
+/// What an acquisition is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
     /// With the token of a fenced lock.
@@ -16,7 +16,7 @@ pub(crate) enum Acquired {
     HeldFor(Option<Duration>),
 }
 
-/// What a hand-over is told.
+/// What a hand-over is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TakenOver {
     /// Neither hold is there.
@@ -25,15 +25,15 @@ pub(crate) enum TakenOver {
     Held(Option<i64>),
 }
 
-/// What a release is told.
+/// What a release is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Released {
     /// The hold was not there (any more).
     Absent,
     /// Lowered; the owner still holds it.
     StillHeld,
-    /// The hold ended and so many subscribers were told.
-    Free { told: i64 },
+    /// The hold ended; so many subscribers received the message.
+    Free { receivers: i64 },
 }
 
 /// Who holds a lock, as Redis sees it.
@@ -43,15 +43,6 @@ pub(crate) struct Inspected {
     pub(crate) left: Option<Duration>,
     /// Owner field and count.
     pub(crate) holds: Vec<(String, u64)>,
-}
-
-/// What has become of a place in the queue of a fair lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spot {
-    Gone,
-    Waits,
-    /// It is its turn.
-    Next,
 }
 
 pub(crate) fn acquired(reply: Value) -> Result<Acquired, Unexpected> {
@@ -73,7 +64,7 @@ fn token(reply: Value) -> Result<i64, Unexpected> {
     number.filter(|token| *token > 0).ok_or(Unexpected(reply))
 }
 
-/// The reply of [`Place::take_over`]: is the hold there, and with which token?
+/// The reply of [`Resource::take_over`]: is the hold there, and with which token?
 pub(crate) fn taken_over(reply: Value) -> Result<TakenOver, Unexpected> {
     match reply {
         Value::Nil => Ok(TakenOver::Gone),
@@ -82,7 +73,7 @@ pub(crate) fn taken_over(reply: Value) -> Result<TakenOver, Unexpected> {
     }
 }
 
-/// The reply of [`Place::reenter`]: is the hold there?
+/// The reply of [`Resource::reenter`]: is the hold there?
 pub(crate) fn still_held(reply: Value) -> Result<bool, Unexpected> {
     match reply {
         Value::Nil => Ok(false),
@@ -95,7 +86,7 @@ pub(crate) fn released(reply: Value) -> Result<Released, Unexpected> {
     match reply {
         Value::Nil => Ok(Released::Absent),
         Value::Int(-1) => Ok(Released::StillHeld),
-        Value::Int(told) if told >= 0 => Ok(Released::Free { told }),
+        Value::Int(receivers) if receivers >= 0 => Ok(Released::Free { receivers }),
         other => Err(Unexpected(other)),
     }
 }
@@ -112,16 +103,8 @@ pub(crate) fn renewed(reply: Value, holds: usize) -> Result<Vec<bool>, Unexpecte
     }
 }
 
-/// The reply of [`Place::force_release`]: was it held?
-pub(crate) fn force_released(reply: Value) -> Result<bool, Unexpected> {
-    match reply {
-        Value::Int(was_held @ (0 | 1)) => Ok(was_held == 1),
-        other => Err(Unexpected(other)),
-    }
-}
-
-impl Place {
-    /// The reply of [`Place::inspect`]; `None`: nobody holds it.
+impl Resource {
+    /// The reply of [`Resource::inspect`]; `None`: nobody holds it.
     pub(crate) fn inspected(&self, reply: Value) -> Result<Option<Inspected>, Unexpected> {
         let Some(mut seen) = seen(reply)? else { return Ok(None) };
         match self.kind {
@@ -157,66 +140,12 @@ fn seen(reply: Value) -> Result<Option<Inspected>, Unexpected> {
     }
 }
 
-/// The reply of [`Place::beat`]: until when nothing happens by itself, and what each waiter is told.
-pub(crate) fn beaten(
-    reply: Value,
-    waiters: usize,
-) -> Result<(Option<Duration>, Vec<Spot>), Unexpected> {
-    let Value::Array(parts) = &reply else { return Err(Unexpected(reply)) };
-    let standing = |part: &Value| match part {
-        Value::Int(0) => Some(Spot::Gone),
-        Value::Int(1) => Some(Spot::Waits),
-        Value::Int(2) => Some(Spot::Next),
-        _ => None,
-    };
-    match parts.split_first() {
-        Some((Value::Int(left), told)) if told.len() == waiters => {
-            let told = told.iter().map(standing).collect::<Option<_>>();
-            told.map(|told| (span(*left), told)).ok_or(Unexpected(reply))
-        }
-        _ => Err(Unexpected(reply)),
+/// The reply of a call that answers yes or no.
+pub(crate) fn yes_or_no(reply: Value) -> Result<bool, Unexpected> {
+    match reply {
+        Value::Int(answer @ (0 | 1)) => Ok(answer == 1),
+        other => Err(Unexpected(other)),
     }
-}
-
-/// The reply of [`acquire_all`](super::calls::acquire_all): what each acquisition is told, or `None` if
-/// one of the locks is in the way.
-pub(crate) fn all_acquired(
-    reply: Value,
-    locks: usize,
-) -> Result<Option<Vec<Option<i64>>>, Unexpected> {
-    let told = match reply {
-        Value::Int(number) if usize::try_from(number).is_ok_and(|at| (1..=locks).contains(&at)) => {
-            return Ok(None);
-        }
-        Value::Array(told) => told,
-        other => return Err(Unexpected(other)),
-    };
-    let token = |reply: &Value| match acquired(reply.clone()) {
-        Ok(Acquired::Yes(token)) => Some(token),
-        Ok(Acquired::HeldFor(_)) | Err(_) => None,
-    };
-    let tokens = match told.split_first() {
-        Some((Value::Int(count), told)) if told.len() == locks => told
-            .iter()
-            .map(token)
-            .collect::<Option<_>>()
-            .filter(|_| usize::try_from(*count) == Ok(locks)),
-        _ => None,
-    };
-    tokens.map(Some).ok_or(Unexpected(Value::Array(told)))
-}
-
-/// The reply of [`keys_exist`](super::calls::keys_exist): which of the keys are missing, by index.
-pub(crate) fn missing(reply: Value, keys: usize) -> Result<Vec<usize>, Unexpected> {
-    let index = |number: &Value| match number {
-        Value::Int(number) => usize::try_from(*number).ok()?.checked_sub(1).filter(|at| *at < keys),
-        _ => None,
-    };
-    let indices = match &reply {
-        Value::Array(numbers) => numbers.iter().map(index).collect(),
-        _ => None,
-    };
-    indices.ok_or(Unexpected(reply))
 }
 
 /// PTTL as a span; `None` for a key without expiry.
@@ -239,7 +168,7 @@ mod tests {
         assert_eq!(acquired(Value::Int(-1)), Ok(Acquired::HeldFor(None)));
         assert_eq!(released(Value::Nil), Ok(Released::Absent));
         assert_eq!(released(Value::Int(-1)), Ok(Released::StillHeld));
-        assert_eq!(released(Value::Int(0)), Ok(Released::Free { told: 0 }));
+        assert_eq!(released(Value::Int(0)), Ok(Released::Free { receivers: 0 }));
         assert_eq!(
             renewed(Value::Array(vec![Value::Int(1), Value::Int(0)]), 2),
             Ok(vec![true, false])
@@ -249,10 +178,6 @@ mod tests {
         let inspected = Inspected { left: second, holds: vec![("a:1".into(), 2)] };
         assert_eq!(seen(holder), Ok(Some(inspected)));
         assert_eq!(seen(Value::Array(vec![Value::Int(-2)])), Ok(None));
-        let numbers =
-            |numbers: &[i64]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
-        assert_eq!(missing(numbers(&[1, 3]), 3), Ok(vec![0, 2]));
-        assert_eq!(missing(numbers(&[]), 0), Ok(vec![]));
     }
 
     #[test]
@@ -266,9 +191,5 @@ mod tests {
         assert!(renewed(Value::Array(vec![Value::Int(7)]), 1).is_err());
         assert!(still_held(Value::Int(0)).is_err());
         assert!(seen(Value::Array(vec![Value::Int(5), Value::Nil, Value::Nil])).is_err());
-        for number in [0, -1, 4] {
-            assert!(missing(Value::Array(vec![Value::Int(number)]), 3).is_err(), "{number}");
-        }
-        assert!(missing(Value::Int(3), 3).is_err());
     }
 }

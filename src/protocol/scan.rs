@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::calls::MODE;
-use super::keys::{FAIR_QUEUE, FENCE_COUNTER};
-use super::kind::Kind;
+use super::kind::{FAIR_QUEUE, FENCE_COUNTER, Kind};
 use super::replies::span;
-use super::script::LOCKS_SCAN;
+use super::script::scripts;
 use super::{Arg, Call, Unexpected, Value};
+
+scripts! {
+    LOCKS_SCAN = "locks_scan" from "scan/locks_scan.lua";
+}
 
 /// A lock as a search finds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,20 +67,20 @@ fn lock(value: &Value) -> Option<Found> {
         Value::Int(left),
         Value::Int(queue),
         token,
-        rest @ ..,
+        yielding @ ..,
     ] = parts.as_slice()
     else {
         return None;
     };
     let key_left = span(*left);
     let (kind, holds) = if form == "hash" {
-        match hash(rest)? {
+        match hash(yielding)? {
             (Kind::Lock, holds) if *token == Value::Int(1) => (Kind::Fenced, holds),
             (Kind::Lock, holds) if *queue > 0 => (Kind::Fair, holds),
             found => found,
         }
     } else {
-        let [Value::Text(owner)] = rest else { return None };
+        let [Value::Text(owner)] = yielding else { return None };
         let held = Held { owner: owner.clone(), count: 1, left: key_left };
         (Kind::String, is_owner(owner).then(|| vec![held])?)
     };
@@ -112,8 +115,8 @@ fn hash(parts: &[Value]) -> Option<(Kind, Vec<Held>)> {
 
 /// `<uuid>:<number>`, perhaps with `:write`: nothing else is taken for a lock.
 fn is_owner(text: &str) -> bool {
-    let Some((client, rest)) = text.split_once(':') else { return false };
-    let number = rest.strip_suffix(":write").unwrap_or(rest);
+    let Some((client, yielding)) = text.split_once(':') else { return false };
+    let number = yielding.strip_suffix(":write").unwrap_or(yielding);
     uuid::Uuid::try_parse(client).is_ok() && number.parse::<i64>().is_ok()
 }
 
@@ -125,10 +128,10 @@ mod tests {
         Value::Text(text.into())
     }
 
-    fn entry(form: &str, numbers: [i64; 3], rest: &[Value]) -> Value {
+    fn entry(form: &str, numbers: [i64; 3], yielding: &[Value]) -> Value {
         let mut parts = vec![text("k"), text(form)];
         parts.extend(numbers.map(Value::Int));
-        parts.extend_from_slice(rest);
+        parts.extend_from_slice(yielding);
         Value::Array(parts)
     }
 

@@ -8,11 +8,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Session;
-use super::hold::{Doubt, Hold, Names};
-use super::releases::{Chore, Owing};
-use super::request::{Request, Wait};
-use super::room::Waiter;
-use crate::protocol::calls::{Ask, Queueing};
+use super::hold::{Hold, HoldIdentity, InDoubt};
+use super::local_queue::Waiter;
+use super::release::cleanup::{Cleanup, CleanupPending};
+use super::request::Request;
+use super::wait::Wait;
+use crate::protocol::calls::{AcquireArgs, Queueing};
 use crate::protocol::kind::Kind;
 use crate::protocol::replies::{self, Acquired, TakenOver};
 use crate::protocol::{Call, Unexpected, Value};
@@ -28,15 +29,15 @@ pub(super) struct Attempt<'a> {
     /// The hold before, whose field may be turned into ours.
     from: Option<Arc<Hold>>,
     /// A call is on the wire.
-    in_flight: Option<Doubt>,
+    in_flight: Option<InDoubt>,
     /// An earlier call may be applied, or may yet be.
-    doubt: Option<Doubt>,
+    doubt: Option<InDoubt>,
     /// We may have a place in a queue in Redis.
     queued: bool,
     /// A call that was answered gave our field a place in line, or the lock: an undo may find that.
     stands: bool,
     /// Something may have to be undone, which our drop posts before this goes.
-    owing: Option<Owing>,
+    pending: Option<CleanupPending>,
 }
 
 /// What Redis said.
@@ -51,8 +52,8 @@ pub(super) enum Answer {
 
 impl<'a> Attempt<'a> {
     pub(super) fn new(session: &'a Session, request: &'a Request, from: Option<Arc<Hold>>) -> Self {
-        let field = session.next_field(&request.place, request.permits);
-        let owing = from.is_some().then(|| session.releases.owe());
+        let field = session.next_field(&request.resource, request.permits);
+        let pending = from.is_some().then(|| session.cleanups.expect_one());
         Attempt {
             session,
             request,
@@ -63,13 +64,13 @@ impl<'a> Attempt<'a> {
             doubt: None,
             queued: false,
             stands: false,
-            owing,
+            pending,
         }
     }
 
     /// Waits in Redis too, where the kind of lock does that.
     pub(super) fn waiting(mut self, waiter: &'a Waiter) -> Self {
-        let waits = self.request.place.kind == Kind::Fair && self.request.wait != Wait::Once;
+        let waits = self.request.resource.kind == Kind::Fair && self.request.wait != Wait::Once;
         self.waiter = waits.then_some(waiter);
         self
     }
@@ -81,14 +82,14 @@ impl<'a> Attempt<'a> {
 
     /// Where it is told that it is its turn.
     pub(super) fn channel(&self) -> Arc<str> {
-        self.request.place.channel_of(&self.field)
+        self.request.resource.channel_of(&self.field)
     }
 
     /// Asks Redis once, until `limit` at most.
     pub(super) async fn ask(&mut self, limit: Option<Instant>) -> Result<Answer, CallError> {
         if let Some(from) = self.from.clone() {
-            let (place, lease) = (&self.request.place, self.request.terms.lease);
-            let call = place.take_over(&from.field, &self.field, lease);
+            let (resource, lease) = (&self.request.resource, self.request.terms.lease);
+            let call = resource.take_over(&from.field, &self.field, lease);
             let (sent, reply) = self.send(call, limit).await;
             // Whatever came back, the field before is not ours to turn over again.
             match self.understood(reply, replies::taken_over) {
@@ -105,12 +106,12 @@ impl<'a> Attempt<'a> {
         }
         let call = self.question();
         let (sent, reply) = self.send(call, limit).await;
-        let reply = match self.request.place.kind {
+        let reply = match self.request.resource.kind {
             Kind::Latch => reply.map_err(CallError::took_nothing),
             _ => reply,
         };
         match self.understood(reply, replies::acquired)? {
-            Acquired::Yes(_) if self.request.place.kind == Kind::Latch => {
+            Acquired::Yes(_) if self.request.resource.kind == Kind::Latch => {
                 self.doubt = None;
                 Ok(Answer::Open)
             }
@@ -118,11 +119,11 @@ impl<'a> Attempt<'a> {
             Acquired::HeldFor(left) => {
                 if let Some(waiter) = self.waiter {
                     self.stands = true;
-                    waiter.in_line(&self.field, sent);
-                    self.session.in_line.notify_one();
+                    waiter.has_place(&self.field, sent);
+                    self.session.in_redis_queue.notify_one();
                 }
                 if self.doubt.is_none() && !self.queued {
-                    self.owing = None;
+                    self.pending = None;
                 }
                 self.request.met(left);
                 Ok(Answer::HeldFor(left))
@@ -135,7 +136,7 @@ impl<'a> Attempt<'a> {
         &mut self,
         from: &Arc<str>,
     ) -> Result<Option<Arc<Hold>>, CallError> {
-        let call = self.request.place.take_over(from, &self.field, self.request.terms.lease);
+        let call = self.request.resource.take_over(from, &self.field, self.request.terms.lease);
         let (sent, reply) = self.send(call, None).await;
         match self.understood(reply, replies::taken_over)? {
             TakenOver::Held(token) => self.grant(sent, token).map(Some),
@@ -169,8 +170,8 @@ impl<'a> Attempt<'a> {
         let under = request.writes_already().filter(|write| write.stays_with_its_owner());
         let writer = under.as_ref().map(|hold| &hold.field);
         let lease = request.terms.lease;
-        let ask = Ask { field: &self.field, lease, queueing, claim, writer };
-        request.place.acquire(session.transport.publish_command(), &ask)
+        let ask = AcquireArgs { field: &self.field, lease, queueing, claim, writer };
+        request.resource.acquire(session.transport.publish_command(), &ask)
     }
 
     /// Gives up a place in a queue, so that whoever is told of the time-out finds it gone. What
@@ -181,13 +182,13 @@ impl<'a> Attempt<'a> {
             return;
         }
         let session = self.session;
-        let call = session.release_call(&self.request.place, &self.field, 0);
+        let call = session.release_call(&self.request.resource, &self.field, 0);
         // CANCEL: our drop undoes the field again.
         let limit = Instant::now() + session.reply_times.grace();
         let left = session.call_until(Some(limit), call).await.is_ok();
         if left && self.doubt.is_none() {
             self.queued = false;
-            self.owing = None;
+            self.pending = None;
         }
     }
 
@@ -210,15 +211,15 @@ impl<'a> Attempt<'a> {
 
     /// A call about our field goes on the wire.
     pub(super) fn begin(&mut self) {
-        let releases = &self.session.releases;
-        self.owing.get_or_insert_with(|| releases.owe());
-        self.in_flight = Some(Doubt { once: self.doubt.is_none(), ..self.first_doubt() });
+        let releases = &self.session.cleanups;
+        self.pending.get_or_insert_with(|| releases.expect_one());
+        self.in_flight = Some(InDoubt { once: self.doubt.is_none(), ..self.first_doubt() });
     }
 
     /// As if a call about our field were sent now, and none before.
-    fn first_doubt(&self) -> Doubt {
+    fn first_doubt(&self) -> InDoubt {
         let epoch = self.session.transport.epoch(Lane::Caller);
-        Doubt { epoch, lease: self.request.terms.lease, once: true }
+        InDoubt { epoch, lease: self.request.terms.lease, once: true }
     }
 
     /// It came to an end.
@@ -228,7 +229,7 @@ impl<'a> Attempt<'a> {
         if let (Some(open), Err(CallError::Unknown(_) | CallError::Refused(_))) = (open, reply) {
             // The oldest doubt is the one that takes longest to settle.
             let epoch = self.doubt.map_or(open.epoch, |doubt| doubt.epoch);
-            self.doubt = Some(Doubt { epoch, ..open });
+            self.doubt = Some(InDoubt { epoch, ..open });
         }
     }
 
@@ -239,19 +240,19 @@ impl<'a> Attempt<'a> {
         token: Option<i64>,
     ) -> Result<Arc<Hold>, CallError> {
         let session = self.session;
-        let names = Names {
-            place: self.request.place.clone(),
+        let identity = HoldIdentity {
+            resource: self.request.resource.clone(),
             field: self.field.clone(),
             client: session.client_id,
         };
-        let hold = Hold::new(session.next_id(), names, self.request.terms, sent);
+        let hold = Hold::new(session.next_id(), identity, self.request.terms, sent);
         self.queued = false;
         if hold.loss().is_some() {
             // The process stalled for the whole lease: the grant is worth nothing any more.
             self.stands = true;
             self.undo(self.field.clone());
             self.stands = false;
-            self.field = session.next_field(&self.request.place, self.request.permits);
+            self.field = session.next_field(&self.request.resource, self.request.permits);
             self.doubt = None;
             let fault = "the grant came after its lease had ended";
             return Err(CallError::NotApplied(Fault(fault.into())));
@@ -274,9 +275,9 @@ impl<'a> Attempt<'a> {
         let doubt = self.doubt.or(self.in_flight).unwrap_or_else(|| self.first_doubt());
         let both = self.doubt.is_some() && self.in_flight.is_some();
         let once = doubt.once && !self.stands && !both;
-        let (place, doubt) = (self.request.place.clone(), Doubt { once, ..doubt });
-        let ending = self.session.watchdog.ending(&place, &field);
-        self.session.releases.post(Chore::Undo { place, field, doubt, ending });
+        let (resource, doubt) = (self.request.resource.clone(), InDoubt { once, ..doubt });
+        let under_way = self.session.watchdog.release_under_way(&resource, &field);
+        self.session.cleanups.post(Cleanup::Undo { resource, field, doubt, under_way });
     }
 }
 
@@ -285,7 +286,7 @@ impl Drop for Attempt<'_> {
         self.undo_from();
         let may_stand = self.in_flight.is_some() || self.doubt.is_some() || self.queued;
         // A latch takes nothing.
-        if may_stand && self.request.place.kind != Kind::Latch {
+        if may_stand && self.request.resource.kind != Kind::Latch {
             self.undo(self.field.clone());
         }
     }

@@ -48,7 +48,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::Session;
-use super::request::Wait;
+use super::wait::Wait;
 use crate::stats::count;
 
 /// A future that was woken and is not polled is passed over within this.

@@ -5,18 +5,19 @@ use std::sync::Arc;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use super::{Session, Stage, attendance, beat, poll, releases, watchdog};
+use super::release::cleanup;
+use super::{Session, Stage, attendance, heartbeat, safety_poll, watchdog};
 
 /// Runs a session until it is stopped and settled, then closes its connections.
 pub(crate) async fn serve(session: Arc<Session>) {
     let settled = tokio::select! {
         biased;
-        () = releases::run(&session) => !session.releases.has_left(),
+        () = cleanup::run(&session) => !session.cleanups.may_have_left_holds(),
         () = watchdog::run(&session) => false,
         () = attendance::run(&session) => false,
-        () = beat::run(&session) => false,
-        () = poll::run(&session) => false,
-        () = poll::sweep(&session) => false,
+        () = heartbeat::run(&session) => false,
+        () = safety_poll::run(&session) => false,
+        () = safety_poll::sweep(&session) => false,
         () = session.out_of_time() => false,
     };
     session.transport.close().await;

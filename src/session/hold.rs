@@ -21,15 +21,16 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::release::under_way::ReleaseUnderWay;
 use crate::error::Error;
 use crate::lease::{Ended, HoldState, LossReason};
-use crate::protocol::place::Place;
+use crate::protocol::resource::Resource;
 
-pub(crate) use terms::{Doubt, Names, Terms};
+pub(crate) use terms::{HoldIdentity, HoldTerms, InDoubt};
 
 #[derive(Debug)]
 pub(crate) struct Hold {
-    pub(crate) place: Arc<Place>,
+    pub(crate) resource: Arc<Resource>,
     pub(crate) field: Arc<str>,
     pub(crate) client: Uuid,
     /// Orders the watchdog's table; fresh for each hold of this client.
@@ -37,7 +38,8 @@ pub(crate) struct Hold {
     /// The token of a fenced lock.
     token: OnceLock<i64>,
     state: Mutex<State>,
-    pub(super) ending: Mutex<Option<super::ending::Ending>>,
+    /// While it is leaving: nobody is given its field.
+    under_way: Mutex<Option<ReleaseUnderWay>>,
     changed: Notify,
 }
 
@@ -58,7 +60,7 @@ struct State {
     /// Re-entries and partial releases on the wire, or about to be sent.
     open_calls: u32,
     /// An attempt for this field that may still be executed.
-    doubt: Option<Doubt>,
+    doubt: Option<InDoubt>,
     /// The field never passes to another owner: a later call about it had no answer, or a read hold
     /// was taken under this write hold.
     stays: bool,
@@ -134,8 +136,8 @@ pub(crate) fn local_deadline(sent: Instant, lease: Duration, drift: Duration) ->
 
 impl Hold {
     /// A hold that was granted by a call sent at `sent`, with one guard.
-    pub(crate) fn new(id: u64, names: Names, terms: Terms, sent: Instant) -> Self {
-        let Names { place, field, client } = names;
+    pub(crate) fn new(id: u64, identity: HoldIdentity, terms: HoldTerms, sent: Instant) -> Self {
+        let HoldIdentity { resource, field, client } = identity;
         let state = State {
             phase: Phase::Live,
             uncertain: false,
@@ -153,16 +155,16 @@ impl Hold {
             release: Release::NotSent,
             due: None,
         };
-        let (token, ending) = (OnceLock::new(), Mutex::default());
+        let (token, under_way) = (OnceLock::new(), Mutex::default());
         let (state, changed) = (Mutex::new(state), Notify::new());
-        Hold { place, field, client, id, token, state, ending, changed }
+        Hold { resource, field, client, id, token, state, under_way, changed }
     }
 
     /// The same field for the next local owner, with what is left of its lease.
-    pub(crate) fn handed_over(&self, id: u64, terms: Terms) -> Self {
-        let (place, field) = (self.place.clone(), self.field.clone());
-        let names = Names { place, field, client: self.client };
-        let next = Hold::new(id, names, terms, Instant::now());
+    pub(crate) fn handed_over(&self, id: u64, terms: HoldTerms) -> Self {
+        let (resource, field) = (self.resource.clone(), self.field.clone());
+        let identity = HoldIdentity { resource, field, client: self.client };
+        let next = Hold::new(id, identity, terms, Instant::now());
         {
             let mut state = next.state.lock();
             state.deadline = self.state.lock().deadline;
@@ -179,7 +181,7 @@ impl Hold {
         state.renew_at(now).is_some_and(|at| at <= now)
     }
 
-    pub(crate) fn with_doubt(self, doubt: Option<Doubt>) -> Self {
+    pub(crate) fn with_doubt(self, doubt: Option<InDoubt>) -> Self {
         self.state.lock().doubt = doubt;
         self
     }
@@ -205,12 +207,12 @@ impl Hold {
     }
 
     /// A call of this hold that may still be executed.
-    pub(crate) fn doubt(&self) -> Option<Doubt> {
+    pub(crate) fn doubt(&self) -> Option<InDoubt> {
         self.state.lock().doubt
     }
 
     pub(crate) fn is_under(&self, client: Uuid, key: &str) -> bool {
-        self.client == client && *self.place.key == *key
+        self.client == client && *self.resource.key == *key
     }
 
     pub(crate) fn is_live(&self) -> bool {
@@ -277,7 +279,7 @@ impl Hold {
     }
 
     /// Adds a guard; the count that Redis shall reach, or nothing if the hold is over.
-    pub(crate) fn join(&self, terms: Terms) -> Option<u32> {
+    pub(crate) fn join(&self, terms: HoldTerms) -> Option<u32> {
         let mut state = self.state.lock();
         if state.phase != Phase::Live || state.loss(Instant::now()).is_some() {
             return None;
@@ -296,7 +298,7 @@ impl Hold {
     }
 
     /// Takes a guard away.
-    pub(crate) fn leave(&self, terms: Terms) -> Left {
+    pub(crate) fn leave(&self, terms: HoldTerms) -> Left {
         {
             let mut state = self.state.lock();
             state.guards -= 1;
@@ -328,8 +330,15 @@ impl Hold {
         true
     }
 
+    /// It is leaving: its field is under release for as long as the hold is known to anybody.
+    pub(super) fn leaves(&self, under_way: ReleaseUnderWay) {
+        *self.under_way.lock() = Some(under_way);
+    }
+
     /// Its field is released, or another hold's.
-    pub(crate) fn is_released(&self) {
+    pub(super) fn has_ended(&self) {
+        let under_way = self.under_way.lock().take();
+        drop(under_way);
         {
             let mut state = self.state.lock();
             if state.phase == Phase::Leaving {

@@ -1,4 +1,4 @@
-//! One acquisition as it was asked for, and its patience.
+//! One acquisition as it was asked for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -7,25 +7,56 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::hold::{Hold, Terms};
-use super::{Session, jittered, sleep_until_some};
-use crate::error::Error;
-use crate::owner::Owner;
+use super::hold::{Hold, HoldTerms};
+use super::owner::Owner;
+use super::retry::Retry;
+use super::wait::Wait;
+use super::{Handle, Session, sleep_until_some};
+use crate::error::{ConfigError, Error};
+use crate::lease::Lease;
 use crate::protocol::kind::Kind;
-use crate::protocol::place::Place;
+use crate::protocol::resource::Resource;
 use crate::stats::count;
 use crate::transport::CallError;
 
 const OUTAGE_PAUSE: Duration = Duration::from_millis(50);
 const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// What a caller asks for, of one lock or of several.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) wait: Wait,
+    pub(crate) lease: Lease,
+    pub(crate) max_hold: Option<Duration>,
+    /// The lock is one of a quorum, whose servers have clocks of their own.
+    pub(crate) of_quorum: bool,
+    /// Holds of the guards that were shown, and of the sections around the call.
+    pub(crate) shown: Arc<[Arc<Hold>]>,
+}
+
+impl Options {
+    pub(crate) fn new(wait: Wait, lease: Lease) -> Self {
+        Options { wait, lease, max_hold: None, of_quorum: false, shown: Arc::default() }
+    }
+
+    /// What Redis and the watchdog are told of the acquisition.
+    pub(crate) fn terms(&self, session: &Session) -> Result<HoldTerms, ConfigError> {
+        let max_hold = self.max_hold.map(|span| Lease::checked("max_hold", span)).transpose()?;
+        let (lease, renewed) = self.lease.terms(session.settings.lease)?;
+        // Redlock's allowance: a hundredth of the lease and two milliseconds.
+        let allowance = lease / 100 + Duration::from_millis(2);
+        let drift = if self.of_quorum { allowance } else { Duration::ZERO };
+        Ok(HoldTerms { lease, renewed, max_hold, drift })
+    }
+}
+
 /// One acquisition, checked.
 #[derive(Debug)]
 pub(crate) struct Request {
     client: Uuid,
-    pub(crate) place: Arc<Place>,
+    pub(crate) resource: Arc<Resource>,
     pub(crate) proofs: Proofs,
-    pub(crate) terms: Terms,
+    pub(crate) terms: HoldTerms,
     /// How many permits of a semaphore; one of anything else.
     pub(crate) permits: u32,
     pub(crate) wait: Wait,
@@ -47,7 +78,7 @@ impl Proofs {
     /// A live hold of a kind under a key.
     fn newest(&self, client: Uuid, key: &Arc<str>, kind: Kind) -> Option<Arc<Hold>> {
         let live = |hold: &&Arc<Hold>| {
-            hold.place.kind == kind && hold.is_under(client, key) && hold.is_live()
+            hold.resource.kind == kind && hold.is_under(client, key) && hold.is_live()
         };
         let of_owner = |owner: &Owner| owner.newest(client, key, kind);
         self.holds.iter().find(live).cloned().or_else(|| self.owner.as_ref().and_then(of_owner))
@@ -72,50 +103,30 @@ impl Proofs {
     }
 }
 
-/// How long a caller is patient.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// One question, one answer.
-    Once,
-    Until(Instant),
-    Forever,
-}
-
-impl Wait {
-    /// There is no time for another question.
-    pub(crate) fn is_over(self) -> bool {
-        match self {
-            Wait::Once => true,
-            Wait::Until(deadline) => Instant::now() >= deadline,
-            Wait::Forever => false,
-        }
-    }
-}
-
-/// How an acquisition stands to what its proofs show.
+/// How an acquisition is related to what its owner holds, as its proofs show.
 #[derive(Debug)]
-pub(super) enum Standing {
-    /// It holds nothing there, or that does not matter.
-    Apart,
-    /// It holds the lock: the count is raised.
-    Within(Arc<Hold>),
-    /// It holds it in a way that lets this one in at once, as a hold of its own.
-    Beside,
-    /// It would wait for itself.
-    Refused(&'static str),
+pub(super) enum OwnerRelation {
+    /// Its owner holds nothing there, or that does not matter.
+    Unrelated,
+    /// Its owner holds the lock: the count is raised.
+    Nested(Arc<Hold>),
+    /// Its owner holds the lock in a way that lets it in at once, as a hold of its own.
+    Concurrent,
+    /// It would wait for its own owner.
+    WouldDeadlock(&'static str),
 }
 
 impl Request {
     pub(crate) fn new(
         session: &Session,
-        place: Arc<Place>,
+        resource: Arc<Resource>,
         proofs: Proofs,
-        terms: Terms,
+        terms: HoldTerms,
         wait: Wait,
     ) -> Self {
         let (started, no_expiry) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         let client = session.client_id;
-        Request { client, place, proofs, terms, permits: 1, wait, started, no_expiry }
+        Request { client, resource, proofs, terms, permits: 1, wait, started, no_expiry }
     }
 
     pub(crate) fn with_permits(self, permits: u32) -> Self {
@@ -124,52 +135,55 @@ impl Request {
 
     /// Somebody else has it for so long.
     pub(super) fn met(&self, left: Option<Duration>) {
-        let no_expiry = left.is_none() && self.place.kind.tells_of_missing_expiry();
+        let no_expiry = left.is_none() && self.resource.kind.tells_of_missing_expiry();
         self.no_expiry.store(no_expiry, Relaxed);
     }
 
     /// What the proofs show under the same key decides how it is asked for.
-    pub(super) fn standing(&self) -> Standing {
-        let kind = self.place.kind;
+    pub(super) fn relation(&self) -> OwnerRelation {
+        let kind = self.resource.kind;
         if !kind.is_lock() {
-            return Standing::Apart;
+            return OwnerRelation::Unrelated;
         }
         if self.proofs.is_empty() {
-            return Standing::Apart;
+            return OwnerRelation::Unrelated;
         }
-        let same = self.proofs.newest(self.client, &self.place.key, kind);
-        let first = same.clone().or_else(|| self.proofs.any(self.client, &self.place.key));
-        let Some(first) = first else { return Standing::Apart };
-        let reentrant = self.place.reentrant;
+        let same = self.proofs.newest(self.client, &self.resource.key, kind);
+        let first = same.clone().or_else(|| self.proofs.any(self.client, &self.resource.key));
+        let Some(first) = first else { return OwnerRelation::Unrelated };
+        let reentrant = self.resource.reentrant;
         match (kind, same) {
-            (Kind::Read, Some(_)) if reentrant => Standing::Beside,
-            (Kind::Read, None) if self.writes_already().is_some() => Standing::Beside,
-            (_, Some(own)) if reentrant => Standing::Within(own),
-            (_, Some(_)) => Standing::Refused("and it is not re-entrant"),
-            (Kind::Write, None) if first.place.kind == Kind::Read => {
-                Standing::Refused("for reading: an upgrade would wait for the reader's own release")
+            (Kind::Read, Some(_)) if reentrant => OwnerRelation::Concurrent,
+            (Kind::Read, None) if self.writes_already().is_some() => OwnerRelation::Concurrent,
+            (_, Some(own)) if reentrant => OwnerRelation::Nested(own),
+            (_, Some(_)) => OwnerRelation::WouldDeadlock("and it is not re-entrant"),
+            (Kind::Write, None) if first.resource.kind == Kind::Read => {
+                OwnerRelation::WouldDeadlock(
+                    "for reading: an upgrade would wait for the reader's own release",
+                )
             }
-            (_, None) => Standing::Refused("as another kind of lock"),
+            (_, None) => OwnerRelation::WouldDeadlock("as another kind of lock"),
         }
     }
 
     /// The write hold under which this read hold is taken.
     pub(super) fn writes_already(&self) -> Option<Arc<Hold>> {
-        if self.place.kind != Kind::Read {
+        if self.resource.kind != Kind::Read {
             return None;
         }
-        self.proofs.newest(self.client, &self.place.key, Kind::Write)
+        self.proofs.newest(self.client, &self.resource.key, Kind::Write)
     }
 
     /// A reader may have been asked to let this client's writers go first.
     pub(super) fn lets_others_first(&self, session: &Session) -> bool {
-        let Some(writers) = &self.place.yields_to else { return false };
+        let Some(writers) = &self.resource.yields_to else { return false };
         // Whoever reads already is what the writers wait for.
-        session.rooms.is_waited_in(writers) && !matches!(self.standing(), Standing::Beside)
+        session.queues.is_waited_in(writers)
+            && !matches!(self.relation(), OwnerRelation::Concurrent)
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        if let Wait::Until(deadline) = self.wait { Some(deadline) } else { None }
+        self.wait.deadline()
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -190,14 +204,14 @@ impl Request {
 
     pub(super) fn timed_out(&self, session: &Session) -> Error {
         count(&session.counters.timed_out);
-        let name = self.place.name.clone();
+        let name = self.resource.name.clone();
         let no_expiry = self.no_expiry.load(Relaxed);
         // Not for permits: many may hold them.
         let held_here = self
-            .place
+            .resource
             .kind
             .is_lock()
-            .then(|| session.watchdog.held_under(&self.place.key))
+            .then(|| session.watchdog.held_under(&self.resource.key))
             .flatten();
         let holder = held_here.map(|hold| hold.field.clone());
         let by_this_client = holder.is_some();
@@ -205,44 +219,53 @@ impl Request {
     }
 
     pub(super) fn failed(&self, error: CallError) -> Error {
-        Error::from_call(&self.place.name, self.terms.lease, error)
-    }
-}
-
-/// Patience with a server that cannot be reached.
-pub(super) struct Outage {
-    pause: Duration,
-    /// A call may have been applied; what comes later does not change that.
-    in_doubt: bool,
-}
-
-impl Outage {
-    pub(super) fn new() -> Self {
-        Outage { pause: OUTAGE_PAUSE, in_doubt: false }
+        Error::from_call(&self.resource.name, self.terms.lease, error)
     }
 
-    /// Returns when the call may be tried again, or the error if it may not.
+    /// The calls of this acquisition that meet an outage.
+    pub(super) fn retry() -> Retry {
+        Retry::growing(OUTAGE_PAUSE, OUTAGE_PAUSE_MAX)
+    }
+
+    /// Returns when a call that failed may be tried again, or the error if it may not.
     pub(super) async fn ride_out(
-        &mut self,
+        &self,
         session: &Session,
-        request: &Request,
+        retry: &mut Retry,
         error: CallError,
     ) -> Result<(), Error> {
-        self.in_doubt |= matches!(error, CallError::Unknown(_));
-        let error = if self.in_doubt { error.in_doubt() } else { error };
-        let passes = matches!(error, CallError::NotApplied(_) | CallError::Unknown(_));
-        if !passes || request.is_over() {
-            return Err(request.failed(error));
+        let error = retry.failed(error).map_err(|error| self.failed(error))?;
+        if self.is_over() {
+            return Err(self.failed(error));
         }
         if session.is_closed() {
             return Err(Error::Closed);
         }
-        let pause = jittered(self.pause);
-        self.pause = (self.pause * 2).min(OUTAGE_PAUSE_MAX);
         tokio::select! {
             biased;
-            () = session.wakes.restored_within(pause) => Ok(()),
-            () = sleep_until_some(request.deadline()) => Err(request.failed(error)),
+            () = session.subscriptions.restored_within(retry.next_pause()) => Ok(()),
+            () = sleep_until_some(self.deadline()) => Err(self.failed(error)),
+        }
+    }
+
+    /// Does the work of this acquisition for its caller. A caller that stops polling is taken for one
+    /// that dropped its future; if it polls again within its wait, it begins again.
+    ///
+    /// No `async fn`: those keep room for their arguments for as long as they live.
+    pub(super) fn attended<T, W>(
+        self,
+        handle: &Arc<Handle>,
+        work: impl Fn(Arc<Handle>, Arc<Request>) -> W + Sync,
+    ) -> impl Future<Output = Result<T, Error>>
+    where
+        W: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let request = Arc::new(self);
+        async move {
+            let session = &handle.session;
+            let work = || work(handle.clone(), request.clone());
+            let done = session.attendance.attend_until_over(request.wait, work).await;
+            done.unwrap_or_else(|| Err(request.timed_out(session)))
         }
     }
 }

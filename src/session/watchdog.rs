@@ -29,13 +29,13 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::Session;
-use super::ending::{Ending, Endings};
 use super::hold::{Duty, Hold};
+use super::release::under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::lease::LossReason;
-use crate::protocol::calls;
+use crate::protocol;
 use crate::protocol::kind::Kind;
-use crate::protocol::place::Place;
 use crate::protocol::replies;
+use crate::protocol::resource::Resource;
 use crate::transport::{CallError, Lane};
 
 /// Entries of Redis renewed by one call: it is kept for a few milliseconds at most.
@@ -48,7 +48,7 @@ const GRID: u32 = 150;
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     table: Mutex<Table>,
-    endings: Endings,
+    under_way: ReleasesUnderWay,
     poke: Notify,
     start: Instant,
 }
@@ -74,15 +74,15 @@ pub(crate) enum Taken {
     /// It is held here.
     Held,
     /// It is being ended here.
-    Ending,
+    UnderRelease,
 }
 
 impl Watchdog {
     pub(crate) fn new() -> Self {
         let table = Table { due: BTreeMap::new(), by_key: HashMap::new(), asleep_until: None };
         let table = Mutex::new(table);
-        let (endings, poke) = (Endings::default(), Notify::new());
-        Watchdog { table, endings, poke, start: Instant::now() }
+        let (under_way, poke) = (ReleasesUnderWay::default(), Notify::new());
+        Watchdog { table, under_way, poke, start: Instant::now() }
     }
 
     /// Enters a hold, or moves it to its next duty, at `not_before` if that is later.
@@ -94,12 +94,12 @@ impl Watchdog {
     pub(crate) fn arm_alone(&self, hold: &Arc<Hold>) -> Result<(), Taken> {
         let table = self.table.lock();
         let same = |held: &Arc<Hold>| held.field == hold.field;
-        if table.under(&hold.place.key).any(same) {
+        if table.under(&hold.resource.key).any(same) {
             return Err(Taken::Held);
         }
         // Looked at second: what leaves the table was noted there before (E1).
-        if self.endings.has(&hold.place, &hold.field) {
-            return Err(Taken::Ending);
+        if self.under_way.has(&hold.resource, &hold.field) {
+            return Err(Taken::UnderRelease);
         }
         self.arm_in(table, hold, None);
         Ok(())
@@ -149,13 +149,17 @@ impl Watchdog {
     /// All live holds of this client of a kind under a key.
     pub(crate) fn holds_of(&self, key: &str, kind: Kind) -> Vec<Arc<Hold>> {
         let table = self.table.lock();
-        let of_kind = |hold: &&Arc<Hold>| hold.place.kind == kind && hold.is_live();
+        let of_kind = |hold: &&Arc<Hold>| hold.resource.kind == kind && hold.is_live();
         table.under(key).filter(of_kind).cloned().collect()
     }
 
     /// Nobody is given this field until the answer is dropped.
-    pub(crate) fn ending(&self, place: &Place, field: &Arc<str>) -> Ending {
-        self.endings.begin(place, field)
+    pub(crate) fn release_under_way(
+        &self,
+        resource: &Resource,
+        field: &Arc<str>,
+    ) -> ReleaseUnderWay {
+        self.under_way.begin(resource, field)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -204,7 +208,7 @@ impl Table {
     fn put(&mut self, hold: &Arc<Hold>, due: Instant) {
         match hold.set_due(Some(due)) {
             Some(old) => drop(self.due.remove(&(old, hold.id))),
-            None => match self.by_key.entry(hold.place.key.clone()) {
+            None => match self.by_key.entry(hold.resource.key.clone()) {
                 Entry::Occupied(mut holds) => {
                     holds.get_mut().others.insert(hold.id, hold.clone());
                 }
@@ -219,13 +223,13 @@ impl Table {
     fn remove(&mut self, hold: &Hold) {
         let Some(due) = hold.set_due(None) else { return };
         self.due.remove(&(due, hold.id));
-        let Some(holds) = self.by_key.get_mut(&hold.place.key) else { return };
+        let Some(holds) = self.by_key.get_mut(&hold.resource.key) else { return };
         if holds.first.id != hold.id {
             holds.others.remove(&hold.id);
         } else if let Some((_, other)) = holds.others.pop_first() {
             holds.first = other;
         } else {
-            self.by_key.remove(&hold.place.key);
+            self.by_key.remove(&hold.resource.key);
         }
     }
 
@@ -274,29 +278,29 @@ fn batches(mut holds: &[(Arc<Hold>, Duration)]) -> Vec<&[(Arc<Hold>, Duration)]>
     while !holds.is_empty() {
         let mut entries = 0;
         let fits = holds.iter().take_while(|(hold, _)| {
-            entries += hold.place.entries(&hold.field);
+            entries += hold.resource.entries(&hold.field);
             entries <= BATCH
         });
-        let (batch, rest) = holds.split_at(fits.count().max(1));
+        let (batch, yielding) = holds.split_at(fits.count().max(1));
         batches.push(batch);
-        holds = rest;
+        holds = yielding;
     }
     batches
 }
 
 fn script_of(hold: &Hold) -> &'static str {
-    calls::renewal_of(hold.place.kind).sha1()
+    protocol::renewal_of(hold.resource.kind).sha1()
 }
 
 /// One batch: one call, and for each hold what it means.
 async fn renew(session: &Session, batch: Vec<(Arc<Hold>, Duration)>) {
     let sent = Instant::now();
-    let holds: Vec<(&Place, _, _)> =
-        batch.iter().map(|(hold, lease)| (&*hold.place, &hold.field, *lease)).collect();
-    let kind = batch[0].0.place.kind;
+    let holds: Vec<(&Resource, _, _)> =
+        batch.iter().map(|(hold, lease)| (&*hold.resource, &hold.field, *lease)).collect();
+    let kind = batch[0].0.resource.kind;
     let shortest = batch.iter().map(|(_, lease)| *lease).min().unwrap_or_default();
     // A renewal that takes a third of the lease leaves time for another one.
-    let call = session.call(Lane::Background, calls::renew(kind, &holds));
+    let call = session.call(Lane::Background, protocol::renew(kind, &holds));
     let reply = match timeout(shortest / 3, call).await {
         Ok(Ok(value)) => replies::renewed(value, batch.len()).map_err(Into::into),
         Ok(Err(error)) => Err(error),

@@ -288,7 +288,7 @@ pub(crate) async fn a_dropped_wait_leaves_nothing(world: World) {
     rests(&b).await;
     guard.unlock().await.unwrap();
     world.until_gone("x").await;
-    assert_eq!(b.stats().rooms, 0);
+    assert_eq!(b.stats().local_queues, 0);
 }
 
 pub(crate) async fn a_dropped_front_passes_the_front_on(world: World) {

@@ -165,7 +165,7 @@ async fn ask_here(told: &mut Told, client: &Client, name: &str) {
 /// Nothing was sent, and nobody waits.
 fn untouched(client: &Client) {
     let stats = client.stats();
-    assert_eq!((stats.calls, stats.rooms, stats.waiting, stats.subscriptions), (0, 0, 0, 0));
+    assert_eq!((stats.calls, stats.local_queues, stats.waiting, stats.subscriptions), (0, 0, 0, 0));
 }
 
 pub(crate) async fn a_bad_name_is_refused(world: World) {

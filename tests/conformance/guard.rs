@@ -163,7 +163,7 @@ pub(crate) async fn a_forgotten_guard_leaves_the_lock_to_its_lease(world: World)
     let client = world.client_with_lease(world.lease(400)).await;
     let start = Instant::now();
     client.lock("x").lock().await.unwrap().forget();
-    assert_eq!((client.stats().holds, client.stats().rooms), (0, 0));
+    assert_eq!((client.stats().holds, client.stats().local_queues), (0, 0));
     assert!(world.exists("x"));
     world.until_gone("x").await;
     let took = start.elapsed();
@@ -279,7 +279,7 @@ pub(crate) async fn nothing_is_left_at_rest(world: World) {
     }
     eventually("all tables are empty", async || {
         let stats = client.stats();
-        (stats.rooms, stats.waiting, stats.holds) == (0, 0, 0)
+        (stats.local_queues, stats.waiting, stats.holds) == (0, 0, 0)
             && (stats.listeners, stats.releases_pending, stats.subscriptions) == (0, 0, 0)
     })
     .await;

@@ -236,7 +236,7 @@ pub(crate) async fn a_front_that_nobody_polls_hides_nothing(world: World) {
     all_go(patient).await;
     soon("the front goes", front).await.0.unwrap();
     assert_eq!(other.stats().timed_out, 0);
-    eventually("nobody is left", async || other.stats().rooms == 0).await;
+    eventually("nobody is left", async || other.stats().local_queues == 0).await;
 }
 
 pub(crate) async fn shutdown_ends_the_wait(world: World) {

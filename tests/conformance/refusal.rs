@@ -71,7 +71,7 @@ pub(crate) async fn a_key_of_another_type_is_reported(world: World) {
     }
     assert!(matches!(lock.holder().await, Err(Error::Protocol { .. })));
     assert_eq!(world.command(&["GET", "x"]), "a string");
-    eventually("nothing is left", async || client.stats().rooms == 0).await;
+    eventually("nothing is left", async || client.stats().local_queues == 0).await;
 }
 
 pub(crate) async fn an_absurdly_long_wait_is_for_ever(world: World) {
@@ -128,7 +128,7 @@ pub(crate) async fn locks_that_cannot_be_one_are_refused(world: World) {
         assert!(matches!(refused, Error::Config(ConfigError::Members { .. })), "{refused}");
     }
     let stats = client.stats();
-    assert_eq!((stats.calls, stats.rooms), (0, 0));
+    assert_eq!((stats.calls, stats.local_queues), (0, 0));
     let most = client.multi_lock((0..1024).map(|number| number.to_string()));
     most.try_lock(Duration::ZERO, Lease::fixed(ms(10_000))).await.unwrap().unlock().await.unwrap();
 }

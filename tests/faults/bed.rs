@@ -192,7 +192,7 @@ pub(crate) async fn at_rest(client: &Client, limit: Duration) {
     loop {
         let stats = client.stats();
         let left = [stats.waiting, stats.listeners, stats.holds, stats.releases_pending];
-        if left == [0; 4] && stats.rooms == 0 {
+        if left == [0; 4] && stats.local_queues == 0 {
             return;
         }
         assert!(Instant::now() < deadline, "not at rest after {limit:?}: {stats:?}");

@@ -311,7 +311,7 @@ impl Sim {
             let alive = process.alive && !closed;
             let Some(client) = process.client.as_ref().filter(|_| alive) else { continue };
             let stats = client.stats();
-            let kept = stats.rooms + stats.waiting + stats.holds + stats.listeners;
+            let kept = stats.local_queues + stats.waiting + stats.holds + stats.listeners;
             if kept + stats.subscriptions + stats.releases_pending > 0 {
                 left.push(format!("client {number} keeps {stats:?}"));
             }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::protocol::place::Place;
+use crate::protocol::resource::Resource;
 
 /// Who holds what under which name.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
-    pub(crate) place: Arc<Place>,
+pub(crate) struct HoldIdentity {
+    pub(crate) resource: Arc<Resource>,
     /// The owner's field on the wire.
     pub(crate) field: Arc<str>,
     /// The client: a hold of one says nothing to another, which may be of another server.
@@ -19,7 +19,7 @@ pub(crate) struct Names {
 
 /// What one acquisition asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub(crate) struct HoldTerms {
     /// What Redis is told: the client's lease, or the fixed one.
     pub(crate) lease: Duration,
     /// The watchdog renews it.
@@ -32,7 +32,7 @@ pub(crate) struct Terms {
 
 /// A field that may be taken by a call whose outcome is not known.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Doubt {
+pub(crate) struct InDoubt {
     /// The lane's epoch when the first such call was sent.
     pub(crate) epoch: u64,
     /// How long the field may stand once it is taken.

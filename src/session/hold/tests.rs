@@ -3,15 +3,19 @@
 use super::*;
 use crate::protocol::kind::Kind;
 
-const TERMS: Terms =
-    Terms { lease: Duration::from_secs(30), renewed: true, max_hold: None, drift: Duration::ZERO };
+const TERMS: HoldTerms = HoldTerms {
+    lease: Duration::from_secs(30),
+    renewed: true,
+    max_hold: None,
+    drift: Duration::ZERO,
+};
 
 type Becoming = fn(Hold) -> Hold;
 
 /// What may have become of a hold by the time its last guard goes.
 const STAINS: [(&str, Becoming); 7] = [
     ("an earlier call may yet come", |hold| {
-        hold.with_doubt(Some(Doubt { epoch: 0, lease: TERMS.lease, once: true }))
+        hold.with_doubt(Some(InDoubt { epoch: 0, lease: TERMS.lease, once: true }))
     }),
     ("a re-entry is on the wire", |hold| changed(hold, Hold::call_sent)),
     ("one of two re-entries is settled", |hold| {
@@ -58,15 +62,18 @@ async fn only_a_hold_of_which_all_is_known_is_handed_over() {
     assert!(matches!(hold.leave(TERMS), Left::Inner(1)));
     assert!(matches!(hold.leave(TERMS), Left::Last));
     assert!(hold.is_clear(), "what was settled is known");
-    hold.is_released();
+    hold.has_ended();
     assert!(!hold.is_clear(), "it is over");
 }
 
 fn write_hold() -> Hold {
-    let place = Place::new(Kind::Write, "", "x").expect("a good name");
-    let names =
-        Names { place: Arc::new(place), field: Arc::from("client:1:write"), client: Uuid::nil() };
-    Hold::new(1, names, TERMS, Instant::now())
+    let resource = Resource::new(Kind::Write, "", "x").expect("a good name");
+    let identity = HoldIdentity {
+        resource: Arc::new(resource),
+        field: Arc::from("client:1:write"),
+        client: Uuid::nil(),
+    };
+    Hold::new(1, identity, TERMS, Instant::now())
 }
 
 #[tokio::test]

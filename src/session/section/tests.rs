@@ -11,7 +11,7 @@ use super::holds;
 use crate::{Client, LockGuard};
 
 fn inside() -> Vec<String> {
-    holds().iter().map(|hold| hold.place.name.to_string()).collect()
+    holds().iter().map(|hold| hold.resource.name.to_string()).collect()
 }
 
 async fn hold(client: &Client, name: &str) -> LockGuard {

@@ -24,7 +24,8 @@ use super::port::{LINES, Port};
 use super::reply::{Bytes, Outcome, Reply};
 use super::store::Store;
 #[cfg(feature = "test-util")]
-use crate::protocol::script;
+#[cfg(feature = "test-util")]
+use crate::protocol::script_named;
 use crate::protocol::{Arg, Call};
 
 /// Whether requests are executed.
@@ -333,7 +334,7 @@ impl Inner {
             String::from_utf8_lossy(script).to_ascii_lowercase()
         };
         #[cfg(feature = "test-util")]
-        if let Some(name) = script::named(&sha1).filter(|_| self.scripts.is_loaded(&sha1)) {
+        if let Some(name) = script_named(&sha1).filter(|_| self.scripts.is_loaded(&sha1)) {
             *self.scripts_run.entry(name).or_insert(0) += 1;
         }
         self.scripts.run(&sha1, keys, args)

@@ -14,11 +14,11 @@ use super::number::format_float;
 use super::port::{LINES, Line, Port};
 use super::reply::Bytes;
 pub use super::reply::{ErrorReply, Reply};
-use crate::protocol::script;
+use crate::protocol::all_scripts;
 
 /// Name, text and SHA-1 of every script.
 pub fn scripts() -> Vec<(&'static str, &'static str, &'static str)> {
-    script::ALL.iter().map(|script| (script.name, script.text, script.sha1())).collect()
+    all_scripts().map(|script| (script.name, script.text, script.sha1())).collect()
 }
 
 /// A key as it is in the engine.

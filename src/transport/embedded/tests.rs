@@ -10,7 +10,7 @@ use tokio::time::{advance, sleep};
 
 use super::testing::{Delay, Faults, Flow, LinkControl, Reply, Restart};
 use super::{EmbeddedRedis, Link};
-use crate::protocol::{Arg, Call, Script, Value, script};
+use crate::protocol::{Arg, Call, Script, Value, lock};
 use crate::transport::{CallError, Lane, Sink};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -50,11 +50,11 @@ fn call(script: &'static Script, args: &[&str]) -> Call {
 }
 
 fn acquire(owner: &str) -> Call {
-    call(&script::LOCK_ACQUIRE, &[owner, "30000"])
+    call(&lock::ACQUIRE, &[owner, "30000"])
 }
 
 fn release(owner: &str) -> Call {
-    call(&script::LOCK_RELEASE, &["ch", "PUBLISH", "0", owner])
+    call(&lock::RELEASE, &["ch", "PUBLISH", "0", owner])
 }
 
 /// Long enough for everything that needs no timer.

@@ -213,7 +213,7 @@ impl World {
         for (number, process) in self.alive() {
             for client in &process.clients {
                 let stats = client.stats();
-                let kept = stats.rooms + stats.waiting + stats.holds + stats.listeners;
+                let kept = stats.local_queues + stats.waiting + stats.holds + stats.listeners;
                 if kept + stats.subscriptions + stats.releases_pending > 0 {
                     left.push(format!("process {number} keeps {stats:?}"));
                 }

@@ -2,7 +2,7 @@
 
 use super::raw::{client, newest};
 use super::{ConnectionControl, EmbeddedRedis, Raw, settle};
-use crate::protocol::script::LOCK_ACQUIRE;
+use crate::protocol::lock::ACQUIRE;
 use crate::transport::embedded::testing::{Reply, Restart};
 
 #[tokio::test(start_paused = true)]
@@ -67,7 +67,7 @@ async fn scripts_errors_and_nested_answers() {
     raw.asks(&["EVAL", nested, "0"], answer).await;
     raw.asks(&["NONE", "a"], "-ERR unknown command 'NONE', with args beginning with: 'a' \r\n")
         .await;
-    let (sha1, text) = (LOCK_ACQUIRE.sha1(), LOCK_ACQUIRE.text);
+    let (sha1, text) = (ACQUIRE.sha1(), ACQUIRE.text);
     let none = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
     raw.asks(&["EVALSHA", sha1, "1", "k", "a", "30000"], none).await;
     raw.asks(&["EVAL", text, "1", "k", "a", "30000"], "_\r\n").await;

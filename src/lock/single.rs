@@ -1,0 +1,82 @@
+//! One lock on one server, as the session sees it.
+
+use std::sync::Arc;
+
+use crate::error::ConfigError;
+use crate::error::Error;
+use crate::protocol::replies::{self, Inspected};
+use crate::protocol::resource::Resource;
+use crate::session::hold::Hold;
+use crate::session::owner::Owner;
+use crate::session::request::{Options, Proofs, Request};
+use crate::session::{Handle, HoldShare};
+
+/// One lock and its client.
+#[derive(Clone)]
+pub(crate) struct SingleLock {
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) resource: Result<Arc<Resource>, ConfigError>,
+    /// Whose acquisitions are one owner's; else each is one of its own.
+    pub(crate) owner: Option<Owner>,
+}
+
+impl SingleLock {
+    pub(crate) fn resource(&self) -> Result<&Arc<Resource>, ConfigError> {
+        self.resource.as_ref().map_err(Clone::clone)
+    }
+
+    /// Changes what it is about; holds that are there keep what they were taken for.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Resource)) {
+        if let Ok(resource) = &mut self.resource {
+            change(Arc::make_mut(resource));
+        }
+    }
+
+    pub(crate) fn request(&self, options: &Options) -> Result<Request, ConfigError> {
+        let terms = options.terms(&self.handle.session)?;
+        let holds = options.shown.iter().filter(|hold| self.is_under(hold)).cloned().collect();
+        let (resource, proofs) =
+            (self.resource()?.clone(), Proofs { holds, owner: self.owner.clone() });
+        Ok(Request::new(&self.handle.session, resource, proofs, terms, options.wait))
+    }
+
+    pub(crate) async fn take(&self, options: &Options) -> Result<HoldShare, Error> {
+        crate::session::acquire::acquire(&self.handle, self.request(options)?).await
+    }
+
+    /// Is it a hold under the key of this lock, of its client?
+    pub(crate) fn is_under(&self, hold: &Hold) -> bool {
+        let client = self.handle.session.client_id();
+        self.resource.as_ref().is_ok_and(|resource| hold.is_under(client, &resource.key))
+    }
+
+    pub(crate) async fn inspect(&self) -> Result<Option<Inspected>, Error> {
+        let resource = self.resource()?;
+        self.handle
+            .session
+            .ask(&resource.name, resource.inspect(), |reply| resource.inspected(reply))
+            .await
+    }
+
+    pub(crate) async fn force_unlock(&self) -> Result<bool, Error> {
+        let resource = self.resource()?;
+        let call = resource.force_release(self.handle.session.transport.publish_command());
+        self.handle.session.ask(&resource.name, call, replies::yes_or_no).await
+    }
+
+    /// How many times does Redis say that its `Owner` holds it, or this client, if it has none?
+    pub(crate) async fn hold_count(&self) -> Result<u64, Error> {
+        let resource = self.resource()?;
+        let session = &self.handle.session;
+        let held = match &self.owner {
+            Some(owner) => owner.holds_of(session.client_id(), &resource.key, resource.kind),
+            None => session.watchdog.holds_of(&resource.key, resource.kind),
+        };
+        if held.is_empty() {
+            return Ok(0);
+        }
+        let Some(seen) = self.inspect().await? else { return Ok(0) };
+        let ours = |field: &str| held.iter().any(|hold| *hold.field == *field);
+        Ok(seen.holds.iter().filter(|(field, _)| ours(field)).map(|(_, count)| *count).sum())
+    }
+}

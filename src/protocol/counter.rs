@@ -1,0 +1,45 @@
+//! What semaphores and latches share: a number at the name, and replies that are kept so that a change
+//! of it can be repeated.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::calls::{call, ms};
+use super::resource::Resource;
+use super::script::scripts;
+use super::{Arg, Call, Unexpected, Value};
+
+scripts! {
+    SET = "count_set" from "shared/count_set.lua";
+}
+
+/// The key that keeps the reply to one request, and for how long.
+pub(crate) type ReplyKey = (Arc<str>, Duration);
+
+/// The number, the reply to a request, and the holds, if there are any.
+pub(super) fn keys_with_reply(resource: &Resource, reply: Arc<str>) -> Vec<Arc<str>> {
+    let holds = resource.extra_keys.iter().cloned();
+    [resource.key.clone(), reply].into_iter().chain(holds).collect()
+}
+
+/// Sets a number that is not there yet and publishes `message`; it ends after `life`, if that is given.
+pub(crate) fn set(
+    resource: &Resource,
+    publish: &'static str,
+    number: i64,
+    message: &str,
+    life: Option<Duration>,
+    (reply, kept): ReplyKey,
+) -> Call {
+    let numbers =
+        vec![Arg::Int(number), Arg::from(message), ms(kept), ms(life.unwrap_or_default())];
+    let args = [resource.publish_args(publish), numbers].concat();
+    call(&SET, keys_with_reply(resource, reply), args)
+}
+
+pub(crate) fn number(reply: Value) -> Result<i64, Unexpected> {
+    match reply {
+        Value::Int(number) => Ok(number),
+        other => Err(Unexpected(other)),
+    }
+}

@@ -1,0 +1,109 @@
+//! The calls of a resource, by its kind. This is the one place that names the protocol of every kind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::calls::{self, AcquireArgs, Calls, may_be_field};
+use super::kind::Kind;
+use super::permit::ID_LENGTH;
+use super::resource::Resource;
+use super::script::Script;
+use super::{Call, fair, fenced, latch, lock, permit, read_write, semaphore, string};
+#[cfg(feature = "test-util")]
+use super::{counter, existence, multi, scan};
+
+fn calls_of(kind: Kind) -> &'static Calls {
+    match kind {
+        Kind::Lock | Kind::Spin => &lock::CALLS,
+        Kind::Fair => &fair::CALLS,
+        Kind::Fenced => &fenced::CALLS,
+        Kind::Read => &read_write::READ_CALLS,
+        Kind::Write => &read_write::WRITE_CALLS,
+        Kind::String => &string::CALLS,
+        Kind::Semaphore => &semaphore::CALLS,
+        Kind::Permit => &permit::CALLS,
+        Kind::Latch => &latch::CALLS,
+    }
+}
+
+impl Resource {
+    /// A field that no other acquisition ever uses, made of a number that none other has.
+    pub(crate) fn field(&self, client: Uuid, number: u64, permits: u32) -> Arc<str> {
+        Arc::from((calls_of(self.kind).field)(client, number, permits))
+    }
+
+    /// May a hold of this kind be called so?
+    pub(crate) fn may_be_field(&self, text: &str) -> bool {
+        may_be_field(self.kind, text)
+    }
+
+    /// How many entries a hold has in Redis: of several, some may be gone alone.
+    pub(crate) fn entries(&self, field: &str) -> usize {
+        if self.kind == Kind::Permit { field.len() / ID_LENGTH } else { 1 }
+    }
+
+    pub(crate) fn acquire(&self, publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+        (calls_of(self.kind).acquire)(self, publish, args)
+    }
+
+    /// Raises the count of a hold to `holds` and makes its lease at least `lease`.
+    pub(crate) fn reenter(&self, field: &Arc<str>, lease: Duration, holds: u32) -> Call {
+        (calls_of(self.kind).reenter)(self, field, lease, holds)
+    }
+
+    /// Turns the field of a hold that ends into that of the next one.
+    pub(crate) fn take_over(&self, from: &Arc<str>, owner: &Arc<str>, lease: Duration) -> Call {
+        (calls_of(self.kind).take_over)(self, from, owner, lease)
+    }
+
+    /// Lowers the count to `holds`; zero ends the hold, and a wait in Redis.
+    pub(crate) fn release(&self, publish: &'static str, holds: u32, field: &Arc<str>) -> Call {
+        (calls_of(self.kind).release)(self, publish, holds, field)
+    }
+
+    pub(crate) fn force_release(&self, publish: &'static str) -> Call {
+        (calls_of(self.kind).force_release)(self, publish)
+    }
+
+    pub(crate) fn inspect(&self) -> Call {
+        (calls_of(self.kind).inspect)(self)
+    }
+}
+
+/// The script that renews holds of a kind; kinds with the same one share a call.
+pub(crate) fn renewal_of(kind: Kind) -> &'static Script {
+    calls_of(kind).renewal
+}
+
+/// One call for many holds whose kinds share a script: resource, owner and the lease to give.
+pub(crate) fn renew(kind: Kind, holds: &[(&Resource, &Arc<str>, Duration)]) -> Call {
+    calls::renew(calls_of(kind), holds)
+}
+
+/// Every script, for the tests that compare engines.
+#[cfg(feature = "test-util")]
+pub(crate) fn all_scripts() -> impl Iterator<Item = &'static Script> {
+    let kinds = [
+        lock::SCRIPTS,
+        fair::SCRIPTS,
+        fenced::SCRIPTS,
+        read_write::SCRIPTS,
+        string::SCRIPTS,
+        semaphore::SCRIPTS,
+        permit::SCRIPTS,
+        latch::SCRIPTS,
+        counter::SCRIPTS,
+        multi::SCRIPTS,
+        existence::SCRIPTS,
+        scan::SCRIPTS,
+    ];
+    kinds.into_iter().flatten().copied()
+}
+
+/// The name of the script with this hash.
+#[cfg(feature = "test-util")]
+pub(crate) fn script_named(sha1: &str) -> Option<&'static str> {
+    all_scripts().find(|script| script.sha1() == sha1).map(|script| script.name)
+}

@@ -1,0 +1,102 @@
+//! The fair lock: a lock, a list of the owners that wait, and the time until which each keeps its place.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::calls::{AcquireArgs, Calls, Queueing, call, ms};
+use super::replies::span;
+use super::resource::Resource;
+use super::script::scripts;
+use super::{Arg, Call, Unexpected, Value, lock};
+
+scripts! {
+    ACQUIRE = "fair_acquire" from "shared/clock.lua" "fair/queue.lua" "fair/acquire.lua";
+    FORCE_RELEASE = "fair_force_release" from "shared/clock.lua" "fair/queue.lua" "fair/force_release.lua";
+    HEARTBEAT = "fair_heartbeat" from "shared/clock.lua" "fair/queue.lua" "shared/full_server.lua" "fair/heartbeat.lua";
+    RELEASE = "fair_release" from "shared/clock.lua" "fair/queue.lua" "fair/release.lua";
+}
+
+pub(super) static CALLS: Calls = Calls {
+    field,
+    acquire,
+    reenter: lock::reenter,
+    take_over: lock::take_over,
+    release,
+    force_release,
+    inspect: lock::inspect,
+    renewal: &lock::RENEW,
+    renewal_keys: lock::renewal_keys,
+};
+
+/// The number of a field in the queue has 19 digits: so the scripts know ours from those of Redisson.
+const FIELD_NUMBER: u64 = 4_000_000_000_000_000_000;
+
+fn field(client: Uuid, number: u64, _permits: u32) -> String {
+    format!("{client}:{}", FIELD_NUMBER + number)
+}
+
+fn acquire(resource: &Resource, publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+    let queueing = match args.queueing {
+        Queueing::Not => 0,
+        Queueing::AtTheEnd => 1,
+        Queueing::AtTheFront => 2,
+    };
+    let place = vec![ms(args.claim), Arg::Int(queueing)];
+    let args = [resource.publish_args(publish), args.owner_and_lease(), place].concat();
+    call(&ACQUIRE, resource.keys(), args)
+}
+
+fn release(resource: &Resource, publish: &'static str, holds: u32, field: &Arc<str>) -> Call {
+    if holds > 0 {
+        // Lowered, it is a count in a hash as any other.
+        return lock::release(resource, publish, holds, field);
+    }
+    call(&RELEASE, resource.keys(), resource.release_args(publish, field))
+}
+
+fn force_release(resource: &Resource, publish: &'static str) -> Call {
+    call(&FORCE_RELEASE, resource.keys(), resource.publish_args(publish))
+}
+
+/// Keeps the places of these waiters in the queue.
+pub(crate) fn heartbeat(
+    resource: &Resource,
+    publish: &'static str,
+    claim: Duration,
+    fields: impl Iterator<Item = Arc<str>>,
+) -> Call {
+    let head = [resource.publish_args(publish), vec![ms(claim)]].concat();
+    call(&HEARTBEAT, resource.keys(), head.into_iter().chain(fields.map(Arg::Text)).collect())
+}
+
+/// What has become of a place in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueuePosition {
+    Gone,
+    Waiting,
+    /// It is its turn.
+    Next,
+}
+
+/// The reply of [`heartbeat`]: until when nothing happens by itself, and where each waiter is.
+pub(crate) fn positions(
+    reply: Value,
+    waiters: usize,
+) -> Result<(Option<Duration>, Vec<QueuePosition>), Unexpected> {
+    let Value::Array(parts) = &reply else { return Err(Unexpected(reply)) };
+    let position = |part: &Value| match part {
+        Value::Int(0) => Some(QueuePosition::Gone),
+        Value::Int(1) => Some(QueuePosition::Waiting),
+        Value::Int(2) => Some(QueuePosition::Next),
+        _ => None,
+    };
+    match parts.split_first() {
+        Some((Value::Int(left), positions)) if positions.len() == waiters => {
+            let positions = positions.iter().map(position).collect::<Option<_>>();
+            positions.map(|positions| (span(*left), positions)).ok_or(Unexpected(reply))
+        }
+        _ => Err(Unexpected(reply)),
+    }
+}

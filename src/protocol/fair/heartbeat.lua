@@ -1,0 +1,43 @@
+-- fair_heartbeat: keeps the places of waiters that live, and says whose turn it is.
+-- KEYS[1]   hash      owner field -> holds
+-- KEYS[2]   list      owners that wait, the next one first
+-- KEYS[3]   zset      owner -> epoch ms until which its place is kept
+-- ARGV[1]   channel   where the next one is told, as <channel>:<owner>
+-- ARGV[2]   publish   PUBLISH or SPUBLISH
+-- ARGV[3]   claim_ms  integer > 0, how long a place is kept without a heartbeat
+-- ARGV[4..] owner     waiters of one client
+-- Returns   array     ms until something ends by itself: the holder's lease, or the place of the next
+--                     one while the lock is free (-1 nothing); then for each waiter 0 its place is
+--                     gone, 1 it waits, 2 it is its turn
+-- Idempotent. The next one is not kept alive while the lock is free: it comes, or it loses its place.
+local lock, queue, deadlines = KEYS[1], KEYS[2], KEYS[3]
+local channel, publish, claim_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local now = now_ms()
+local head, kept_ms, purged = next_of(queue, deadlines, now)
+local left_ms = redis.call('pttl', lock)
+local free = left_ms == -2
+if free and head and purged then
+  redis.pcall(publish, channel .. ':' .. head, '0')
+end
+let_writes_through(deadlines)
+if head and is_ours(head) and kept_ms > LONGEST_CLAIM_MS then
+  -- Nobody is before it any more whose wait could be taken off. If it lives, its own heartbeat follows
+  -- soon, and keeps it for its own claim.
+  kept_ms = math.max(claim_ms, HEARTBEAT_MS)
+  redis.call('zadd', deadlines, 'xx', string.format('%.0f', now + kept_ms), head)
+end
+local _, longer = waits_before(queue, deadlines, now, claim_ms, left_ms)
+local told = { free and (head and kept_ms or -1) or left_ms }
+for i = 4, #ARGV do
+  local owner = ARGV[i]
+  if not redis.call('zscore', deadlines, owner) then
+    told[i - 2] = 0
+  elseif free and owner == head then
+    told[i - 2] = 2
+  else
+    local kept_until = now + claim_ms + (longer[owner] or 0)
+    redis.call('zadd', deadlines, 'xx', string.format('%.0f', kept_until), owner)
+    told[i - 2] = 1
+  end
+end
+return told

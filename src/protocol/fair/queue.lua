@@ -1,0 +1,59 @@
+-- What every script of the fair lock begins with: the queue and who is next in it.
+-- An owner of this library is told by its number of 19 digits that begins with 4; the place of any
+-- other is kept as Redisson keeps it.
+local OTHERS_WAIT_MS = 300000
+-- Clients may differ in their claim. None has a longer one, and whoever lives keeps its place well
+-- within the other.
+local LONGEST_CLAIM_MS, HEARTBEAT_MS = 60000, 2000
+
+local function is_ours(owner)
+  return #owner > 20 and string.find(owner, '^:4%d+$', -20) ~= nil
+end
+
+-- How much longer than a claim a place of ours is kept at the end, and each before it: a client of
+-- Redisson that is granted takes its wait off all deadlines behind it. That wait is what it added to
+-- the deadline before its own, or to the lease of the holder; it is never taken for less than its
+-- default.
+local function waits_before(queue, deadlines, now, claim_ms, left_ms)
+  local longer, sum = {}, 0
+  local later = redis.call('zcount', deadlines, string.format('(%.0f', now + claim_ms), '+inf')
+  if later == 0 and is_ours(redis.call('lindex', queue, 0) or '')
+    and is_ours(redis.call('lindex', queue, -1) or '') then
+    -- None of Redisson's is seen without looking at the whole queue; one between ours whose time is
+    -- nearly over would be missed, and that costs the turn at most.
+    return sum, longer
+  end
+  local before = now + math.max(left_ms, 0)
+  for _, owner in ipairs(redis.call('lrange', queue, 0, -1)) do
+    longer[owner] = sum
+    if is_ours(owner) then
+      before = now + claim_ms + sum
+    else
+      local kept_until = tonumber(redis.call('zscore', deadlines, owner) or 0)
+      sum = sum + math.max(OTHERS_WAIT_MS, kept_until - before)
+      before = kept_until
+    end
+  end
+  return sum, longer
+end
+
+-- The next in the queue, for how long its place is kept, and whether dead ones were taken off.
+-- One without a deadline is dead too: it lost it, and nobody else would ever take it off.
+local function next_of(queue, deadlines, now)
+  local purged = false
+  while true do
+    local head = redis.call('lindex', queue, 0)
+    if not head then
+      redis.call('del', deadlines)
+      return nil, 0, purged
+    end
+    local kept_ms = tonumber(redis.call('zscore', deadlines, head) or 0) - now
+    if kept_ms > 0 then
+      return head, kept_ms, purged
+    end
+    redis.call('lpop', queue)
+    redis.call('zrem', deadlines, head)
+    purged = true
+  end
+end
+

@@ -1,0 +1,41 @@
+//! The fenced lock: a lock, and a counter beside it that gives each acquisition its token.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::calls::{AcquireArgs, Calls, call, ms, plain_field};
+use super::resource::Resource;
+use super::script::scripts;
+use super::{Arg, Call, lock};
+
+scripts! {
+    ACQUIRE = "fenced_acquire" from "fenced/acquire.lua";
+    SET = "fenced_set" from "fenced/set.lua";
+    TAKE_OVER = "fenced_take_over" from "shared/lease.lua" "fenced/take_over.lua";
+}
+
+pub(super) static CALLS: Calls = Calls {
+    field: plain_field,
+    acquire,
+    reenter: lock::reenter,
+    take_over,
+    release: lock::release,
+    force_release: lock::force_release,
+    inspect: lock::inspect,
+    renewal: &lock::RENEW,
+    renewal_keys: lock::renewal_keys,
+};
+
+fn acquire(resource: &Resource, _publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+    call(&ACQUIRE, resource.keys(), args.owner_and_lease())
+}
+
+fn take_over(resource: &Resource, from: &Arc<str>, owner: &Arc<str>, lease: Duration) -> Call {
+    let args = vec![from.clone().into(), owner.clone().into(), ms(lease)];
+    call(&TAKE_OVER, resource.keys(), args)
+}
+
+/// Sets a value unless a later token has been there; `fence` keeps the highest token.
+pub(crate) fn set(key: Arc<str>, fence: Arc<str>, token: i64, value: &str) -> Call {
+    call(&SET, vec![key, fence], vec![Arg::Int(token), Arg::from(value)])
+}

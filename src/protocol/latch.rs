@@ -1,0 +1,48 @@
+//! The count-down latch: a number at the name. It is waited for and never held.
+
+use super::calls::{AcquireArgs, Calls, call, ms, plain_field};
+use super::counter::ReplyKey;
+use super::resource::Resource;
+use super::script::scripts;
+use super::{Call, lock};
+
+scripts! {
+    ASK = "latch_ask" from "latch/ask.lua";
+    COUNT = "latch_count" from "latch/count.lua";
+    COUNT_DOWN = "latch_count_down" from "latch/count_down.lua";
+    DELETE = "latch_delete" from "latch/delete.lua";
+}
+
+/// Only `acquire` is ever called: there is no hold.
+pub(super) static CALLS: Calls = Calls {
+    field: plain_field,
+    acquire: ask,
+    reenter: lock::reenter,
+    take_over: lock::take_over,
+    release: lock::release,
+    force_release: lock::force_release,
+    inspect: lock::inspect,
+    renewal: &lock::RENEW,
+    renewal_keys: lock::renewal_keys,
+};
+
+fn ask(resource: &Resource, _publish: &'static str, _args: &AcquireArgs<'_>) -> Call {
+    call(&ASK, resource.keys(), vec![])
+}
+
+pub(crate) fn count_down(
+    resource: &Resource,
+    publish: &'static str,
+    (reply, kept): ReplyKey,
+) -> Call {
+    let args = [resource.publish_args(publish), vec![ms(kept)]].concat();
+    call(&COUNT_DOWN, vec![resource.key.clone(), reply], args)
+}
+
+pub(crate) fn count(resource: &Resource) -> Call {
+    call(&COUNT, resource.only_key(), vec![])
+}
+
+pub(crate) fn delete(resource: &Resource, publish: &'static str) -> Call {
+    call(&DELETE, resource.only_key(), resource.publish_args(publish))
+}

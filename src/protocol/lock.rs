@@ -1,0 +1,73 @@
+//! The re-entrant lock: a hash at the name, with a count for each owner. Also on the wire as the spin
+//! lock and the non-reentrant lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::calls::{AcquireArgs, Calls, call, ms, plain_field};
+use super::resource::Resource;
+use super::script::scripts;
+use super::{Arg, Call};
+
+scripts! {
+    ACQUIRE = "lock_acquire" from "lock/acquire.lua";
+    FORCE_RELEASE = "lock_force_release" from "lock/force_release.lua";
+    INSPECT = "lock_inspect" from "lock/inspect.lua";
+    REENTER = "lock_reenter" from "shared/lease.lua" "lock/reenter.lua";
+    RELEASE = "lock_release" from "lock/release.lua";
+    RENEW = "lock_renew" from "shared/lease.lua" "lock/renew.lua";
+    TAKE_OVER = "lock_take_over" from "shared/lease.lua" "lock/take_over.lua";
+}
+
+pub(super) static CALLS: Calls = Calls {
+    field: plain_field,
+    acquire,
+    reenter,
+    take_over,
+    release,
+    force_release,
+    inspect,
+    renewal: &RENEW,
+    renewal_keys,
+};
+
+fn acquire(resource: &Resource, _publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+    call(&ACQUIRE, resource.keys(), args.owner_and_lease())
+}
+
+pub(super) fn reenter(resource: &Resource, field: &Arc<str>, lease: Duration, holds: u32) -> Call {
+    let args = vec![field.clone().into(), ms(lease), Arg::Int(holds.into())];
+    call(&REENTER, resource.only_key(), args)
+}
+
+pub(super) fn take_over(
+    resource: &Resource,
+    from: &Arc<str>,
+    owner: &Arc<str>,
+    lease: Duration,
+) -> Call {
+    let args = vec![from.clone().into(), owner.clone().into(), ms(lease)];
+    call(&TAKE_OVER, resource.only_key(), args)
+}
+
+pub(super) fn release(
+    resource: &Resource,
+    publish: &'static str,
+    holds: u32,
+    field: &Arc<str>,
+) -> Call {
+    let counted = vec![Arg::Int(holds.into()), field.clone().into()];
+    call(&RELEASE, resource.only_key(), [resource.publish_args(publish), counted].concat())
+}
+
+pub(super) fn force_release(resource: &Resource, publish: &'static str) -> Call {
+    call(&FORCE_RELEASE, resource.only_key(), resource.publish_args(publish))
+}
+
+pub(super) fn inspect(resource: &Resource) -> Call {
+    call(&INSPECT, resource.only_key(), vec![])
+}
+
+pub(super) fn renewal_keys(resource: &Resource, _field: &str) -> Vec<Arc<str>> {
+    resource.only_key()
+}

@@ -1,0 +1,74 @@
+//! Several locks by one call: all of them or none.
+
+use super::calls::call;
+use super::replies::{Acquired, acquired};
+use super::script::Script;
+use super::{Arg, Call, Unexpected, Value, fenced, lock, read_write, string};
+
+/// The scripts that [`ACQUIRE`] can run, in the order in which it counts them.
+static CALLED: [&Script; 4] =
+    [&lock::ACQUIRE, &fenced::ACQUIRE, &string::ACQUIRE, &read_write::WRITE_ACQUIRE];
+
+/// A script that calls others: they stand before it as functions of KEYS and ARGV.
+macro_rules! calling {
+    ($name:literal from $file:literal: $($function:literal = $called:literal)*) => {
+        Script::new($name, concat!(
+            $("local function ", $function, "(KEYS, ARGV)\n", include_str!($called), "end\n",)*
+            include_str!($file),
+        ))
+    };
+}
+
+pub(crate) static ACQUIRE: Script = calling!(
+    "multi_acquire" from "multi/acquire.lua":
+    "lock_acquire" = "lock/acquire.lua"
+    "fenced_acquire" = "fenced/acquire.lua"
+    "string_acquire" = "string/acquire.lua"
+    "write_acquire" = "read_write/write_acquire.lua"
+);
+
+#[cfg(feature = "test-util")]
+pub(super) static SCRIPTS: &[&Script] = &[&ACQUIRE];
+
+/// The number by which [`ACQUIRE`] knows a script, if it is one of those that it can run.
+fn number(script: &Script) -> Option<i64> {
+    let index = CALLED.iter().position(|called| called.is(script))?;
+    i64::try_from(index + 1).ok()
+}
+
+/// One call that takes all of these locks or none; `None` if one of them cannot be asked for so.
+pub(crate) fn acquire(questions: &[Call]) -> Option<Call> {
+    let lease = questions.first()?.args.get(1)?;
+    let (mut keys, mut args) = (vec![], vec![lease.clone()]);
+    for question in questions {
+        let [owner, _] = question.args.as_slice() else { return None };
+        keys.extend_from_slice(&question.keys);
+        args.extend([Arg::Int(number(question.script)?), owner.clone()]);
+    }
+    Some(call(&ACQUIRE, keys, args))
+}
+
+/// The reply of [`acquire`]: the token of each lock, if it has one, or `None` if one of the locks is held
+/// by somebody else.
+pub(crate) fn tokens(reply: Value, locks: usize) -> Result<Option<Vec<Option<i64>>>, Unexpected> {
+    let answers = match reply {
+        Value::Int(number) if usize::try_from(number).is_ok_and(|at| (1..=locks).contains(&at)) => {
+            return Ok(None);
+        }
+        Value::Array(answers) => answers,
+        other => return Err(Unexpected(other)),
+    };
+    let token = |reply: &Value| match acquired(reply.clone()) {
+        Ok(Acquired::Yes(token)) => Some(token),
+        Ok(Acquired::HeldFor(_)) | Err(_) => None,
+    };
+    let tokens = match answers.split_first() {
+        Some((Value::Int(count), answers)) if answers.len() == locks => answers
+            .iter()
+            .map(token)
+            .collect::<Option<_>>()
+            .filter(|_| usize::try_from(*count) == Ok(locks)),
+        _ => None,
+    };
+    tokens.map(Some).ok_or(Unexpected(Value::Array(answers)))
+}

@@ -1,0 +1,108 @@
+//! The permit-expirable semaphore: the number of available permits at the name, and each permit with its
+//! id in a sorted set that Redisson reads too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::calls::{AcquireArgs, Calls, call, ms, renew};
+use super::resource::Resource;
+use super::script::scripts;
+use super::semaphore::holds_key;
+use super::{Arg, Call, Unexpected, Value, lock};
+
+scripts! {
+    ACQUIRE = "permit_acquire" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/acquire.lua";
+    COUNT = "permit_count" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/count.lua";
+    EXPIRE = "permit_expire" from "permit/expire.lua";
+    LEASE = "permit_lease" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/lease.lua";
+    RELEASE = "permit_release" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/release.lua";
+    RENEW = "permit_renew" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "shared/full_server.lua" "permit/renew.lua";
+    RESIZE = "permit_resize" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "shared/full_server.lua" "permit/resize.lua";
+    UPDATE = "permit_update" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/update.lua";
+}
+
+pub(super) static CALLS: Calls = Calls {
+    field,
+    acquire,
+    reenter: |resource, field, lease, _holds| renew(&CALLS, &[(resource, field, lease)]),
+    take_over: lock::take_over,
+    release,
+    force_release: lock::force_release,
+    inspect: lock::inspect,
+    renewal: &RENEW,
+    renewal_keys: holds_key,
+};
+
+/// The length of the id of a permit: 16 bytes in hex.
+pub(crate) const ID_LENGTH: usize = 32;
+
+/// The ids of one acquisition follow each other; the next has another number.
+fn field(client: Uuid, number: u64, permits: u32) -> String {
+    let first = client.as_u128() ^ (u128::from(number) << 32);
+    let id = |id| format!("{:032x}", first ^ u128::from(id));
+    (0..permits).map(id).collect()
+}
+
+fn acquire(resource: &Resource, publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+    let args = [resource.publish_args(publish), args.owner_and_lease()].concat();
+    call(&ACQUIRE, resource.keys(), args)
+}
+
+/// Whether permits are released that are there, or all of them or none.
+#[derive(Clone, Copy)]
+enum Which {
+    Present = 0,
+    AllOrNone = 1,
+}
+
+fn release_which(resource: &Resource, publish: &'static str, ids: &Arc<str>, which: Which) -> Call {
+    let args = [resource.release_args(publish, ids), vec![Arg::Int(which as i64)]].concat();
+    call(&RELEASE, resource.keys(), args)
+}
+
+fn release(resource: &Resource, publish: &'static str, _holds: u32, ids: &Arc<str>) -> Call {
+    release_which(resource, publish, ids, Which::Present)
+}
+
+/// Releases permits by their ids, all of them or none.
+pub(crate) fn release_all(resource: &Resource, publish: &'static str, ids: &Arc<str>) -> Call {
+    release_which(resource, publish, ids, Which::AllOrNone)
+}
+
+/// Permits that are available and permits that are held.
+pub(crate) fn count(resource: &Resource, publish: &'static str) -> Call {
+    call(&COUNT, resource.keys(), resource.publish_args(publish))
+}
+
+/// The reply of [`count`].
+pub(crate) fn available_and_held(reply: Value) -> Result<(i64, i64), Unexpected> {
+    match &reply {
+        Value::Array(parts) => match parts.as_slice() {
+            [Value::Int(available), Value::Int(held)] => Ok((*available, *held)),
+            _ => Err(Unexpected(reply)),
+        },
+        _ => Err(Unexpected(reply)),
+    }
+}
+
+/// Sets the total of all permits, held ones included.
+pub(crate) fn resize(resource: &Resource, publish: &'static str, permits: i64) -> Call {
+    let args = [resource.publish_args(publish), vec![Arg::Int(permits)]].concat();
+    call(&RESIZE, resource.keys(), args)
+}
+
+/// Lets a semaphore end after `life`, with all its permits.
+pub(crate) fn expire(resource: &Resource, life: Duration) -> Call {
+    call(&EXPIRE, resource.keys(), vec![ms(life)])
+}
+
+pub(crate) fn lease_of(resource: &Resource, id: &Arc<str>) -> Call {
+    call(&LEASE, holds_key(resource, id), vec![id.clone().into()])
+}
+
+/// Gives a permit another lease, be it longer or shorter.
+pub(crate) fn update_lease(resource: &Resource, id: &Arc<str>, lease: Duration) -> Call {
+    call(&UPDATE, holds_key(resource, id), vec![id.clone().into(), ms(lease)])
+}

@@ -1,0 +1,99 @@
+//! Both sides of the read/write lock: one hash with the fields of readers and writers and a mode, and
+//! for each read hold a key that lives as long as its lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::calls::{AcquireArgs, Calls, call, ms, plain_field};
+use super::kind::Kind;
+use super::resource::Resource;
+use super::script::scripts;
+use super::{Arg, Call, lock};
+
+scripts! {
+    FORCE_RELEASE = "rw_force_release" from "read_write/force_release.lua";
+    READ_ACQUIRE = "read_acquire" from "read_write/read_acquire.lua";
+    READ_EXTEND = "read_extend" from "shared/lease.lua" "read_write/read_extend.lua";
+    READ_RELEASE = "read_release" from "read_write/read_holds.lua" "read_write/read_release.lua";
+    READ_RENEW = "read_renew" from "shared/lease.lua" "read_write/read_renew.lua";
+    READ_TAKE_OVER = "read_take_over" from "shared/lease.lua" "read_write/read_take_over.lua";
+    WRITE_ACQUIRE = "write_acquire" from "read_write/write_acquire.lua";
+    WRITE_RELEASE = "write_release" from "read_write/read_holds.lua" "read_write/write_release.lua";
+}
+
+pub(super) static READ_CALLS: Calls = Calls {
+    field: plain_field,
+    acquire: read_acquire,
+    reenter: read_extend,
+    take_over: read_take_over,
+    release: read_release,
+    force_release,
+    inspect: lock::inspect,
+    renewal: &READ_RENEW,
+    renewal_keys: read_keys,
+};
+
+pub(super) static WRITE_CALLS: Calls = Calls {
+    field: write_field,
+    acquire: write_acquire,
+    reenter: lock::reenter,
+    take_over: lock::take_over,
+    release: write_release,
+    force_release,
+    inspect: lock::inspect,
+    renewal: &lock::RENEW,
+    renewal_keys: lock::renewal_keys,
+};
+
+fn write_field(client: Uuid, number: u64, _permits: u32) -> String {
+    format!("{client}:{number}:write")
+}
+
+/// A key that lives as long as a read hold.
+fn lease_key(resource: &Resource, field: &str) -> Arc<str> {
+    Arc::from(format!("{}:{field}:rwlock_timeout:1", resource.extra_keys[0]))
+}
+
+fn read_keys(resource: &Resource, field: &str) -> Vec<Arc<str>> {
+    vec![resource.key.clone(), lease_key(resource, field)]
+}
+
+fn read_acquire(resource: &Resource, _publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+    let writer = args.writer.map_or(Arg::from(""), |writer| writer.clone().into());
+    let keys = read_keys(resource, args.field);
+    call(&READ_ACQUIRE, keys, [args.owner_and_lease(), vec![writer]].concat())
+}
+
+fn read_extend(resource: &Resource, field: &Arc<str>, lease: Duration, _holds: u32) -> Call {
+    call(&READ_EXTEND, read_keys(resource, field), vec![field.clone().into(), ms(lease)])
+}
+
+fn read_take_over(resource: &Resource, from: &Arc<str>, owner: &Arc<str>, lease: Duration) -> Call {
+    let keys = [read_keys(resource, from), vec![lease_key(resource, owner)]].concat();
+    call(&READ_TAKE_OVER, keys, vec![from.clone().into(), owner.clone().into(), ms(lease)])
+}
+
+fn read_release(resource: &Resource, publish: &'static str, _holds: u32, field: &Arc<str>) -> Call {
+    let keys = [read_keys(resource, field), vec![resource.extra_keys[0].clone()]].concat();
+    call(&READ_RELEASE, keys, resource.release_args(publish, field))
+}
+
+fn write_acquire(resource: &Resource, _publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+    call(&WRITE_ACQUIRE, resource.only_key(), args.owner_and_lease())
+}
+
+fn write_release(resource: &Resource, publish: &'static str, holds: u32, field: &Arc<str>) -> Call {
+    if holds > 0 {
+        // Lowered, it is a count in a hash as any other.
+        return lock::release(resource, publish, holds, field);
+    }
+    call(&WRITE_RELEASE, resource.keys(), resource.release_args(publish, field))
+}
+
+fn force_release(resource: &Resource, publish: &'static str) -> Call {
+    let mode = if resource.kind == Kind::Read { "read" } else { "write" };
+    let args = [resource.publish_args(publish), vec![mode.into()]].concat();
+    call(&FORCE_RELEASE, resource.only_key(), args)
+}

@@ -1,0 +1,163 @@
+//! What is locked: a checked name of one kind, with its keys and its channel in Redis.
+
+use std::sync::Arc;
+
+use super::keys::{self, KeyName};
+use super::kind::Kind;
+use crate::error::ConfigError;
+
+/// The longest name, in bytes. Longer ones are refused: every key and channel repeats the name.
+pub(crate) const NAME_MAX: usize = 1024;
+
+/// One name of one kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Resource {
+    /// The name as its user gave it.
+    pub(crate) name: Arc<str>,
+    pub(crate) kind: Kind,
+    /// Whether it may be taken again while it is held.
+    pub(crate) reentrant: bool,
+    /// The key at the name itself.
+    pub(crate) key: Arc<str>,
+    /// Keys that belong to it, in the order in which the scripts of the kind take them.
+    pub(crate) extra_keys: Box<[Arc<str>]>,
+    /// Where its release is published.
+    pub(crate) channel: Arc<str>,
+    /// The name of its queue within one client. The prefix is the kind's name, as kinds may share a key.
+    pub(crate) queue_name: Arc<str>,
+    /// The queue of the writers that this reader lets go first.
+    pub(crate) yields_to: Option<Arc<str>>,
+}
+
+impl Resource {
+    pub(crate) fn new(kind: Kind, prefix: &str, name: &str) -> Result<Resource, ConfigError> {
+        let refuse = |reason: String| {
+            let name = name.chars().take(64).collect();
+            Err(ConfigError::Name { name, reason })
+        };
+        if name.is_empty() {
+            return refuse("it is empty".into());
+        }
+        let key = format!("{prefix}{name}");
+        if key.len() > NAME_MAX {
+            let length = key.len();
+            return refuse(format!("it has {length} bytes with its prefix, at most {NAME_MAX}"));
+        }
+        // A string lock is one key: nothing is put in braces with it.
+        if let Some(fault) = keys::slot_fault(&key).filter(|_| kind != Kind::String) {
+            let whose = match prefix {
+                "" => String::new(),
+                prefix => format!(", with the prefix `{prefix}`,"),
+            };
+            return refuse(format!("{fault}{whose} would put its keys in different cluster slots"));
+        }
+        let (extra_keys, channel) = (kind.extra_keys(&key), kind.channel(&key));
+        let key: Arc<str> = Arc::from(key);
+        let queue_name = queue_name(kind, &key);
+        Ok(Resource {
+            name: Arc::from(name),
+            kind,
+            reentrant: true,
+            key,
+            extra_keys,
+            channel,
+            queue_name,
+            yields_to: None,
+        })
+    }
+
+    /// Where a waiter of this field is told of its turn.
+    pub(crate) fn channel_of(&self, field: &str) -> Arc<str> {
+        match self.kind {
+            Kind::Fair => Arc::from(format!("{}:{field}", self.channel)),
+            _ => self.channel.clone(),
+        }
+    }
+
+    /// The room of the readers that let this writer go first.
+    pub(crate) fn queue_of_yielding_readers(&self) -> Option<Arc<str>> {
+        (self.kind == Kind::Write).then(|| yielding_queue(&self.key))
+    }
+
+    /// The room of the readers that do not, but come in with the next turn after this writer.
+    pub(crate) fn queue_of_readers(&self) -> Option<Arc<str>> {
+        (self.kind == Kind::Write).then(|| queue_name(Kind::Read, &self.key))
+    }
+
+    /// Lets writers of the same client go first. Readers that do not are not to wait behind it: they
+    /// have a queue of their own.
+    pub(crate) fn prefer_writers(&mut self) {
+        self.yields_to = Some(queue_name(Kind::Write, &self.key));
+        self.queue_name = yielding_queue(&self.key);
+    }
+
+    /// Keeps the reply to one request, so that it can be repeated. No other request has its name.
+    pub(crate) fn reply_key(&self, request: &str) -> Arc<str> {
+        Arc::from(format!("{}:{request}", KeyName::Prefixed("leasehold_reply").of(&self.key)))
+    }
+}
+
+fn queue_name(kind: Kind, key: &str) -> Arc<str> {
+    Arc::from(format!("{kind} {key}"))
+}
+
+fn yielding_queue(key: &str) -> Arc<str> {
+    Arc::from(format!("yielding {} {key}", Kind::Read))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_refused_with_its_reason() {
+        for (name, reason) in [
+            ("", "empty"),
+            ("a}b", "closing brace"),
+            ("a{b", "opening brace"),
+            ("{}x", "empty pair"),
+            (&*"n".repeat(NAME_MAX + 1), "1025 bytes with its prefix, at most 1024"),
+        ] {
+            let error = Resource::new(Kind::Lock, "", name).expect_err(name).to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+        assert!(Resource::new(Kind::Lock, "", &"n".repeat(NAME_MAX)).is_ok());
+    }
+
+    #[test]
+    fn a_prefix_comes_before_the_braces() {
+        let resource = Resource::new(Kind::Lock, "app:", "orders").expect("a good name");
+        assert_eq!(&*resource.name, "orders");
+        assert_eq!(&*resource.key, "app:orders");
+        assert_eq!(&*resource.channel, "redisson_lock__channel:{app:orders}");
+    }
+
+    #[test]
+    fn every_key_is_called_as_redisson_calls_it() {
+        let names = |kind, name| {
+            let resource = Resource::new(kind, "", name).expect("a good name");
+            let extra_keys: Vec<_> = resource.extra_keys.iter().map(ToString::to_string).collect();
+            (resource.channel.to_string(), extra_keys.join(" "))
+        };
+        for (kind, name, channel, extra_keys) in [
+            (
+                Kind::Fair,
+                "a",
+                "redisson_lock__channel:{a}",
+                "redisson_lock_queue:{a} redisson_lock_timeout:{a}",
+            ),
+            (Kind::Fenced, "{t}:a", "redisson_lock__channel:{t}:a", "redisson_lock_token:{t}:a"),
+            (Kind::Read, "a", "redisson_rwlock:{a}", "{a}"),
+            (Kind::Write, "{t}:a", "redisson_rwlock:{t}:a", "{t}:a"),
+            (Kind::Semaphore, "a", "redisson_sc:{a}", "leasehold_semaphore:{a}"),
+            (Kind::Semaphore, "{a}", "redisson_sc:{a}", "leasehold_semaphore::{a}"),
+            (Kind::Semaphore, "{t}:a", "redisson_sc:{t}:a", "leasehold_semaphore::{t}:a"),
+            (Kind::Permit, "a", "redisson_sc:{a}", "{a}:timeout"),
+            (Kind::Permit, "{t}:a", "redisson_sc:{t}:a", "{t}:a:timeout"),
+            (Kind::Latch, "a", "redisson_countdownlatch__channel__{a}", ""),
+            (Kind::Latch, "{t}:a", "redisson_countdownlatch__channel__{{t}:a}", ""),
+        ] {
+            assert_eq!(names(kind, name), (channel.to_owned(), extra_keys.to_owned()));
+        }
+    }
+}

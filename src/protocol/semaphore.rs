@@ -1,0 +1,92 @@
+//! The semaphore: the number of available permits at the name, and the holds in a sorted set of ours.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::calls::{AcquireArgs, Calls, call, ms, renew};
+use super::counter::{ReplyKey, keys_with_reply, number};
+use super::resource::Resource;
+use super::script::scripts;
+use super::{Arg, Call, Unexpected, Value, lock};
+
+scripts! {
+    ACQUIRE = "semaphore_acquire" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/acquire.lua";
+    ADD = "semaphore_add" from "shared/full_server.lua" "semaphore/add.lua";
+    AVAILABLE = "semaphore_available" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/available.lua";
+    DRAIN = "semaphore_drain" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/drain.lua";
+    KEEP = "semaphore_keep" from "semaphore/keep.lua";
+    RELEASE = "semaphore_release" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/release.lua";
+    RENEW = "semaphore_renew" from "shared/clock.lua" "shared/full_server.lua" "semaphore/renew.lua";
+}
+
+pub(super) static CALLS: Calls = Calls {
+    field,
+    acquire,
+    reenter: |resource, field, lease, _holds| renew(&CALLS, &[(resource, field, lease)]),
+    take_over: lock::take_over,
+    release,
+    force_release: lock::force_release,
+    inspect: lock::inspect,
+    renewal: &RENEW,
+    renewal_keys: holds_key,
+};
+
+fn field(client: Uuid, number: u64, permits: u32) -> String {
+    format!("{client}:{number}:{permits}")
+}
+
+fn acquire(resource: &Resource, publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+    let args = [resource.publish_args(publish), args.owner_and_lease()].concat();
+    call(&ACQUIRE, resource.keys(), args)
+}
+
+fn release(resource: &Resource, publish: &'static str, _holds: u32, field: &Arc<str>) -> Call {
+    call(&RELEASE, resource.keys(), resource.release_args(publish, field))
+}
+
+pub(super) fn holds_key(resource: &Resource, _field: &str) -> Vec<Arc<str>> {
+    vec![resource.extra_keys[0].clone()]
+}
+
+/// Whether a semaphore that is not there is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfAbsent {
+    Make,
+    LeaveAlone,
+}
+
+/// Adds permits, or takes some away.
+pub(crate) fn add(
+    resource: &Resource,
+    publish: &'static str,
+    permits: i64,
+    absent: IfAbsent,
+    (reply, kept): ReplyKey,
+) -> Call {
+    let make = Arg::Int((absent == IfAbsent::Make).into());
+    let args = [resource.publish_args(publish), vec![Arg::Int(permits), ms(kept), make]].concat();
+    call(&ADD, keys_with_reply(resource, reply), args)
+}
+
+/// The reply of [`add`]: was the semaphore there?
+pub(crate) fn was_there(reply: Value) -> Result<bool, Unexpected> {
+    match reply {
+        Value::Nil => Ok(false),
+        other => number(other).map(|_available| true),
+    }
+}
+
+pub(crate) fn drain(resource: &Resource, publish: &'static str, (reply, kept): ReplyKey) -> Call {
+    let args = [resource.publish_args(publish), vec![ms(kept)]].concat();
+    call(&DRAIN, keys_with_reply(resource, reply), args)
+}
+
+pub(crate) fn available(resource: &Resource, publish: &'static str) -> Call {
+    call(&AVAILABLE, resource.keys(), resource.publish_args(publish))
+}
+
+/// Forgets a hold: its permits come back by no lease.
+pub(crate) fn keep(resource: &Resource, field: &Arc<str>) -> Call {
+    call(&KEEP, holds_key(resource, field), vec![field.clone().into()])
+}

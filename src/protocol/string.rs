@@ -1,0 +1,56 @@
+//! The string lock: one key, set by `SET NX PX`, with the owner as its value.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::calls::{AcquireArgs, Calls, call, ms, plain_field};
+use super::resource::Resource;
+use super::script::scripts;
+use super::{Arg, Call, lock};
+
+scripts! {
+    ACQUIRE = "string_acquire" from "string/acquire.lua";
+    EXTEND = "string_extend" from "shared/lease.lua" "string/extend.lua";
+    FORCE_RELEASE = "string_force_release" from "string/force_release.lua";
+    INSPECT = "string_inspect" from "string/inspect.lua";
+    RELEASE = "string_release" from "string/release.lua";
+    RENEW = "string_renew" from "shared/lease.lua" "string/renew.lua";
+    TAKE_OVER = "string_take_over" from "shared/lease.lua" "string/take_over.lua";
+}
+
+pub(super) static CALLS: Calls = Calls {
+    field: plain_field,
+    acquire,
+    reenter,
+    take_over,
+    release,
+    force_release,
+    inspect,
+    renewal: &RENEW,
+    renewal_keys: lock::renewal_keys,
+};
+
+fn acquire(resource: &Resource, _publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+    call(&ACQUIRE, resource.keys(), args.owner_and_lease())
+}
+
+fn reenter(resource: &Resource, field: &Arc<str>, lease: Duration, _holds: u32) -> Call {
+    call(&EXTEND, resource.keys(), vec![field.clone().into(), ms(lease)])
+}
+
+fn take_over(resource: &Resource, from: &Arc<str>, owner: &Arc<str>, lease: Duration) -> Call {
+    let args = vec![from.clone().into(), owner.clone().into(), ms(lease)];
+    call(&TAKE_OVER, resource.keys(), args)
+}
+
+fn release(resource: &Resource, _publish: &'static str, holds: u32, field: &Arc<str>) -> Call {
+    call(&RELEASE, resource.keys(), vec![Arg::Int(holds.into()), field.clone().into()])
+}
+
+fn force_release(resource: &Resource, _publish: &'static str) -> Call {
+    call(&FORCE_RELEASE, resource.only_key(), vec![])
+}
+
+fn inspect(resource: &Resource) -> Call {
+    call(&INSPECT, resource.only_key(), vec![])
+}

@@ -1,0 +1,63 @@
+//! A further guard for a caller that shows one.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::ask_aside;
+use crate::error::Error;
+use crate::lease::LossReason;
+use crate::session::existing_hold::raise;
+use crate::session::hold::Hold;
+use crate::session::request::{OwnerRelation, Proofs, Request};
+use crate::session::wait::Wait;
+use crate::session::{Handle, HoldShare};
+
+/// A further share in the hold of a share, with the same terms; of a read lock a hold of its own.
+pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
+    let handle = shown.handle();
+    let (session, resource) = (&handle.session, shown.hold().resource.clone());
+    if !resource.kind.is_lock() {
+        let how = "and permits are not re-entrant: acquire more of them";
+        return Err(Error::AlreadyHeld { name: resource.name.clone(), how });
+    }
+    loop {
+        let proofs = Proofs { holds: vec![shown.hold().clone()], owner: None };
+        let wait = Wait::Until(Instant::now() + session.settings.command_timeout);
+        let request = Request::new(session, resource.clone(), proofs, shown.terms(), wait);
+        match reenter_shown(handle, request, shown.hold().clone()).await {
+            // It was kept without being polled, and is polled again: its time begins again.
+            Err(Error::Timeout { .. }) => {}
+            done => return done,
+        }
+    }
+}
+
+/// Fails with a time-out only if nobody polled it until its time was over.
+async fn reenter_shown(
+    handle: &Arc<Handle>,
+    request: Request,
+    shown: Arc<Hold>,
+) -> Result<HoldShare, Error> {
+    request
+        .attended(handle, move |handle, request| {
+            let shown = shown.clone();
+            async move {
+                let again = match request.relation() {
+                    OwnerRelation::Nested(hold) => raise(&handle, &request, &hold).await?,
+                    OwnerRelation::Concurrent => ask_aside(&handle, &request).await?,
+                    OwnerRelation::WouldDeadlock(how) => {
+                        return Err(Error::AlreadyHeld {
+                            name: request.resource.name.clone(),
+                            how,
+                        });
+                    }
+                    OwnerRelation::Unrelated => None,
+                };
+                // It never waits for the lock: what was shown is held, or lost.
+                let lost = || shown.loss().unwrap_or(LossReason::Gone);
+                again.ok_or_else(|| Error::lost(&request.resource.name, lost()))?.unless_closed()
+            }
+        })
+        .await
+}

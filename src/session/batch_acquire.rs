@@ -1,0 +1,78 @@
+//! Several locks of one client by one call: all of them or none.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::Handle;
+use super::attempt::Attempt;
+use super::hold_share::HoldShare;
+use super::request::{OwnerRelation, Request};
+use crate::error::Error;
+use crate::protocol::multi;
+use crate::stats::count;
+
+/// Asks once for all; `None` if one of them is in the way, or if this form does not fit.
+///
+/// It does not wait: whoever waits takes them one after another.
+pub(crate) async fn acquire_batch(
+    handle: &Arc<Handle>,
+    requests: &[Request],
+) -> Result<Option<Vec<HoldShare>>, Error> {
+    let session = &*handle.session;
+    if session.is_closed() {
+        return Err(Error::Closed);
+    }
+    let fits = |request: &Request| {
+        matches!(request.relation(), OwnerRelation::Unrelated)
+            && !session.queues.is_occupied(&request.resource)
+    };
+    let Some(first) = requests.first().filter(|_| requests.iter().all(fits)) else {
+        return Ok(None);
+    };
+    let mut attempts: Vec<_> =
+        requests.iter().map(|request| Attempt::new(session, request, None)).collect();
+    let questions: Vec<_> = attempts.iter_mut().map(Attempt::question).collect();
+    let Some(call) = multi::acquire(&questions) else { return Ok(None) };
+    let sent = Instant::now();
+    attempts.iter_mut().for_each(Attempt::begin);
+    if session.is_closed() {
+        return Err(Error::Closed);
+    }
+    // CANCEL: the drop of each attempt queues an undo behind this call.
+    let reply = session.call_until(first.limit(session), call).await;
+    for attempt in &mut attempts {
+        attempt.end(&reply);
+    }
+    let number = requests.len();
+    let value = reply.map_err(|error| first.failed(error))?;
+    let tokens = match multi::tokens(value, number) {
+        Ok(Some(tokens)) => tokens,
+        Ok(None) => return Ok(None),
+        Err(unexpected) => {
+            // Some of them may be taken: the drop of each attempt undoes it.
+            attempts.iter_mut().for_each(Attempt::is_not_understood);
+            return Err(first.failed(unexpected.into()));
+        }
+    };
+    let mut shares = Vec::with_capacity(number);
+    let mut late = None;
+    for ((attempt, request), token) in attempts.iter_mut().zip(requests).zip(tokens) {
+        match attempt.grant(sent, token) {
+            Ok(hold) => {
+                shares.push(HoldShare::granted(handle, request, &hold));
+            }
+            // One that comes too late undoes itself; the others are released by their drop.
+            Err(error) => late = Some(request.failed(error)),
+        }
+    }
+    if let Some(error) = late {
+        return Err(error);
+    }
+    let closed = shares.iter().filter(|share| session.lose_if_closed(share.hold()));
+    if closed.count() > 0 {
+        return Err(Error::Closed);
+    }
+    count(&session.counters.acquired_at_once);
+    Ok(Some(shares))
+}

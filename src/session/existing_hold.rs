@@ -1,0 +1,174 @@
+//! A hold that is there already: raised, extended, taken over from its text.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::attempt::Attempt;
+use super::hold::{Hold, HoldIdentity};
+use super::hold_share::HoldShare;
+use super::release::open_call::OpenCall;
+use super::request::Request;
+use super::watchdog::Taken;
+use super::{Handle, Session};
+use crate::error::Error;
+use crate::lease::LossReason;
+use crate::protocol::replies;
+use crate::stats::count;
+use crate::transport::CallError;
+
+/// Raises the count of a hold; `None` if it turned out to be lost.
+pub(super) async fn raise(
+    handle: &Arc<Handle>,
+    request: &Request,
+    hold: &Arc<Hold>,
+) -> Result<Option<HoldShare>, Error> {
+    let session = &*handle.session;
+    let mut retry = Request::retry();
+    loop {
+        let Some(guards) = hold.join(request.terms) else { return Ok(None) };
+        // CANCEL: the tenancy leaves again and, last, `open` queues the count that is right then.
+        let open = OpenCall::new(handle, hold);
+        let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
+        let limit = request.limit(session);
+        match confirm(session, hold, request.terms.lease, guards, limit).await {
+            Ok(true) if hold.loss().is_none() => {
+                open.settled();
+                count(&session.counters.reentered);
+                return Ok(Some(share));
+            }
+            // It is gone, or the answer came when its lease had ended.
+            Ok(_) => {
+                open.settled();
+                return Ok(None);
+            }
+            Err(error) => {
+                drop(share);
+                drop(open);
+                request.ride_out(session, &mut retry, error).await?;
+            }
+        }
+    }
+}
+
+/// Asks Redis for a count and a lease of a hold; false, and it is lost, if it is not there.
+async fn confirm(
+    session: &Session,
+    hold: &Arc<Hold>,
+    lease: Duration,
+    guards: u32,
+    limit: Option<Instant>,
+) -> Result<bool, CallError> {
+    let sent = Instant::now();
+    hold.asks_for(lease);
+    let call = hold.resource.reenter(&hold.field, lease, guards);
+    let there = replies::still_held(session.call_until(limit, call).await?)?;
+    if there {
+        hold.confirmed(sent, lease);
+        session.watchdog.arm(hold, None);
+    } else {
+        session.lose(hold, LossReason::Gone);
+    }
+    Ok(there)
+}
+
+/// Takes over a hold that was handed on: from the field that its text names to a fresh one, so that of
+/// several that try one has it.
+pub(crate) async fn take_over(
+    handle: &Arc<Handle>,
+    request: Request,
+    from: Arc<str>,
+) -> Result<HoldShare, Error> {
+    request
+        .attended(handle, move |handle, request| {
+            let from = from.clone();
+            async move {
+                let session = &*handle.session;
+                // CANCEL: its drop undoes what the call may have taken.
+                let mut attempt = Attempt::new(session, &request, None);
+                match attempt.take_over_from(&from).await {
+                    Ok(Some(hold)) => HoldShare::granted(&handle, &request, &hold).unless_closed(),
+                    Ok(None) => Err(Error::NotOwner { name: request.resource.name.clone() }),
+                    Err(error) => Err(request.failed(error)),
+                }
+            }
+        })
+        .await
+}
+
+/// Gives a hold back to whoever knows its text, which it keeps: two programs that restore one text both
+/// have it.
+pub(crate) async fn restore(
+    handle: &Arc<Handle>,
+    request: Request,
+    field: Arc<str>,
+) -> Result<HoldShare, Error> {
+    request
+        .attended(handle, move |handle, request| {
+            let field = field.clone();
+            async move { restore_once(&handle, &request, field).await }
+        })
+        .await
+}
+
+async fn restore_once(
+    handle: &Arc<Handle>,
+    request: &Request,
+    field: Arc<str>,
+) -> Result<HoldShare, Error> {
+    let session = &*handle.session;
+    let (resource, terms) = (&request.resource, request.terms);
+    // A shutdown waits for it, or it sees the shutdown.
+    let _pending = session.cleanups.expect_one();
+    if session.is_closed() {
+        return Err(Error::Closed);
+    }
+    let identity = HoldIdentity { resource: resource.clone(), field, client: session.client_id };
+    let hold = Arc::new(Hold::new(session.next_id(), identity, terms, Instant::now()));
+    session.watchdog.arm_alone(&hold).map_err(|taken| match taken {
+        Taken::Held => {
+            let how = "by a guard of this client: it was not forgotten";
+            Error::AlreadyHeld { name: resource.name.clone(), how }
+        }
+        // What is on its way would free the lock behind our back.
+        Taken::UnderRelease => Error::NotOwner { name: resource.name.clone() },
+    })?;
+    // CANCEL: the hold was given to us; our drop releases it.
+    let share = HoldShare::granted(handle, request, &hold).unless_closed()?;
+    let there = confirm(session, &hold, terms.lease, 1, None).await;
+    match (there, hold.loss()) {
+        (Ok(true), None) => Ok(share),
+        (Ok(_), None | Some(LossReason::Gone)) => {
+            Err(Error::NotOwner { name: resource.name.clone() })
+        }
+        // The answer came when its lease had ended.
+        (Ok(_), Some(reason)) => Err(Error::lost(&resource.name, reason)),
+        (Err(error), _) => {
+            if !matches!(error, CallError::Unknown(_)) {
+                // Nothing was done: the hold stays with whoever knows its text.
+                share.let_go();
+            }
+            Err(request.failed(error))
+        }
+    }
+}
+
+/// Makes a hold last at least `lease` from now.
+pub(crate) async fn extend(
+    handle: &Arc<Handle>,
+    hold: &Arc<Hold>,
+    lease: Duration,
+) -> Result<(), Error> {
+    let session = &*handle.session;
+    let resource = &hold.resource;
+    if let Some(reason) = hold.loss() {
+        return Err(Error::lost(&resource.name, reason));
+    }
+    // CANCEL: the lease is extended or not; a longer one in Redis harms nobody but waiters.
+    match confirm(session, hold, lease, hold.guards(), None).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::lost(&resource.name, LossReason::Gone)),
+        Err(error) => Err(Error::from_call(&resource.name, lease, error)),
+    }
+}

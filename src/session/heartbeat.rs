@@ -1,0 +1,88 @@
+//! Keeps the places of this client's waiters in the queues that stand in Redis.
+//!
+//! A place is kept for a claim; each beat is one call for all waiters of one lock in this client,
+//! several in a claim. It also finds what no message told: that it is a waiter's turn, or that its
+//! place is gone. Whoever beats takes dead waiters off, and tells the next one.
+//!
+//! The names do not wait for each other: a beat that is slow, or that gets no answer, is late for its
+//! own name only. A name has one beat under way at most.
+
+mod timetable;
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Session;
+use super::local_queue::RedisQueue;
+use crate::protocol::fair::{self, QueuePosition};
+use crate::protocol::resource::Resource;
+use crate::transport::Lane;
+
+use timetable::Timetable;
+
+/// Waiters kept by one call: well under a millisecond of Redis.
+const BATCH: usize = 200;
+/// Calls on the wire at once: one after another, over a slow line the last would come too late.
+const AT_ONCE: usize = 1024;
+/// A beat is late by this at most, whatever the claim.
+const PERIOD_MAX: Duration = Duration::from_millis(500);
+/// Nothing is asked or looked for more often than that.
+const PERIOD_MIN: Duration = Duration::from_millis(10);
+
+/// Beats for all rooms whose waiters stand in Redis, until it is dropped.
+pub(crate) async fn run(session: &Session) {
+    let mut timetable = Timetable::new((session.settings.fair_claim / 3).min(PERIOD_MAX));
+    let mut calls = FuturesUnordered::new();
+    // Kept over the rounds: a wake that is dropped half-way would be lost.
+    let newcomers = newcomer(session);
+    tokio::pin!(newcomers);
+    loop {
+        while calls.len() < AT_ONCE {
+            let in_redis_queue = |queue: &str| session.queues.in_redis_queue(queue);
+            let Some((resource, batch)) = timetable.next_batch(in_redis_queue) else { break };
+            calls.push(async move {
+                let ends = keep(session, &resource, &batch).await;
+                (resource, ends)
+            });
+        }
+        let next = if calls.len() < AT_ONCE { timetable.next() } else { None };
+        tokio::select! {
+            biased;
+            () = &mut newcomers => {
+                timetable.learn(session.queues.with_redis_queues());
+                newcomers.set(newcomer(session));
+            }
+            () = super::sleep_until_some(next) => {}
+            Some((resource, ends)) = calls.next() => timetable.ended(&resource.queue_name, ends),
+        }
+    }
+}
+
+/// Somebody got a place since, perhaps in a room that is not known yet, and a moment passed in which
+/// others may.
+async fn newcomer(session: &Session) {
+    session.in_redis_queue.notified().await;
+    sleep(PERIOD_MIN).await;
+}
+
+/// One call of a beat; when something ends by itself, if that is known.
+async fn keep(session: &Session, resource: &Resource, waiters: &RedisQueue) -> Option<Duration> {
+    let (publish, claim) = (session.transport.publish_command(), session.settings.fair_claim);
+    let fields = waiters.iter().map(|(field, _)| field.clone());
+    let sent = Instant::now();
+    let call = session.call(Lane::Background, fair::heartbeat(resource, publish, claim, fields));
+    // A beat that fails is followed by another one, and every waiter asks for itself in the end. One
+    // without an answer is not waited for longer than leaves time for the next.
+    let reply = timeout(claim / 2, call).await.ok()?.ok()?;
+    let (ends, positions) = fair::positions(reply, waiters.len()).ok()?;
+    for ((field, waiter), position) in waiters.iter().zip(positions) {
+        match position {
+            QueuePosition::Waiting => waiter.has_place(field, sent),
+            QueuePosition::Gone | QueuePosition::Next => waiter.wake(),
+        }
+    }
+    ends
+}

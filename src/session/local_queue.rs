@@ -1,0 +1,408 @@
+//! The waiters of one resource in this client, and the hand-over to the next of them.
+//!
+//! All waiters of a name in this process queue here; only the contender talks to Redis. When a hold
+//! ends, the next waiter gets it directly for a bounded streak; then it is released for everybody.
+//!
+//! Where several may hold at once, the next waiter contends as soon as the one before was granted.
+//! Where Redis keeps the queue, every waiter is a contender.
+//!
+//! # Invariants
+//!
+//! - **L1** A queue is in the map while it is held or has waiters, while it keeps a pause in favour of
+//!   other clients, and while it remembers that it met some.
+//! - **L2** A queue has one contender or one hold, never both: the waiter or hold that stops being one of
+//!   them gives the queue to the next waiter or closes it.
+//! - **L3** A queued waiter is signalled once; the signal may be an obligation (a hold), which its slot
+//!   pays when it is dropped.
+//!
+//! # Locking
+//!
+//! One shard of the map at a time, then a hold's state, the watchdog's table or one waiter's `signal`.
+//! No obligation is paid while a shard is locked (it would come back here), and no waker is called: a
+//! waker is code of others, which may drop its future at once and come back here as well.
+//!
+//! # Bounds
+//!
+//! Queues: names held or waited for. Waiters: futures inside `acquire`.
+
+mod state;
+mod waiter;
+mod yielding;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dashmap::DashMap;
+use tokio::time::Instant;
+
+use super::hold::{Hold, HoldTerms};
+use crate::protocol::kind::{Contenders, HandOver};
+use crate::protocol::resource::Resource;
+
+use state::{LocalQueue, Next, QueueState};
+use yielding::IdleSubscribers;
+
+pub(crate) use waiter::{Waiter, WaiterSignal};
+pub(crate) use yielding::{YIELD, Yield, Yielded};
+
+/// How long one client may keep a lock among its own waiters before others get their turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Streak {
+    /// Hand-overs in a row; zero switches them off.
+    pub(crate) count: u32,
+    pub(crate) time: Duration,
+}
+
+/// Waiters that are in a queue in Redis, each with its field.
+pub(crate) type RedisQueue = Vec<(Arc<str>, Arc<Waiter>)>;
+
+/// The local queues of one client.
+pub(crate) struct LocalQueues {
+    map: DashMap<Arc<str>, LocalQueue>,
+    streak: Streak,
+}
+
+/// What happens to a queue when its hold is given up.
+pub(crate) enum Departure {
+    /// The next waiter has the hold.
+    HandedOver,
+    /// Release the hold in Redis, then call [`LocalQueues::vacate`].
+    Release,
+}
+
+impl LocalQueues {
+    pub(crate) fn new(streak: Streak) -> Self {
+        LocalQueues { map: DashMap::new(), streak }
+    }
+
+    /// Joins the room of a place; the first becomes its front.
+    pub(crate) fn enter(&self, resource: &Arc<Resource>, waiter: &Arc<Waiter>) {
+        let mut queue = self
+            .map
+            .entry(resource.queue_name.clone())
+            .or_insert_with(|| LocalQueue::new(resource.clone()));
+        if resource.kind.contenders() == Contenders::All {
+            queue.contenders.insert(waiter.id, waiter.clone());
+            waiter.contends(None);
+            return;
+        }
+        queue.waiters.insert(waiter.id, waiter.clone());
+        let QueueState::Vacant { yielding } = queue.state else { return };
+        let next = queue.promote(yielding.filter(|yielding| yielding.until > Instant::now()));
+        drop(queue);
+        self.follow(&resource.queue_name, next);
+    }
+
+    pub(crate) fn is_occupied(&self, resource: &Resource) -> bool {
+        let nobody = |queue: &LocalQueue| matches!(queue.state, QueueState::Vacant { .. });
+        resource.kind.contenders() == Contenders::All
+            || self.map.get(&resource.queue_name).is_some_and(|queue| !nobody(&queue))
+    }
+
+    /// Does anybody of this client wait in a queue?
+    pub(crate) fn is_waited_in(&self, queue: &str) -> bool {
+        self.map.get(queue).is_some_and(|queue| queue.waiting() > 0)
+    }
+
+    /// A waiter goes away without the lock; the contender gives way to the next one.
+    pub(crate) fn leave(&self, resource: &Resource, waiter: &Arc<Waiter>) {
+        self.settle(&resource.queue_name, |queue| {
+            if queue.is_contender(waiter) {
+                return queue.promote(None);
+            }
+            queue.waiters.remove(&waiter.id);
+            queue.contenders.remove(&waiter.id);
+            if queue.contenders.is_empty() { Next::Empty } else { Next::Same }
+        });
+        self.nudge_readers(resource);
+    }
+
+    /// A writer waits no longer: readers that let it go first may ask.
+    fn nudge_readers(&self, resource: &Resource) {
+        if let Some(readers) = resource.queue_of_yielding_readers() {
+            self.nudge(&readers);
+        }
+    }
+
+    /// The latch was open when the contender asked: so it is for all who waited by then.
+    pub(crate) fn opened(&self, resource: &Resource, contender: &Arc<Waiter>, asked: Instant) {
+        let mut let_in: Vec<Arc<Waiter>> = Vec::new();
+        self.settle(&resource.queue_name, |queue| {
+            let waiters = std::mem::take(&mut queue.waiters);
+            let (before, after) = waiters.into_iter().partition(|(_, one)| one.since < asked);
+            queue.waiters = after;
+            let_in = std::collections::BTreeMap::into_values(before).collect();
+            for waiter in &let_in {
+                waiter.set_signal(WaiterSignal::Open);
+            }
+            if queue.is_contender(contender) { queue.promote(None) } else { Next::Same }
+        });
+        for waiter in let_in {
+            waiter.notify();
+        }
+    }
+
+    /// The contender got the lock from Redis.
+    pub(crate) fn granted(
+        &self,
+        resource: &Resource,
+        contender: &Arc<Waiter>,
+        hold: &Hold,
+        yielded: Yielded,
+    ) {
+        self.settle(&resource.queue_name, |queue| {
+            queue.contenders.remove(&contender.id);
+            if !queue.is_contender(contender) {
+                return if queue.contenders.is_empty() { Next::Empty } else { Next::Same };
+            }
+            if resource.kind.contenders() == Contenders::Successive {
+                return queue.promote(None);
+            }
+            queue.state = QueueState::Held { id: hold.id, releasing: false };
+            if yielded != Yielded::TookOver {
+                (queue.streak, queue.streak_since) = (0, Instant::now());
+            }
+            match yielded {
+                Yielded::InVain => {
+                    let before = queue.idle_subscribers;
+                    queue.idle_subscribers = Some(IdleSubscribers::after(before, queue.receivers));
+                }
+                Yielded::ForOthers => {
+                    queue.idle_subscribers = None;
+                    queue.met_poller = (!resource.kind.wait_mode().listens()).then(Instant::now);
+                }
+                Yielded::Not | Yielded::TookOver => {}
+            }
+            Next::Same
+        });
+        self.nudge_readers(resource);
+    }
+
+    /// The last guard of a hold went: hand the hold over, or say that it must be released.
+    ///
+    /// `pass` makes the next hold; it is called with the shard locked and must not come back.
+    pub(crate) fn depart(
+        &self,
+        hold: &Arc<Hold>,
+        terms: HoldTerms,
+        pass: impl FnOnce(HoldTerms) -> Arc<Hold>,
+    ) -> Departure {
+        let Some(mut queue) = self.map.get_mut(&hold.resource.queue_name) else {
+            return Departure::Release;
+        };
+        if !matches!(queue.state, QueueState::Held { id, .. } if id == hold.id) {
+            return Departure::Release;
+        }
+        let bounded =
+            queue.streak >= self.streak.count || queue.streak_since.elapsed() >= self.streak.time;
+        let next = match queue.waiters.first_entry() {
+            // Waiters elsewhere were told how long the lock is held: a shorter lease would end
+            // behind their backs.
+            Some(next)
+                if !bounded
+                    && hold.is_clear()
+                    && next.get().terms.lease >= hold.longest_lease() =>
+            {
+                Some(next.remove())
+            }
+            _ => None,
+        };
+        let Some(next) = next else {
+            queue.state = QueueState::Held { id: hold.id, releasing: true };
+            return Departure::Release;
+        };
+        queue.streak += 1;
+        let free = hold.resource.kind.hand_over() == HandOver::Free;
+        if free && terms.renewed && next.terms.renewed {
+            let hold = pass(next.terms);
+            queue.state = QueueState::Held { id: hold.id, releasing: false };
+            next.set_signal(WaiterSignal::Granted(hold));
+        } else {
+            queue.state = QueueState::Contending(next.clone());
+            next.set_signal(WaiterSignal::TakeOver(hold.clone()));
+        }
+        drop(queue);
+        next.notify();
+        Departure::HandedOver
+    }
+
+    /// A hold is gone, released or lost: the next waiter asks Redis.
+    ///
+    /// Other clients that received the message of the release get a moment to ask first. So do readers of
+    /// this client after its writers: both learn of the release at once, and the writer by the shorter way.
+    pub(crate) fn vacate(&self, hold: &Hold, receivers: i64) {
+        let readers =
+            hold.resource.queue_of_readers().is_some_and(|queue| self.wake_contender(&queue));
+        self.settle(&hold.resource.queue_name, |queue| match queue.state {
+            QueueState::Held { id, .. } if id == hold.id => {
+                let now = Instant::now();
+                let idle = queue.idle_subscribers.filter(|idle| now < idle.until);
+                queue.receivers = receivers;
+                // Idle subscribers do not take their turn.
+                let others =
+                    if receivers > idle.map_or(0, |idle| idle.number) { receivers } else { 0 };
+                let yielding = Yield::to_others(others + i64::from(readers));
+                queue.promote(queue.yield_to_pollers(now).or(yielding))
+            }
+            _ => Next::Same,
+        });
+    }
+
+    /// Every waiter of every queue, for a reconnect and for shutdown.
+    pub(crate) fn wake_all(&self) {
+        for waiter in self.waiters(|_| true) {
+            waiter.wake();
+        }
+    }
+
+    /// Wakes the waiters whose timers are overdue since `then`: their runtime stands still, so that they
+    /// hold up others. A waiter that is woken and not polled is passed over.
+    pub(crate) fn wake_overslept(&self, then: Instant) {
+        for waiter in self.waiters(|waiter| waiter.overslept(then)) {
+            waiter.notify();
+        }
+    }
+
+    /// The waiters of all queues that are `chosen`, in the order in which they came, not that of a hash:
+    /// simulations are replayed. The caller wakes them when no queue is locked any more.
+    fn waiters(&self, chosen: impl Fn(&Waiter) -> bool) -> Vec<Arc<Waiter>> {
+        let mut waiters = Vec::new();
+        for queue in &self.map {
+            let contender = if let QueueState::Contending(contender) = &queue.state {
+                Some(contender)
+            } else {
+                None
+            };
+            let all = contender
+                .into_iter()
+                .chain(queue.waiters.values())
+                .chain(queue.contenders.values());
+            waiters.extend(all.filter(|waiter| chosen(waiter)).cloned());
+        }
+        waiters.sort_by_key(|waiter| waiter.id);
+        waiters
+    }
+
+    /// Takes back the holds that contenders were to take over and have not looked at yet.
+    pub(crate) fn recall(&self) -> Vec<Arc<Hold>> {
+        let recalled = |queue: &LocalQueue| match &queue.state {
+            QueueState::Contending(contender) => contender.recall(),
+            QueueState::Held { .. } | QueueState::Vacant { .. } => None,
+        };
+        let mut holds: Vec<_> = self.map.iter().filter_map(|queue| recalled(&queue)).collect();
+        holds.sort_by_key(|hold| hold.id);
+        holds
+    }
+
+    /// The resources whose waiters are in queues in Redis.
+    pub(crate) fn with_redis_queues(&self) -> Vec<Arc<Resource>> {
+        let in_redis_queue = |queue: &LocalQueue| {
+            queue.contenders.values().any(|waiter| waiter.field_in_redis_queue().is_some())
+        };
+        let queues = self.map.iter().filter(|queue| in_redis_queue(queue));
+        let mut resources: Vec<_> = queues.map(|queue| queue.resource.clone()).collect();
+        resources.sort_by(|one, other| one.queue_name.cmp(&other.queue_name));
+        resources
+    }
+
+    /// The waiters of a local queue that are in the queue in Redis.
+    pub(crate) fn in_redis_queue(&self, queue: &str) -> RedisQueue {
+        let in_redis_queue =
+            |waiter: &Arc<Waiter>| Some((waiter.field_in_redis_queue()?, waiter.clone()));
+        let Some(queue) = self.map.get(queue) else { return RedisQueue::new() };
+        queue.contenders.values().filter_map(in_redis_queue).collect()
+    }
+
+    /// Has the contender met a key without expiry?
+    pub(crate) fn met_no_expiry(&self, resource: &Resource) -> bool {
+        let contender = |queue: &LocalQueue| match &queue.state {
+            QueueState::Contending(contender) => contender.met_no_expiry(),
+            QueueState::Held { .. } | QueueState::Vacant { .. } => false,
+        };
+        self.map.get(&resource.queue_name).is_some_and(|queue| contender(&queue))
+    }
+
+    /// Wakes the contender of a queue, or says which hold of this client is in the way.
+    pub(crate) fn nudge(&self, queue: &str) -> Option<u64> {
+        self.wake_contender(queue);
+        self.holder(queue)
+    }
+
+    /// Lets the contender of a queue ask; false if there is none.
+    fn wake_contender(&self, queue: &str) -> bool {
+        let contender = self.map.get(queue).and_then(|queue| match &queue.state {
+            QueueState::Contending(contender) => Some(contender.clone()),
+            QueueState::Held { .. } | QueueState::Vacant { .. } => None,
+        });
+        contender.is_some_and(|contender| {
+            contender.wake();
+            true
+        })
+    }
+
+    /// The hold of this client that a queue waits for, unless it is being released.
+    pub(crate) fn holder(&self, queue: &str) -> Option<u64> {
+        self.map.get(queue)?.holder()
+    }
+
+    /// Removes queues that only kept a pause.
+    pub(crate) fn sweep(&self) {
+        let now = Instant::now();
+        self.map.retain(|_, queue| !queue.is_over(now));
+    }
+
+    /// The resources that a waiter waits for without asking, for the safety poll.
+    pub(crate) fn waited_for(&self) -> Vec<Arc<Resource>> {
+        let waits = |queue: &LocalQueue| match &queue.state {
+            QueueState::Contending(_) => queue.resource.kind.wait_mode().listens(),
+            QueueState::Held { .. } => queue.holder().is_some() && !queue.waiters.is_empty(),
+            QueueState::Vacant { .. } => false,
+        };
+        let waited = |queue: &LocalQueue| queue.resource.kind.is_polled_by_key() && waits(queue);
+        let waited = self.map.iter().filter(|queue| waited(queue));
+        let mut resources: Vec<_> = waited.map(|queue| queue.resource.clone()).collect();
+        resources.sort_by(|one, other| one.queue_name.cmp(&other.queue_name));
+        resources
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.map.iter().map(|queue| queue.waiting()).sum()
+    }
+
+    /// Changes a queue under its lock; the waiter to be notified is notified after it.
+    fn settle(&self, queue: &str, change: impl FnOnce(&mut LocalQueue) -> Next) {
+        let next = match self.map.get_mut(queue) {
+            Some(mut queue) => change(&mut queue),
+            None => return,
+        };
+        self.follow(queue, next);
+    }
+
+    fn follow(&self, queue: &str, next: Next) {
+        match next {
+            Next::Same => {}
+            Next::Notify(waiter) => waiter.notify(),
+            Next::Empty => self.close(queue),
+        }
+    }
+
+    /// Removes a queue that is not in use, unless it keeps a pause (L1).
+    fn close(&self, queue: &str) {
+        let now = Instant::now();
+        self.map.remove_if(queue, |_, queue| queue.is_over(now));
+    }
+}
+
+impl fmt::Debug for LocalQueues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rooms").field("queues", &self.map.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

@@ -1,0 +1,162 @@
+//! A waker may drop its future at once, which then leaves the room that is being told.
+#![expect(clippy::disallowed_methods, reason = "a front is a task of its own")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::time::{sleep, timeout};
+
+use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
+use crate::{Client, EmbeddedRedis, Error, Lease, LocalHandover, Lock, LockGuard};
+
+/// Longer than any of these tests.
+const LONG: Duration = Duration::from_mins(1);
+/// Until everything that is on its way has come.
+const MOMENT: Duration = Duration::from_millis(5);
+
+type Taking = Pin<Box<dyn Future<Output = Result<LockGuard, Error>> + Send>>;
+
+fn taking(lock: Lock, lease: Lease) -> Taking {
+    Box::pin(async move { lock.try_lock(LONG, lease).await })
+}
+
+/// All of it on one thread under paused time; the thread is left behind if it waits for itself.
+fn without_hanging(what: &str, test: impl AsyncFnOnce() + Send + 'static) {
+    does_not_hang(what, move || {
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.unwrap().block_on(test());
+    });
+}
+
+/// Waits, as a future that is dropped by whoever wakes it.
+async fn waits(client: &Client, mut future: impl Future + Send + Unpin + 'static) {
+    assert!(timeout(MOMENT, &mut future).await.is_err(), "it has to wait");
+    poll_and_drop_when_woken(async move { drop(future.await) });
+    assert_ne!(client.stats().waiting, 0);
+}
+
+/// Two waiters that go as they are told; the next one after them gets the lock.
+async fn wait_and_go(client: &Client, make: fn(&Client) -> Lock, lease: Lease) {
+    waits(client, taking(make(client), lease)).await;
+    waits(client, taking(make(client), lease)).await;
+}
+
+async fn free_in_the_end(client: &Client, lock: Lock) {
+    sleep(MOMENT).await;
+    assert_eq!(client.stats().waiting, 0);
+    lock.try_lock(Duration::from_secs(1), Lease::Renewed).await.unwrap().unlock().await.unwrap();
+    sleep(LONG).await;
+    assert_eq!((client.stats().local_queues, client.stats().holds), (0, 0));
+}
+
+fn plain(client: &Client) -> Lock {
+    client.lock("x")
+}
+
+const KINDS: [fn(&Client) -> Lock; 4] = [
+    plain,
+    |client| client.fair_lock("x"),
+    |client| client.spin_lock("x"),
+    |client| client.read_write_lock("x").write().clone(),
+];
+
+#[test]
+fn who_leaves_while_a_hold_is_handed_over_to_it_hangs_nobody() {
+    for make in KINDS {
+        for lease in [Lease::Renewed, Lease::fixed(LONG)] {
+            without_hanging("a hand-over", async move || {
+                let streak = LocalHandover::Streak { count: 9, time: LONG };
+                let client = EmbeddedRedis::new().builder().local_handover(streak);
+                let client = client.connect().await.unwrap();
+                let guard = make(&client).try_lock(LONG, lease).await.unwrap();
+                wait_and_go(&client, make, lease).await;
+                drop(guard);
+                free_in_the_end(&client, make(&client)).await;
+            });
+        }
+    }
+}
+
+#[test]
+fn who_leaves_while_it_becomes_the_front_after_a_release_hangs_nobody() {
+    for make in KINDS {
+        without_hanging("a release", async move || {
+            let redis = EmbeddedRedis::new();
+            let client = redis.builder().local_handover(LocalHandover::Off).connect().await;
+            let client = client.unwrap();
+            let guard = make(&client).lock().await.unwrap();
+            wait_and_go(&client, make, Lease::Renewed).await;
+            guard.unlock().await.unwrap();
+            free_in_the_end(&client, make(&client)).await;
+        });
+    }
+}
+
+#[test]
+fn who_leaves_while_it_becomes_the_front_hangs_nobody() {
+    for make in KINDS {
+        without_hanging("the front leaves", async move || {
+            let redis = EmbeddedRedis::new();
+            let (client, elsewhere) = (redis.client(), redis.client());
+            let guard = make(&elsewhere).lock().await.unwrap();
+            let mut contender = taking(make(&client), Lease::Renewed);
+            assert!(timeout(MOMENT, &mut contender).await.is_err());
+            wait_and_go(&client, make, Lease::Renewed).await;
+            drop(contender);
+            guard.unlock().await.unwrap();
+            free_in_the_end(&client, make(&client)).await;
+        });
+    }
+}
+
+#[test]
+fn who_leaves_while_all_are_woken_hangs_nobody() {
+    for make in KINDS {
+        without_hanging("a shutdown", async move || {
+            let redis = EmbeddedRedis::new();
+            let (client, elsewhere) = (redis.client(), redis.client());
+            let _held = make(&elsewhere).lock().await.unwrap();
+            wait_and_go(&client, make, Lease::Renewed).await;
+            waits(&client, taking(make(&client), Lease::Renewed)).await;
+            client.shutdown(LONG).await.unwrap();
+            assert_eq!(client.stats().waiting, 0);
+        });
+    }
+}
+
+/// A poll finds that the key is gone.
+#[test]
+fn a_front_that_leaves_while_it_is_told_to_ask_hangs_nobody() {
+    without_hanging("a poll", async || {
+        let redis = EmbeddedRedis::new();
+        let (client, elsewhere) = (redis.client(), redis.client());
+        let held = elsewhere.lock("x").lock().await.unwrap();
+        wait_and_go(&client, plain, Lease::Renewed).await;
+        assert!(redis.lose("x"));
+        sleep(Duration::from_secs(3)).await;
+        drop(held);
+        free_in_the_end(&client, plain(&client)).await;
+    });
+}
+
+#[test]
+fn who_leaves_while_a_latch_opens_hangs_nobody() {
+    without_hanging("a latch opens", async || {
+        let redis = EmbeddedRedis::new();
+        let (client, elsewhere) = (redis.client(), redis.client());
+        let opens = elsewhere.count_down_latch("l");
+        opens.try_set_count(1).await.unwrap();
+        let latch = client.count_down_latch("l");
+        let contender = tokio::spawn(async move { latch.wait(LONG).await });
+        sleep(MOMENT).await;
+        for _ in 0..2 {
+            let latch = client.count_down_latch("l");
+            waits(&client, Box::pin(async move { latch.wait(LONG).await })).await;
+        }
+        opens.count_down().await.unwrap();
+        contender.await.unwrap().unwrap();
+        assert_eq!(client.stats().waiting, 0);
+    });
+}

@@ -1,0 +1,63 @@
+//! Yielding: this client lets others go first after its turn, for as long as it is of use.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::session::jittered;
+
+/// How long a client lets others go first: a few round trips.
+pub(crate) const YIELD: Duration = Duration::from_millis(1);
+/// How long subscribers that did not take their turn count as idle, at first and at most. A client
+/// keeps the subscription of a hot name for a while after its last waiter. Or it was just slow: so the
+/// time doubles each time they leave their turn.
+const IDLE_FIRST: Duration = Duration::from_millis(4);
+pub(super) const IDLE_MAX: Duration = Duration::from_millis(100);
+
+/// Clients that poll receive no message: they are let first if one of them was met as short a time ago
+/// as this.
+pub(super) const POLLERS_REMEMBERED: Duration = Duration::from_secs(10);
+/// They are let first for as long as this client's turn took, and at most for this, about as long as
+/// they pause.
+pub(super) const POLLERS_YIELD_MAX: Duration = Duration::from_millis(100);
+
+/// Subscribers of other clients that did not take their turn when they were let first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IdleSubscribers {
+    pub(super) number: i64,
+    /// No waiter yields to them until then.
+    pub(super) until: Instant,
+    span: Duration,
+}
+
+impl IdleSubscribers {
+    pub(super) fn after(before: Option<IdleSubscribers>, number: i64) -> Self {
+        let span = before.map_or(IDLE_FIRST, |idle| (idle.span * 2).min(IDLE_MAX));
+        IdleSubscribers { number, until: Instant::now() + span, span }
+    }
+}
+
+/// Yielding after a turn of this client, so that the turn goes round among all clients that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Yield {
+    /// Do not ask before that.
+    pub(crate) until: Instant,
+    /// Clients that received the message of the release; each of them shall have a turn before ours.
+    pub(crate) others: i64,
+}
+
+impl Yield {
+    pub(super) fn to_others(others: i64) -> Option<Self> {
+        (others > 0).then(|| Yield { until: Instant::now() + jittered(YIELD), others })
+    }
+}
+
+/// Did the contender let other clients go first, and did they?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Yielded {
+    Not,
+    InVain,
+    ForOthers,
+    /// No other client could: it took its hold over, and the streak goes on.
+    TookOver,
+}

@@ -1,0 +1,169 @@
+//! Releases and undos that nobody waits for: from drops, cancelled attempts, lost replies.
+//!
+//! # Invariants
+//!
+//! - **Q1** A cleanup is repeated until Redis confirms it, or until the lease that it is about is
+//!   certainly over.
+//! - **Q2** An answer confirms an undo only if the lane kept its connection since the attempt was
+//!   sent, or if it is *released* and one call alone can have taken what was released. Otherwise an
+//!   attempt may be executed later, and the undo is repeated for one lease after the first answer.
+//! - **Q3** A session does not end while an attempt or a guard may yet post a cleanup: an acquisition
+//!   takes a [`CleanupPending`] before it asks whether the session is closed, and a hold that ends takes
+//!   one before it says so.
+//!
+//! # Bounds
+//!
+//! There is at most one cleanup for each live guard and each future inside `acquire`, and for one lease
+//! longer the undos of attempts in doubt (Q2). At most [`AT_ONCE`] calls of each lane are on the wire. A
+//! cleanup that pauses has none: repeated undos hold up no release.
+
+mod settle;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc};
+use tokio::time::Instant;
+
+use super::under_way::ReleaseUnderWay;
+use crate::protocol::resource::Resource;
+use crate::session::Session;
+use crate::session::hold::{Hold, InDoubt};
+use crate::transport::Lane;
+
+use settle::settle;
+
+/// Calls on the wire at once.
+const AT_ONCE: usize = 256;
+
+/// Something to settle in the background.
+#[derive(Debug)]
+pub(crate) enum Cleanup {
+    /// Lower the count of a hold to the guards that live; an open call of the hold until then.
+    LowerCount(Arc<Hold>),
+    /// End a hold whose last guard is gone, then let the next local waiter in.
+    Release(Arc<Hold>),
+    /// Take permits of a semaphore for good.
+    KeepPermits(Arc<Hold>),
+    /// End what a hold may have left behind, when nothing about it is in doubt.
+    End { hold: Arc<Hold>, under_way: ReleaseUnderWay },
+    /// End whatever an attempt may have taken.
+    Undo { resource: Arc<Resource>, field: Arc<str>, doubt: InDoubt, under_way: ReleaseUnderWay },
+}
+
+/// The cleanups of one session.
+#[derive(Debug)]
+pub(crate) struct Cleanups {
+    sender: mpsc::UnboundedSender<Cleanup>,
+    receiver: Mutex<Option<mpsc::UnboundedReceiver<Cleanup>>>,
+    /// Posted and not settled.
+    queued: AtomicU64,
+    /// A cleanup has one while its call is on the wire. One lane that stalls does not stop the other.
+    caller_slots: Semaphore,
+    background_slots: Semaphore,
+    expected: Arc<Expected>,
+    /// Until when a hold may stand in Redis whose release was refused.
+    refused_until: Mutex<Option<Instant>>,
+}
+
+/// Cleanups that may yet be posted.
+#[derive(Debug, Default)]
+struct Expected {
+    number: AtomicU64,
+    fewer: Notify,
+}
+
+/// A cleanup may have to be posted; dropped when it was, or when there is nothing to post.
+#[derive(Debug)]
+pub(crate) struct CleanupPending(Arc<Expected>);
+
+impl Drop for CleanupPending {
+    fn drop(&mut self) {
+        self.0.number.fetch_sub(1, SeqCst);
+        self.0.fewer.notify_one();
+    }
+}
+
+impl Cleanups {
+    pub(crate) fn new() -> Self {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        Cleanups {
+            sender,
+            receiver: Mutex::new(Some(receiver)),
+            queued: AtomicU64::new(0),
+            caller_slots: Semaphore::new(AT_ONCE),
+            background_slots: Semaphore::new(AT_ONCE),
+            expected: Arc::default(),
+            refused_until: Mutex::default(),
+        }
+    }
+
+    /// Takes a cleanup over. Needs no runtime; after the end of the session it does nothing.
+    pub(crate) fn post(&self, cleanup: Cleanup) {
+        self.queued.fetch_add(1, Relaxed);
+        if self.sender.send(cleanup).is_err() {
+            self.queued.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Keeps the session from ending until a cleanup is posted, or is not needed (Q3).
+    pub(crate) fn expect_one(&self) -> CleanupPending {
+        self.expected.number.fetch_add(1, SeqCst);
+        CleanupPending(self.expected.clone())
+    }
+
+    /// A release was given up while its lease may last.
+    fn was_refused(&self, until: Instant) {
+        let mut refused = self.refused_until.lock();
+        *refused = refused.max(Some(until));
+    }
+
+    /// May a hold stand in Redis whose release was refused?
+    pub(crate) fn may_have_left_holds(&self) -> bool {
+        self.refused_until.lock().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Leave to have a call on the wire.
+    async fn slot(&self, lane: Lane) -> SemaphorePermit<'_> {
+        let slots = match lane {
+            Lane::Caller => &self.caller_slots,
+            Lane::Background => &self.background_slots,
+        };
+        slots.acquire().await.expect("BUG: it is never closed")
+    }
+
+    pub(crate) fn queued(&self) -> u64 {
+        self.queued.load(Relaxed)
+    }
+}
+
+/// Settles cleanups until the session is stopping, then what is left of them.
+pub(crate) async fn run(session: &Session) {
+    let cleanups = &session.cleanups;
+    let Some(mut queue) = cleanups.receiver.lock().take() else { return };
+    let mut working = FuturesUnordered::new();
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            biased;
+            cleanup = queue.recv() => {
+                if let Some(cleanup) = cleanup {
+                    working.push(settle(session, cleanup));
+                }
+            }
+            Some(()) = working.next() => {
+                cleanups.queued.fetch_sub(1, Relaxed);
+            }
+            () = session.stopping(), if !stopping => stopping = true,
+            () = cleanups.expected.fewer.notified(), if stopping => {}
+        }
+        // In this order: an expected cleanup is posted first, and then not expected any more.
+        let expected = cleanups.expected.number.load(SeqCst);
+        if stopping && expected == 0 && working.is_empty() && queue.is_empty() {
+            return;
+        }
+    }
+}

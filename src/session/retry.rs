@@ -1,0 +1,155 @@
+//! A call that failed: whether it is repeated, when, and what its caller is told in the end.
+//!
+//! # Invariants
+//!
+//! - **Y1** A call whose outcome is not known stays in doubt, whatever its repetitions answer.
+//! - **Y2** Only what may pass by itself is repeated: a call that was not applied, or may not have been.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::jittered;
+use super::subscriptions::Outage;
+use crate::transport::CallError;
+
+/// A caller waits: a call in doubt is repeated after this.
+const BRIEF: Duration = Duration::from_millis(10);
+
+/// The repetitions of one call.
+#[derive(Debug)]
+pub(super) struct Retry {
+    pause: Pause,
+    limit: Limit,
+    in_doubt: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Pause {
+    /// Until the outage ends, and no longer than [`BRIEF`] once the call is in doubt: a lost
+    /// connection is in use for a moment longer, and ends no outage.
+    Brief,
+    /// Doubled each time.
+    Growing { next: Duration, most: Duration },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    None,
+    /// So long after the first failure.
+    AfterFailure(Duration),
+    At(Instant),
+}
+
+impl Retry {
+    /// For a caller that waits for the answer, for so long after the first failure.
+    pub(super) fn brief(limit: Duration) -> Self {
+        Retry { pause: Pause::Brief, limit: Limit::AfterFailure(limit), in_doubt: false }
+    }
+
+    /// For calls that nobody waits for at the moment: with pauses that double.
+    pub(super) fn growing(first: Duration, most: Duration) -> Self {
+        let pause = Pause::Growing { next: first, most };
+        Retry { pause, limit: Limit::None, in_doubt: false }
+    }
+
+    /// Gives up at the first failure after `limit`.
+    pub(super) fn until(self, limit: Instant) -> Self {
+        Retry { limit: Limit::At(limit), ..self }
+    }
+
+    /// The outcome of an earlier call is not known.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.in_doubt
+    }
+
+    /// What a failure means: `Ok` if the call may be repeated, else what to give up with.
+    pub(super) fn failed(&mut self, error: CallError) -> Result<CallError, CallError> {
+        self.in_doubt |= matches!(error, CallError::Unknown(_));
+        let error = if self.in_doubt { error.in_doubt() } else { error };
+        let passes = matches!(error, CallError::NotApplied(_) | CallError::Unknown(_));
+        if passes { Ok(error) } else { Err(error) }
+    }
+
+    /// Returns when the call may be repeated, or what to give up with. `outage` began before the call.
+    pub(super) async fn pause(
+        &mut self,
+        error: CallError,
+        outage: Outage<'_>,
+    ) -> Result<(), CallError> {
+        let error = self.failed(error)?;
+        let left = self.left();
+        if left.is_some_and(|left| left.is_zero()) {
+            return Err(error);
+        }
+        let pause = match (self.pause, left) {
+            (Pause::Brief, Some(left)) if !self.in_doubt => left,
+            (Pause::Brief, left) => left.map_or(BRIEF, |left| left.min(BRIEF)),
+            (Pause::Growing { .. }, _) => self.next_pause(),
+        };
+        outage.over_within(pause).await;
+        Ok(())
+    }
+
+    /// The next pause of those that grow.
+    pub(super) fn next_pause(&mut self) -> Duration {
+        match &mut self.pause {
+            Pause::Brief => BRIEF,
+            Pause::Growing { next, most } => {
+                let pause = jittered(*next);
+                *next = (*next * 2).min(*most);
+                pause
+            }
+        }
+    }
+
+    fn left(&mut self) -> Option<Duration> {
+        let now = Instant::now();
+        if let Limit::AfterFailure(span) = self.limit {
+            self.limit = Limit::At(now + span);
+        }
+        match self.limit {
+            Limit::At(limit) => Some(limit.saturating_duration_since(now)),
+            Limit::None | Limit::AfterFailure(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::Fault;
+
+    fn fault() -> Fault {
+        Fault("cut".into())
+    }
+
+    #[test]
+    fn a_call_that_was_in_doubt_once_stays_so() {
+        let mut retry = Retry::brief(Duration::from_secs(1));
+        assert_eq!(
+            retry.failed(CallError::NotApplied(fault())),
+            Ok(CallError::NotApplied(fault()))
+        );
+        assert!(!retry.is_in_doubt());
+        assert_eq!(retry.failed(CallError::Unknown(fault())), Ok(CallError::Unknown(fault())));
+        assert_eq!(retry.failed(CallError::NotApplied(fault())), Ok(CallError::Unknown(fault())));
+    }
+
+    #[test]
+    fn what_does_not_pass_by_itself_is_not_repeated() {
+        let mut retry = Retry::growing(BRIEF, BRIEF);
+        assert_eq!(retry.failed(CallError::Closed), Err(CallError::Closed));
+        assert_eq!(retry.failed(CallError::Refused(fault())), Err(CallError::Refused(fault())));
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let (first, most) = (Duration::from_millis(20), Duration::from_millis(50));
+        let mut retry = Retry::growing(first, most);
+        for whole in [first, first * 2, most, most] {
+            let pause = retry.next_pause();
+            assert!(pause >= whole.mul_f64(0.8) && pause <= whole.mul_f64(1.2), "{pause:?}");
+        }
+    }
+}

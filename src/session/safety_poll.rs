@@ -1,0 +1,71 @@
+//! The safety poll: what a lost message can cost at most.
+//!
+//! About once a second one call asks which of the keys that this client waits for are missing. None
+//! is while all are held; where one is, its waiter is woken. Ten thousand waited-for names cost twenty
+//! calls a second, whatever became of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{Session, jittered};
+use crate::lease::LossReason;
+use crate::protocol::existence;
+use crate::protocol::resource::Resource;
+use crate::stats::count;
+use crate::transport::Lane;
+
+/// Keys in one call.
+const BATCH: usize = 500;
+
+/// How often subscriptions and rooms that nobody uses any more are ended.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// Ends what nobody uses any more, until it is dropped.
+pub(crate) async fn sweep(session: &Session) {
+    loop {
+        sleep(SWEEP).await;
+        session.subscriptions.sweep(&session.transport);
+        session.queues.sweep();
+        if let Some(then) = Instant::now().checked_sub(SWEEP) {
+            session.queues.wake_overslept(then);
+        }
+    }
+}
+
+/// Polls until it is dropped.
+pub(crate) async fn run(session: &Session) {
+    loop {
+        sleep(jittered(session.settings.poll)).await;
+        let resources = session.queues.waited_for();
+        for batch in resources.chunks(BATCH) {
+            check(session, batch).await;
+        }
+    }
+}
+
+/// Finds the keys that are gone: one call, however many those are.
+async fn check(session: &Session, resources: &[Arc<Resource>]) {
+    // A hold that is older than the question must be there; a younger one may not have been.
+    let holders: Vec<_> =
+        resources.iter().map(|resource| session.queues.holder(&resource.queue_name)).collect();
+    let keys = resources.iter().map(|resource| resource.key.clone()).collect();
+    count(&session.counters.polls);
+    let reply = session.call(Lane::Background, existence::keys_exist(keys)).await;
+    let missing = reply.ok().and_then(|value| existence::missing(value, resources.len()).ok());
+    // A poll that fails is followed by another one.
+    for at in missing.unwrap_or_default() {
+        let holder = session.queues.nudge(&resources[at].queue_name);
+        if holder == holders[at] {
+            lose(session, &resources[at].key, holder);
+        }
+    }
+}
+
+/// Our own hold's key is gone: nobody told us, so its waiters would wait for the next renewal.
+fn lose(session: &Session, key: &str, id: Option<u64>) {
+    if let Some(hold) = id.and_then(|id| session.watchdog.find(key, id)) {
+        session.lose(&hold, LossReason::Gone);
+    }
+}

@@ -1,0 +1,226 @@
+//! Wakes the waiters of this client when a release is published.
+//!
+//! One Redis subscription serves all waiters of a channel in this process. A wake is a hint: the
+//! waiter must ask Redis again.
+//!
+//! # Invariants
+//!
+//! - **W1** A waiter is registered before the attempt after which it goes to sleep; a release
+//!   published after that attempt therefore reaches it. (Check, listen, check again.)
+//! - **W2** When messages may have been missed, every waiter is woken.
+//! - **W3** A channel without waiters stays subscribed for a moment, so that a hot name does not
+//!   subscribe for each contention; [`Subscriptions::sweep`] ends that.
+//!
+//! # Locking
+//!
+//! One shard at a time, and nobody is woken under it: a waiter that ends at once comes back here by its
+//! listener. Subscribing and unsubscribing are queued in the transport; unsubscribing is
+//! queued under the shard lock, so that it cannot overtake a later subscription.
+//!
+//! # Bounds
+//!
+//! Entries: channels waited on, plus warm ones, at most one second's worth more than [`WARM`] allows.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use tokio::time::Instant;
+
+use super::local_queue::Waiter;
+use crate::stats::Counters;
+use crate::transport::{CallError, Lane, Sink, Transport};
+
+/// How long a subscription outlives its last waiter.
+const WARM: Duration = Duration::from_secs(3);
+
+/// The subscriptions of one client.
+#[derive(Debug)]
+pub(crate) struct Subscriptions {
+    channels: DashMap<Arc<str>, Channel>,
+    /// A lane is usable again: for waiters in an outage.
+    restored: Notify,
+    counters: Arc<Counters>,
+    next: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Channel {
+    listeners: Vec<(u64, Arc<Waiter>)>,
+    confirmed: bool,
+    idle_since: Option<Instant>,
+}
+
+/// A waiter's registration; dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Listener<'a> {
+    subscriptions: &'a Subscriptions,
+    transport: &'a Transport,
+    channel: Arc<str>,
+    id: u64,
+    /// Nobody will ever listen to this channel again.
+    private: bool,
+}
+
+impl Subscriptions {
+    pub(crate) fn new(counters: Arc<Counters>) -> Arc<Self> {
+        Arc::new(Subscriptions {
+            channels: DashMap::new(),
+            restored: Notify::new(),
+            counters,
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// Registers a waiter; messages reach it from [`Listener::ready`] on.
+    pub(crate) fn listen<'a>(
+        &'a self,
+        transport: &'a Transport,
+        channel: &Arc<str>,
+        waiter: &Arc<Waiter>,
+    ) -> Listener<'a> {
+        let id = self.next.fetch_add(1, Relaxed);
+        let mut entry = self.channels.entry(channel.clone()).or_default();
+        entry.listeners.push((id, waiter.clone()));
+        entry.idle_since = None;
+        Listener { subscriptions: self, transport, channel: channel.clone(), id, private: false }
+    }
+
+    pub(crate) fn is_subscribed(&self, channel: &str) -> bool {
+        self.channels.get(channel).is_some_and(|entry| entry.confirmed)
+    }
+
+    /// Ends subscriptions that nobody has used for a while.
+    pub(crate) fn sweep(&self, transport: &Transport) {
+        let now = Instant::now();
+        let is_idle = |entry: &Channel| {
+            entry.idle_since.is_some_and(|since| now.duration_since(since) >= WARM)
+        };
+        let idle = self.channels.iter().filter(|entry| is_idle(entry));
+        let mut idle: Vec<_> = idle.map(|entry| entry.key().clone()).collect();
+        // What is sent must not depend on hashing: simulations are replayed.
+        idle.sort();
+        for channel in idle {
+            self.channels.remove_if(&channel, |channel, entry| {
+                let idle = is_idle(entry);
+                if idle {
+                    transport.unsubscribe(channel);
+                }
+                idle
+            });
+        }
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.channels.iter().filter(|entry| entry.confirmed).count()
+    }
+
+    pub(crate) fn listening(&self) -> usize {
+        self.channels.iter().map(|entry| entry.listeners.len()).sum()
+    }
+
+    /// Returns when a connection is usable again, after `limit` at the latest.
+    pub(crate) async fn restored_within(&self, limit: Duration) {
+        self.outage().over_within(limit).await;
+    }
+
+    /// The outage that a call may meet which is about to be sent: its end is not missed while that call
+    /// fails.
+    pub(crate) fn outage(&self) -> Outage<'_> {
+        Outage(self.restored.notified())
+    }
+
+    /// Lets everybody who waits for the end of an outage try at once.
+    pub(crate) fn end_outage(&self) {
+        self.restored.notify_waiters();
+    }
+}
+
+/// From when it was asked for until a connection is usable again.
+pub(crate) struct Outage<'a>(Notified<'a>);
+
+impl Outage<'_> {
+    /// Returns when a connection became usable meanwhile, after `limit` at the latest.
+    pub(crate) async fn over_within(self, limit: Duration) {
+        // Both outcomes mean the same: try again.
+        drop(tokio::time::timeout(limit, self.0).await);
+    }
+}
+
+impl Listener<'_> {
+    /// Of a channel that is this waiter's own: it is not kept warm.
+    pub(crate) fn private(mut self) -> Self {
+        self.private = true;
+        self
+    }
+
+    pub(crate) fn channel(&self) -> &Arc<str> {
+        &self.channel
+    }
+
+    /// Returns when the subscription is confirmed.
+    pub(crate) async fn ready(&self) -> Result<(), CallError> {
+        if self.subscriptions.is_subscribed(&self.channel) {
+            return Ok(());
+        }
+        // CANCEL: the channel may or may not be subscribed; our drop unsubscribes it, in order.
+        self.transport.subscribe(&self.channel).await?;
+        if let Some(mut entry) = self.subscriptions.channels.get_mut(&self.channel) {
+            entry.confirmed = true;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Listener<'_> {
+    fn drop(&mut self) {
+        let Some(mut entry) = self.subscriptions.channels.get_mut(&self.channel) else { return };
+        entry.listeners.retain(|(id, _)| *id != self.id);
+        if !entry.listeners.is_empty() {
+            return;
+        }
+        if entry.confirmed && !self.private {
+            entry.idle_since = Some(Instant::now());
+            return;
+        }
+        drop(entry);
+        self.subscriptions.channels.remove_if(&self.channel, |channel, entry| {
+            let unused = entry.listeners.is_empty() && (self.private || !entry.confirmed);
+            if unused {
+                self.transport.unsubscribe(channel);
+            }
+            unused
+        });
+    }
+}
+
+impl Sink for Subscriptions {
+    fn message(&self, channel: &str, _payload: &[u8]) {
+        let listeners = self.channels.get(channel).map(|entry| entry.listeners.clone());
+        let listeners = listeners.unwrap_or_default();
+        self.counters.wakes.fetch_add(listeners.len() as u64, Relaxed);
+        for (_, waiter) in listeners {
+            waiter.wake();
+        }
+    }
+
+    fn missed(&self) {
+        let mut all: Vec<_> =
+            self.channels.iter().flat_map(|entry| entry.listeners.clone()).collect();
+        // In the order in which they came, not that of a hash.
+        all.sort_by_key(|(id, _)| *id);
+        for (_, waiter) in all {
+            waiter.wake();
+        }
+    }
+
+    fn restored(&self, _lane: Lane) {
+        self.end_outage();
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

@@ -1,0 +1,38 @@
+//! A waker may end its waiter at once, whose listener then leaves the channel that is being told.
+
+use tokio::runtime::Handle;
+
+use super::*;
+use crate::EmbeddedRedis;
+use crate::session::hold::HoldTerms;
+use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
+
+struct Deaf;
+
+impl Sink for Deaf {
+    fn message(&self, _: &str, _: &[u8]) {}
+    fn missed(&self) {}
+    fn restored(&self, _: Lane) {}
+}
+
+#[tokio::test]
+async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
+    for tell in
+        [Subscriptions::missed, |subscriptions: &Subscriptions| subscriptions.message("c", b"0")]
+    {
+        let subscriptions = Subscriptions::new(Arc::default());
+        let link = EmbeddedRedis::new().link(Arc::new(Deaf), &Handle::current());
+        let (lease, drift) = (Duration::from_secs(1), Duration::ZERO);
+        let terms = HoldTerms { lease, renewed: true, max_hold: None, drift };
+        let waiter = Waiter::new(terms, Arc::default());
+        let (listening, transport) = (subscriptions.clone(), Transport::Embedded(link));
+        poll_and_drop_when_woken(async move {
+            let _listener = listening.listen(&transport, &Arc::from("c"), &waiter);
+            waiter.changed().await;
+        });
+        assert_eq!(subscriptions.listening(), 1);
+        let telling = subscriptions.clone();
+        does_not_hang("it is told", move || tell(&telling));
+        assert_eq!(subscriptions.listening(), 0);
+    }
+}
