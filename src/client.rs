@@ -155,7 +155,7 @@ impl Client {
     /// # Redis cost
     ///
     /// As in the table of [`Lock`], with `fair_acquire` and `fair_release`; one `SUBSCRIBE` for each
-    /// waiter, and while somebody waits one `fair_beat` for each client at least every third of the
+    /// waiter, and while somebody waits one `fair_heartbeat` for each client at least every third of the
     /// claim. The beat, and queueing, look at the whole queue while clients of Redisson stand in it.
     ///
     /// # Keys

@@ -63,7 +63,7 @@ async fn a_beat_without_an_answer_costs_nobody_a_place() {
         // Their beats come at different times.
         sleep(ms(200)).await;
     }
-    let beats = || runs(&redis, "fair_beat");
+    let beats = || runs(&redis, "fair_heartbeat");
     let before = beats();
     eventually("a beat", async || beats() > before).await;
     link.set_replies(Flow::Vanishes);
@@ -97,11 +97,11 @@ async fn a_name_has_one_beat_under_way() {
     let client = patient.connect().await.unwrap();
     let _held = take_fair(&client, "x").await;
     let _waiter = queue_for(&client, "x");
-    eventually("a beat", async || runs(&redis, "fair_beat") > 0).await;
+    eventually("a beat", async || runs(&redis, "fair_heartbeat") > 0).await;
     let link = redis.links().remove(0);
     set_round_trip(&link, ms(1500));
     assert_eq!(most_calls_under_way(&link, ms(20_000)).await, 1);
-    assert!(runs(&redis, "fair_beat") >= 10, "{}", runs(&redis, "fair_beat"));
+    assert!(runs(&redis, "fair_heartbeat") >= 10, "{}", runs(&redis, "fair_heartbeat"));
 }
 
 #[tokio::test(start_paused = true)]
