@@ -9,7 +9,7 @@ use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_wo
 
 struct Deaf;
 
-impl Sink for Deaf {
+impl TransportEvents for Deaf {
     fn message(&self, _: &str, _: &[u8]) {}
     fn missed(&self) {}
     fn restored(&self, _: Lane) {}
@@ -19,7 +19,7 @@ impl Sink for Deaf {
 async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
     for tell in [Wakes::missed, |wakes: &Wakes| wakes.message("c", b"0")] {
         let wakes = Wakes::new(Arc::default());
-        let link = EmbeddedRedis::new().link(Arc::new(Deaf), &Handle::current());
+        let link = EmbeddedRedis::new().connect(Arc::new(Deaf), &Handle::current());
         let (lease, drift) = (Duration::from_secs(1), Duration::ZERO);
         let terms = Terms { lease, renewed: true, max_hold: None, drift };
         let waiter = Waiter::new(terms, Arc::default());

@@ -1,8 +1,8 @@
 //! A connection that ends after each byte of the requests and after each byte of the replies: what is
 //! told is what can be known.
 
-use super::ledger::Form;
-use super::memory::{Cell, Ending, Memory, Pending, Pipe};
+use super::memory::{Ending, MemoryServer, MemoryTestbed, Pending, Pipe};
+use super::request::ScriptForm;
 use super::*;
 use crate::protocol::plain;
 
@@ -34,9 +34,9 @@ enum How {
 const BEFORE: [Before; 5] =
     [Before::Nothing, Before::Sent, Before::Dropped, Before::DroppedEarly, Before::TooOld];
 
-fn server() -> Memory {
+fn server() -> MemoryServer {
     // Those of one script are answered on a connection in turn: numbers are in the owner's name.
-    Memory::answering(|words| match words[0].as_str() {
+    MemoryServer::answering(|words| match words[0].as_str() {
         "EVALSHA" => {
             let turn = words[4].rsplit('-').next().unwrap().parse::<usize>().unwrap();
             REPLIES[turn].as_bytes().to_vec()
@@ -56,7 +56,7 @@ fn values() -> [Value; 4] {
 
 /// One connection and the calls on it.
 struct Case {
-    cell: Cell,
+    testbed: MemoryTestbed,
     cases: usize,
 }
 
@@ -71,7 +71,7 @@ struct Ready {
 
 impl Case {
     async fn new() -> Self {
-        Case { cell: Cell::new(server()).await, cases: 0 }
+        Case { testbed: MemoryTestbed::new(server()).await, cases: 0 }
     }
 
     /// The same length in each case.
@@ -82,21 +82,24 @@ impl Case {
 
     async fn ready(&mut self, before: Before) -> Ready {
         self.cases += 1;
-        self.cell.caller().await;
-        let pipe =
-            if self.cases == 1 { self.cell.server.pipe(0) } else { self.cell.server.newest() };
+        self.testbed.caller().await;
+        let pipe = if self.cases == 1 {
+            self.testbed.server.pipe(0)
+        } else {
+            self.testbed.server.newest()
+        };
         pipe.at(|state| state.replies = 0);
         if before == Before::Nothing {
             return Ready { pipe, before: None, replies: 0 };
         }
         // Nothing stands in the way: it is written here and now.
-        let mut call = Some(self.cell.started(self.call(3)));
+        let mut call = Some(self.testbed.started(self.call(3)));
         assert_eq!(pipe.names(), ["EVALSHA"]);
         let mut replies = REPLIES[3].len();
         match before {
             Before::Nothing | Before::Sent => {}
             Before::Dropped => drop(call.take()),
-            Before::DroppedEarly => drop(self.cell.started(self.call(2))),
+            Before::DroppedEarly => drop(self.testbed.started(self.call(2))),
             Before::TooOld => {
                 let outcome = call.take().unwrap().await;
                 assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
@@ -111,7 +114,7 @@ impl Case {
     /// Each call of all times reached the server once, or not at all.
     fn assert_sent_once(&self) {
         let mut owners: Vec<String> = Vec::new();
-        for pipe in self.cell.server.pipes() {
+        for pipe in self.testbed.server.pipes() {
             let commands = pipe.at(|state| std::mem::take(&mut state.commands));
             let calls = commands.iter().filter(|words| words[0] == "EVALSHA");
             owners.extend(calls.map(|words| words[4].clone()));
@@ -125,7 +128,7 @@ impl Case {
 
 fn length(call: &Call) -> usize {
     let mut bytes = bytes::BytesMut::new();
-    encode::run(&mut bytes, call, Form::Hash);
+    encode::call(&mut bytes, call, ScriptForm::Hash);
     bytes.len()
 }
 
@@ -144,7 +147,8 @@ async fn cut_requests(calls: usize, before: Before, how: How) {
             (state.room, state.breaks) = (taken, matches!(how, How::Breaks));
             state.taken.len()
         });
-        let under_way: Vec<_> = (0..calls).map(|turn| case.cell.started(case.call(turn))).collect();
+        let under_way: Vec<_> =
+            (0..calls).map(|turn| case.testbed.started(case.call(turn))).collect();
         until("so many are taken", || ready.pipe.at(|state| state.taken.len()) == had + taken)
             .await;
         match how {
@@ -177,7 +181,8 @@ async fn cut_replies(calls: usize, before: Before, ending: Ending) {
             format!("{calls} calls after {before:?}, {ending:?} after {read} bytes of reply");
         let ready = case.ready(before).await;
         let had = ready.pipe.at(|state| state.commands.len());
-        let under_way: Vec<_> = (0..calls).map(|turn| case.cell.started(case.call(turn))).collect();
+        let under_way: Vec<_> =
+            (0..calls).map(|turn| case.testbed.started(case.call(turn))).collect();
         until("all is sent", || ready.pipe.at(|state| state.commands.len()) == had + calls).await;
         ready.pipe.at(|state| state.replies = read);
         ready.pipe.end(ending);
@@ -242,7 +247,7 @@ async fn calls_that_come_together_are_one_write() {
     let mut case = Case::new().await;
     let ready = case.ready(Before::Sent).await;
     let writes = ready.pipe.at(|state| state.writes);
-    let under_way: Vec<_> = (0..3).map(|turn| case.cell.started(case.call(turn))).collect();
+    let under_way: Vec<_> = (0..3).map(|turn| case.testbed.started(case.call(turn))).collect();
     until("all is sent", || ready.pipe.names().len() == 4).await;
     assert_eq!(ready.pipe.at(|state| state.writes), writes + 1);
     drop(under_way);

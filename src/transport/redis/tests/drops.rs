@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use super::memory::{Cell, Memory, Pending};
+use super::memory::{MemoryServer, MemoryTestbed, Pending};
 use super::*;
 
 static ECHO_LAST: Script = Script::new("echo_last", "return ARGV[1]");
@@ -46,17 +46,17 @@ async fn perhaps(redis: &Redis, own: u64) -> bool {
 
 /// The requests that are on their way on both lanes.
 fn left(redis: &Redis) -> usize {
-    let lanes = LANES.iter().map(|lane| redis.shared.line(*lane).connection().unwrap().left());
-    lanes.map(|left| left.waiting + left.sent).sum()
+    let lanes = LANES.iter().map(|lane| redis.shared.slot(*lane).connection().unwrap().backlog());
+    lanes.map(|left| left.waiting + left.in_flight).sum()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_reply_goes_astray_and_nothing_is_left() {
     let calls = std::env::var(VARIABLE).map_or(FEWEST, |number| number.parse().unwrap());
     let server = Server::start();
-    let bed = Bed::patient(&server).await;
+    let testbed = Testbed::patient(&server).await;
     let tasks = (0..TASKS).map(|task| {
-        let redis = bed.redis.clone();
+        let redis = testbed.redis.clone();
         Handle::current().spawn(async move {
             let (mut answered, mut most) = (0, 0);
             for round in 0..calls / TASKS / CROWD {
@@ -81,11 +81,11 @@ async fn no_reply_goes_astray_and_nothing_is_left() {
         (calls / 3..calls * 19 / 20).contains(&answered),
         "{answered} of {calls} were answered"
     );
-    until("nothing is left", || left(&bed.redis) == 0).await;
+    until("nothing is left", || left(&testbed.redis) == 0).await;
     for lane in LANES {
-        assert_eq!(bed.redis.epoch(lane), 0);
+        assert_eq!(testbed.redis.epoch(lane), 0);
     }
-    assert_eq!(bed.redis.reconnects(), 0);
+    assert_eq!(testbed.redis.reconnects(), 0);
     // Beside what each task has under way only what was dropped and is still to be answered: of each
     // crowd what was asked behind the last call that was waited for.
     let bound = usize::try_from(4 * TASKS * CROWD).unwrap();
@@ -102,19 +102,22 @@ async fn no_reply_goes_astray_and_nothing_is_left() {
 /// What is dropped before it is sent leaves nothing behind, even if nothing is ever sent again.
 #[tokio::test(start_paused = true)]
 async fn what_is_dropped_is_forgotten_at_its_turn() {
-    let cell = Cell::new(Memory::new()).await;
-    let connection = cell.caller().await;
+    let testbed = MemoryTestbed::new(MemoryServer::new()).await;
+    let connection = testbed.caller().await;
     for _ in 0..100 {
-        let calls: Vec<Pending> = (0..1_000).map(|own| cell.started(number(own))).collect();
+        let calls: Vec<Pending> = (0..1_000).map(|own| testbed.started(number(own))).collect();
         drop(calls);
         until("they are forgotten", || {
-            let left = connection.left();
-            (left.waiting, left.sent, left.bytes) == (0, 0, 0)
+            let left = connection.backlog();
+            (left.waiting, left.in_flight, left.bytes) == (0, 0, 0)
         })
         .await;
     }
     // One of each crowd was written before it was dropped.
-    assert_eq!(cell.server.pipe(0).names().iter().filter(|name| *name == "EVALSHA").count(), 100);
+    assert_eq!(
+        testbed.server.pipe(0).names().iter().filter(|name| *name == "EVALSHA").count(),
+        100
+    );
 }
 
 /// The bytes that a call costs while it is on its way, beside its keys and arguments: in its future, in
@@ -125,10 +128,10 @@ fn a_call_in_flight_is_small() {
     const CALLS: u64 = 1 << 14;
     const LIMIT: u64 = 300;
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let cell = runtime.block_on(Cell::new(Memory::new()));
-    let connection = runtime.block_on(cell.caller());
-    cell.server.pipe(0).at(|state| state.deaf = true);
-    let make = |own| cell.redis.call(Lane::Caller, number(own));
+    let testbed = runtime.block_on(MemoryTestbed::new(MemoryServer::new()));
+    let connection = runtime.block_on(testbed.caller());
+    testbed.server.pipe(0).at(|state| state.deaf = true);
+    let make = |own| testbed.redis.call(Lane::Caller, number(own));
     let size = u64::try_from(size_of_val(&make(0))).unwrap();
     let mut futures: Vec<_> = (0..CALLS).map(|own| Box::pin(make(own))).collect();
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -139,13 +142,13 @@ fn a_call_in_flight_is_small() {
                 for future in crowd {
                     assert!(future.as_mut().poll(&mut context).is_pending());
                 }
-                while connection.left().unsent() > 0 {
+                while connection.backlog().unsent() > 0 {
                     tokio::task::yield_now().await;
                 }
             }
         });
     });
-    assert_eq!(u64::try_from(connection.left().sent).unwrap(), CALLS);
+    assert_eq!(u64::try_from(connection.backlog().in_flight).unwrap(), CALLS);
     let heap = u64::try_from(counted.bytes_current).unwrap() / CALLS;
     assert!(heap > 0, "it was counted");
     if std::env::var_os(VARIABLE).is_some() {

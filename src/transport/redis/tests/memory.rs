@@ -11,7 +11,7 @@ use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::super::connection::Connection;
-use super::super::dial::{Reader, Writer};
+use super::super::stream::{Reader, Writer};
 use super::*;
 
 /// What the server answers to a command after the login.
@@ -20,10 +20,10 @@ pub(super) type Answers = dyn FnMut(&[String]) -> Vec<u8> + Send;
 /// All connections that were opened, in this order: caller's lane, background lane, messages, and
 /// then those that replace them.
 #[derive(Clone, Default)]
-pub(super) struct Memory(Arc<Mutex<House>>);
+pub(super) struct MemoryServer(Arc<Mutex<Shared>>);
 
 #[derive(Default)]
-struct House {
+struct Shared {
     pipes: Vec<Pipe>,
     /// For the connections to come.
     answers: Option<Arc<Mutex<Answers>>>,
@@ -74,31 +74,31 @@ pub(super) enum Ending {
     Reset,
 }
 
-impl Memory {
+impl MemoryServer {
     /// Answers nil to whatever is asked.
     pub(super) fn new() -> Self {
-        Memory::default()
+        MemoryServer::default()
     }
 
     pub(super) fn answering(answers: impl FnMut(&[String]) -> Vec<u8> + Send + 'static) -> Self {
-        let memory = Memory::new();
+        let memory = MemoryServer::new();
         memory.0.lock().answers = Some(Arc::new(Mutex::new(answers)));
         memory
     }
 
     pub(super) fn dial(&self) -> Dial {
-        let house = self.0.clone();
+        let shared = self.0.clone();
         Dial::Memory(Arc::new(move || {
-            let mut house = house.lock();
-            if house.refuses {
+            let mut shared = shared.lock();
+            if shared.refuses {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
-            let pipe = Pipe::new(house.answers.clone());
-            pipe.at(|state| state.greeting.clone_from(&house.greeting));
-            if let Some((replies, ending)) = house.short {
+            let pipe = Pipe::new(shared.answers.clone());
+            pipe.at(|state| state.greeting.clone_from(&shared.greeting));
+            if let Some((replies, ending)) = shared.short {
                 pipe.at(|state| (state.replies, state.ended_after) = (replies, Some(ending)));
             }
-            house.pipes.push(pipe.clone());
+            shared.pipes.push(pipe.clone());
             Ok((Box::new(Half(pipe.clone())) as Reader, Box::new(Half(pipe)) as Writer))
         }))
     }
@@ -250,15 +250,15 @@ pub(super) fn echo(words: &[String]) -> Vec<u8> {
 /// The first whole command and its length.
 pub(super) fn command(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
     let mut at = 0;
-    let line = |at: &mut usize| {
+    let header = |at: &mut usize| {
         let length = bytes[*at..].windows(2).position(|end| end == b"\r\n")?;
         let number = std::str::from_utf8(&bytes[*at + 1..*at + length]).unwrap();
         *at += length + 2;
         Some(number.parse::<usize>().unwrap())
     };
     let mut words = Vec::new();
-    for _ in 0..line(&mut at)? {
-        let length = line(&mut at)?;
+    for _ in 0..header(&mut at)? {
+        let length = header(&mut at)?;
         let word = bytes.get(at..at + length)?;
         bytes.get(at + length + 1)?;
         words.push(String::from_utf8(word.to_vec()).unwrap());
@@ -340,31 +340,31 @@ impl AsyncWrite for Half {
 }
 
 /// A transport on such a server, all of it on the runtime of the test.
-pub(super) struct Cell {
+pub(super) struct MemoryTestbed {
     pub(super) redis: Arc<Redis>,
-    pub(super) sink: Arc<Recorder>,
-    pub(super) server: Memory,
+    pub(super) events: Arc<Recorder>,
+    pub(super) server: MemoryServer,
 }
 
-impl Cell {
-    pub(super) async fn new(server: Memory) -> Self {
-        Cell::open(server).await.unwrap()
+impl MemoryTestbed {
+    pub(super) async fn new(server: MemoryServer) -> Self {
+        MemoryTestbed::open(server).await.unwrap()
     }
 
-    pub(super) async fn open(server: Memory) -> Result<Self, CallError> {
-        let sink = Arc::<Recorder>::default();
+    pub(super) async fn open(server: MemoryServer) -> Result<Self, CallError> {
+        let events = Arc::<Recorder>::default();
         let endpoint = Endpoint::parse("redis://memory").unwrap();
         let node = Node::new(server.dial(), &endpoint, NAME);
         let own = Handle::current();
-        let redis = Redis::connect(node, TIMING, sink.clone(), &own, Absent::Refused);
-        Ok(Cell { redis: Arc::new(redis.await?), sink, server })
+        let redis = Redis::connect(node, TIMING, events.clone(), &own, IfUnreachable::Fail);
+        Ok(MemoryTestbed { redis: Arc::new(redis.await?), events, server })
     }
 
     /// The caller's connection of the moment, as soon as there is one.
     pub(super) async fn caller(&self) -> Arc<Connection> {
-        let line = self.redis.shared.line(Lane::Caller);
-        until("the caller's lane is up", || line.connection().is_ok()).await;
-        line.connection().unwrap()
+        let slot = self.redis.shared.slot(Lane::Caller);
+        until("the caller's lane is up", || slot.connection().is_ok()).await;
+        slot.connection().unwrap()
     }
 
     /// A call on the caller's lane after its first poll.

@@ -25,7 +25,7 @@
 //! # What it finds
 //!
 //! Faults that were put in by hand, and the schedule that found each, of one seed: of the random ones
-//! (r) or of those with few interruptions (f). Two were in the code: of `quiet` and of the confirmation
+//! (r) or of those with few interruptions (f). Two were in the code: of `drained` and of the confirmation
 //! of another connection.
 //!
 //! | fault | schedules |
@@ -41,8 +41,8 @@
 //! | `end` reads `taken`, and takes the writer later | 15 r |
 //! | `end` tells *not applied* of what was taken to the last byte | 2 r |
 //! | `expire` reads `taken`, and locks the outbox later | 73 r |
-//! | `quiet` is not rung by a confirmation | 258 r |
-//! | `quiet` is not rung when the last call was abandoned | 361 r |
+//! | `drained` is not rung by a confirmation | 258 r |
+//! | `drained` is not rung when the last call was abandoned | 361 r |
 //! | the epoch rises after the end | 1 r |
 //! | the epoch rises before the slot is locked | 38 r |
 //! | a confirmation counts whichever order it is for | 2 r |
@@ -53,7 +53,7 @@
 
 mod calls;
 mod channels;
-mod wire;
+mod socket;
 
 use std::io;
 use std::pin::Pin;
@@ -64,9 +64,9 @@ use shuttle::future::{JoinHandle, block_on};
 use shuttle::rand::Rng as _;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 
-use self::wire::Wire;
+use self::socket::Socket;
 use super::super::connection::{self, Connection};
-use super::super::dial::{Reader, Writer};
+use super::super::stream::{Reader, Writer};
 use super::*;
 use crate::sync::step;
 
@@ -77,30 +77,30 @@ const SCHEDULES: usize = 2_000;
 const INTERRUPTIONS: usize = 4;
 
 /// Tries many schedules, and says how the one that fails is tried again.
-fn check(test: &str, world: fn()) {
+fn check(test: &str, testbed: fn()) {
     let variable = |name| std::env::var(name).ok();
     if let Some(schedule) = variable("LEASEHOLD_SCHEDULE") {
         let schedule = ReplayScheduler::new_from_encoded(&schedule);
-        shuttle::Runner::new(schedule, config()).run(world);
+        shuttle::Runner::new(schedule, config()).run(testbed);
         return;
     }
     let schedules = variable("LEASEHOLD_SCHEDULES");
     let schedules = schedules.map_or(SCHEDULES, |text| text.parse().expect("a number"));
     let seed = variable("LEASEHOLD_SEED").map(|text| text.parse().expect("a number"));
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-    try_all(test, "random", seed, RandomScheduler::new_from_seed(seed, schedules), world);
+    try_all(test, "random", seed, RandomScheduler::new_from_seed(seed, schedules), testbed);
     let few = PctScheduler::new_from_seed(seed, INTERRUPTIONS, schedules);
-    try_all(test, "with few interruptions", seed, few, world);
+    try_all(test, "with few interruptions", seed, few, testbed);
 }
 
 #[expect(clippy::print_stdout, reason = "how to try it again")]
-fn try_all(test: &str, kind: &str, seed: u64, scheduler: impl Scheduler + 'static, world: fn()) {
+fn try_all(test: &str, kind: &str, seed: u64, scheduler: impl Scheduler + 'static, testbed: fn()) {
     let tried = Arc::new(AtomicUsize::new(0));
     let counter = tried.clone();
     let run = move || {
         shuttle::Runner::new(scheduler, config()).run(move || {
             counter.fetch_add(1, Ordering::Relaxed);
-            world();
+            testbed();
         })
     };
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
@@ -146,7 +146,7 @@ fn join(threads: Vec<shuttle::thread::JoinHandle<()>>) {
 
 struct Nobody;
 
-impl Sink for Nobody {
+impl TransportEvents for Nobody {
     fn message(&self, _: &str, _: &[u8]) {}
     fn missed(&self) {}
     fn restored(&self, _: Lane) {}
@@ -183,45 +183,50 @@ impl Wake for Bell {
 /// A connection, its driver and its server.
 struct Made {
     connection: Arc<Connection>,
-    wire: Wire,
+    socket: Socket,
     driver: JoinHandle<Fault>,
     server: JoinHandle<()>,
 }
 
 impl Made {
-    fn new(hub: &Arc<Hub>) -> Self {
-        let (wire, reader, writer, server) = Wire::new();
+    fn new(registry: &Arc<SubscriptionRegistry>) -> Self {
+        let (socket, reader, writer, server) = Socket::new();
         let connection = Arc::new(Connection::new(writer));
         let inbox = bytes::BytesMut::new();
-        let driver =
-            connection::drive(connection.clone(), reader, inbox, hub.clone(), Arc::new(Nobody));
+        let driver = connection::drive(
+            connection.clone(),
+            reader,
+            inbox,
+            registry.clone(),
+            Arc::new(Nobody),
+        );
         let driver = shuttle::future::spawn(if_woken(driver));
-        Made { connection, wire, driver, server }
+        Made { connection, socket, driver, server }
     }
 
     /// As the supervisor ends it. The driver's end is not waited for.
-    fn end(&self, text: &str, hub: &Hub) {
-        self.connection.end(&Fault(text.into()), hub);
-        self.wire.seal();
+    fn end(&self, text: &str, registry: &SubscriptionRegistry) {
+        self.connection.end(&Fault(text.into()), registry);
+        self.socket.seal();
         self.driver.abort();
     }
 
     /// What arrived is run.
     fn settle(self) {
         drop(block_on(self.driver));
-        let left = self.connection.left();
-        assert_eq!((left.waiting, left.sent), (0, 0), "somebody was not told of the end");
-        self.wire.finish();
+        let left = self.connection.backlog();
+        assert_eq!((left.waiting, left.in_flight), (0, 0), "somebody was not told of the end");
+        self.socket.finish();
         block_on(self.server).unwrap();
     }
 
     /// As the supervisor does when the transport is closed, most times with patience.
-    fn close(&self, hub: &Hub) {
-        self.connection.close(hub);
+    fn close(&self, registry: &SubscriptionRegistry) {
+        self.connection.close(registry);
         if draw(4) > 0 {
-            block_on(self.connection.quiet());
+            block_on(self.connection.drained());
         }
-        self.end(CLOSED, hub);
+        self.end(CLOSED, registry);
     }
 }
 

@@ -88,16 +88,20 @@ impl Secure {
         Secure { server, port }
     }
 
-    async fn connect(&self, name: &str, roots: RootCertStore) -> Result<(Redis, Own), CallError> {
-        let own = Own::new();
+    async fn connect(
+        &self,
+        name: &str,
+        roots: RootCertStore,
+    ) -> Result<(Redis, OwnRuntime), CallError> {
+        let own = OwnRuntime::new();
         let tls = Tls::new(name, roots)?;
         let dial = Dial::Tls { host: "localhost".to_owned(), port: self.port, tls };
         let endpoint = Endpoint::parse(&format!("rediss://localhost:{}", self.port)).unwrap();
         let timing = Timing { command: SECOND * 10, connect: SECOND * 10 };
-        let sink = Arc::<Recorder>::default();
-        let (absent, at) = (Absent::Refused, own.handle());
+        let events = Arc::<Recorder>::default();
+        let (absent, at) = (IfUnreachable::Fail, own.handle());
         let node = Node::new(dial, &endpoint, NAME);
-        let redis = Redis::connect(node, timing, sink, at, absent).await?;
+        let redis = Redis::connect(node, timing, events, at, absent).await?;
         Ok((redis, own))
     }
 }

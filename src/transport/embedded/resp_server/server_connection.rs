@@ -1,4 +1,4 @@
-//! What the server knows of one connection, and what it has to say to it.
+//! The server's end of one connection: its state, and the output that waits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use bytes::BytesMut;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::encode::{self, Dialect};
+use super::duplex::Duplex;
+use super::encode::{self, RespVersion};
 use super::stream::Stream;
-use super::wire::Wire;
 use crate::transport::embedded::reply::{Bytes, Outcome};
 use crate::transport::embedded::store::Message;
 
-pub(crate) struct Conversation {
+pub(crate) struct ServerConnection {
     /// CLIENT ID.
     pub(super) id: u64,
     pub(super) stream: Arc<Stream>,
@@ -22,52 +22,53 @@ pub(crate) struct Conversation {
 }
 
 pub(super) struct State {
-    pub(super) dialect: Dialect,
-    pub(super) is_known: bool,
+    pub(super) version: RespVersion,
+    pub(super) is_authenticated: bool,
     pub(super) name: Bytes,
     pub(super) channels: BTreeSet<Bytes>,
-    /// What the task has not fetched.
+    /// Output that the task has not fetched.
     out: BytesMut,
-    /// What the stream has not taken, `out` included.
+    /// How many bytes the stream has not taken, `out` included.
     unsent: usize,
-    pub(super) ending: Ending,
+    pub(super) phase: Phase,
 }
 
-/// Whether the conversation goes on.
+/// How far the connection has come towards its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Ending {
-    GoesOn,
-    /// Nothing is read any more; what was said is still sent.
-    Farewell,
-    HungUp,
+pub(super) enum Phase {
+    Open,
+    /// Nothing is read any more; the output is still sent.
+    Draining,
+    /// Nothing is read or sent any more.
+    Aborted,
     /// Its task has ended.
-    Over,
+    Ended,
 }
 
-impl Conversation {
+impl ServerConnection {
     pub(super) fn new(id: u64, stream: Arc<Stream>) -> Self {
         let state = State {
-            dialect: Dialect::Resp2,
-            is_known: true,
+            version: RespVersion::Resp2,
+            is_authenticated: true,
             name: Bytes::new(),
             channels: BTreeSet::new(),
             out: BytesMut::new(),
             unsent: 0,
-            ending: Ending::GoesOn,
+            phase: Phase::Open,
         };
-        Conversation { id, stream, state: Mutex::new(state), wake: Notify::new() }
+        ServerConnection { id, stream, state: Mutex::new(state), wake: Notify::new() }
     }
 
-    /// Nothing is run for it before it has given the password.
+    /// No command is run before the client has given the password.
     pub(crate) fn require_password(&self) {
-        self.with(|state| state.is_known = false);
+        self.with(|state| state.is_authenticated = false);
     }
 
     pub(super) fn with<R>(&self, job: impl FnOnce(&mut State) -> R) -> R {
         job(&mut self.state.lock())
     }
 
-    /// Lets the task look again.
+    /// Wakes the task of the connection.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }
@@ -78,12 +79,12 @@ impl Conversation {
 
     /// A message for this connection left the server.
     pub(crate) fn publish(&self, message: &Message) {
-        let limit = self.stream.with(|wire, _| wire.faults().output_max);
+        let limit = self.stream.with(|duplex, _| duplex.faults().output_max);
         let mut state = self.state.lock();
-        let dialect = state.dialect;
-        state.say(|out| encode::message(out, dialect, message));
+        let version = state.version;
+        state.send(|out| encode::message(out, version, message));
         if state.unsent > limit {
-            state.end(Ending::HungUp);
+            state.end(Phase::Aborted);
         }
         drop(state);
         self.wake();
@@ -91,31 +92,31 @@ impl Conversation {
 
     /// The connection breaks.
     pub(crate) fn cut(&self) {
-        self.stream.with(Wire::break_up);
+        self.stream.with(Duplex::break_up);
     }
 
-    /// The server wants nothing more of it.
-    pub(crate) fn hang_up(&self) {
-        self.with(|state| state.end(Ending::HungUp));
+    /// The server drops the connection, output included.
+    pub(crate) fn abort(&self) {
+        self.with(|state| state.end(Phase::Aborted));
         self.wake();
     }
 
     pub(super) fn answer(&self, outcome: &Outcome) {
         self.with(|state| {
-            let dialect = state.dialect;
-            state.say(|out| encode::outcome(out, dialect, outcome));
+            let version = state.version;
+            state.send(|out| encode::outcome(out, version, outcome));
         });
     }
 
-    pub(super) fn ending(&self) -> Ending {
-        self.with(|state| state.ending)
+    pub(super) fn phase(&self) -> Phase {
+        self.with(|state| state.phase)
     }
 
     pub(super) fn channels(&self) -> usize {
         self.with(|state| state.channels.len())
     }
 
-    /// Moves what was said to what is being sent.
+    /// Moves the output to `sending`, if that is empty.
     pub(super) fn fetch(&self, sending: &mut BytesMut) {
         self.with(|state| {
             if sending.is_empty() {
@@ -134,14 +135,14 @@ impl Conversation {
 }
 
 impl State {
-    pub(super) fn say(&mut self, say: impl FnOnce(&mut BytesMut)) {
+    pub(super) fn send(&mut self, encode: impl FnOnce(&mut BytesMut)) {
         let before = self.out.len();
-        say(&mut self.out);
+        encode(&mut self.out);
         self.unsent += self.out.len() - before;
     }
 
-    /// There is no way back.
-    pub(super) fn end(&mut self, ending: Ending) {
-        self.ending = self.ending.max(ending);
+    /// No phase returns to an earlier one.
+    pub(super) fn end(&mut self, phase: Phase) {
+        self.phase = self.phase.max(phase);
     }
 }

@@ -8,8 +8,8 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::{ByteControl, ConnectionControl, EmbeddedRedis};
-use crate::transport::embedded::front::line::Dialer;
-use crate::transport::redis::dial::{Reader, Writer};
+use crate::transport::embedded::resp_server::dialer::Dialer;
+use crate::transport::redis::stream::{Reader, Writer};
 
 pub(super) struct Raw {
     pub(super) reader: Reader,

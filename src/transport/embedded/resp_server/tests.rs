@@ -1,4 +1,4 @@
-//! A client of raw bytes: what the front answers, and what its faults do.
+//! A client of raw bytes: the answers of the server, and the effects of its faults.
 
 mod answers;
 mod breaks;

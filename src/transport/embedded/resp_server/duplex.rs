@@ -1,7 +1,7 @@
 //! A connection as a plain state: two pipes, their faults, and how it breaks.
 //!
-//! Bytes arrive when their reader takes them; what it has not taken when the connection breaks was
-//! under way.
+//! Bytes arrive when their reader takes them. Bytes that it has not taken when the connection breaks
+//! were in flight.
 
 use std::io;
 use std::task::{Context, Waker};
@@ -11,37 +11,37 @@ use tokio::io::ReadBuf;
 use tokio::time::Instant;
 
 use super::faults::{ByteFaults, Direction};
-use super::pipe::{Course, Ending, Pipe};
+use super::pipe::{Delivery, Pipe, StreamEnd};
 use crate::transport::embedded::faults::Delay;
 
-/// What came of a look for bytes.
+/// The outcome of a read.
 pub(super) enum Read {
     Some,
     End,
     Lost(io::Error),
-    /// There is more, which comes by itself.
-    Next,
-    /// Not before then, or before something else happens.
+    /// More bytes are due: the reader yields before it takes them.
+    Yield,
+    /// Nothing is due before this time, or before the connection changes.
     Later(Option<Instant>),
 }
 
-pub(super) struct Wire {
+pub(super) struct Duplex {
     faults: ByteFaults,
     rng: fastrand::Rng,
-    /// By how much it is slower than others.
-    slower: Duration,
+    /// What this connection adds to each delay.
+    extra_delay: Duration,
     requests: Pipe,
     replies: Pipe,
-    /// When it broke, and when its client may dial again.
+    /// Until when the client cannot dial, after the connection broke.
     broken: Option<Instant>,
     /// Tasks to wake when the lock is released.
     pub(super) woken: Vec<Waker>,
 }
 
-impl Wire {
+impl Duplex {
     pub(super) fn new(faults: ByteFaults, mut rng: fastrand::Rng) -> Self {
-        Wire {
-            slower: faults.uneven.draw(&mut rng),
+        Duplex {
+            extra_delay: faults.uneven.draw(&mut rng),
             faults,
             rng,
             requests: Pipe::new(),
@@ -52,7 +52,7 @@ impl Wire {
     }
 
     pub(super) fn set_faults(&mut self, faults: ByteFaults, mut rng: fastrand::Rng) {
-        self.slower = faults.uneven.draw(&mut rng);
+        self.extra_delay = faults.uneven.draw(&mut rng);
         self.faults = faults;
         self.rng = rng;
     }
@@ -68,7 +68,7 @@ impl Wire {
         }
     }
 
-    /// Until when its client cannot dial, if it broke.
+    /// Until when the client cannot dial, if the connection broke.
     pub(super) fn away_until(&self) -> Option<Instant> {
         self.broken
     }
@@ -80,7 +80,7 @@ impl Wire {
     }
 
     pub(super) fn chance(&mut self, part: f64) -> bool {
-        // Nothing is drawn for what cannot happen: other seeds keep their course.
+        // A chance of zero draws no number: the seed gives the same history without it.
         part > 0.0 && self.rng.f64() < part
     }
 
@@ -88,12 +88,12 @@ impl Wire {
         now + delay.draw(&mut self.rng)
     }
 
-    fn travels(&mut self, direction: Direction, now: Instant) -> Instant {
+    fn arrival(&mut self, direction: Direction, now: Instant) -> Instant {
         let delay = match direction {
             Direction::Requests => self.faults.request,
             Direction::Replies => self.faults.reply,
         };
-        self.after(now, delay) + self.slower
+        self.after(now, delay) + self.extra_delay
     }
 
     /// Takes bytes for the other end: how many, or `None` while there is no room.
@@ -104,24 +104,24 @@ impl Wire {
         bytes: &[u8],
         context: &Context<'_>,
     ) -> io::Result<Option<usize>> {
-        if direction == Direction::Requests && self.is_told(now) {
+        if direction == Direction::Requests && self.has_client_noticed(now) {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let capacity = self.faults.capacity;
         let pipe = self.pipe(direction);
-        let taken = match pipe.course {
+        let taken = match pipe.delivery {
             _ if pipe.is_unread || pipe.has_end() => bytes.len(),
-            Course::Swallows => {
+            Delivery::Drops => {
                 pipe.has_gap = true;
                 bytes.len()
             }
-            Course::Runs | Course::Stalls => {
-                let taken = bytes.len().min(capacity.saturating_sub(pipe.under_way()));
+            Delivery::Passes | Delivery::Stalls => {
+                let taken = bytes.len().min(capacity.saturating_sub(pipe.in_flight()));
                 if taken == 0 && !bytes.is_empty() {
                     pipe.writer = Some(context.waker().clone());
                     return Ok(None);
                 }
-                let due = self.travels(direction, now);
+                let due = self.arrival(direction, now);
                 self.pipe(direction).write(&bytes[..taken], due);
                 taken
             }
@@ -131,9 +131,9 @@ impl Wire {
         Ok(Some(taken))
     }
 
-    /// Whether its client could have found out that it is over.
-    fn is_told(&self, now: Instant) -> bool {
-        self.replies.course == Course::Runs && self.replies.ended(now).is_some()
+    /// Whether the client could have noticed the end.
+    fn has_client_noticed(&self, now: Instant) -> bool {
+        self.replies.delivery == Delivery::Passes && self.replies.ended(now).is_some()
     }
 
     /// Hands over the next chunk.
@@ -153,21 +153,21 @@ impl Wire {
 
     fn look(&mut self, direction: Direction, now: Instant, into: &mut ReadBuf<'_>) -> Read {
         let pipe = self.pipe(direction);
-        if pipe.course != Course::Runs {
+        if pipe.delivery != Delivery::Passes {
             return Read::Later(None);
         }
-        if std::mem::take(&mut pipe.turns) && pipe.next_due().is_some_and(|due| due <= now) {
-            return Read::Next;
+        if std::mem::take(&mut pipe.yields) && pipe.next_due().is_some_and(|due| due <= now) {
+            return Read::Yield;
         }
-        let rests = pipe.rests_until.is_some_and(|until| until > now);
-        let due = if rests { 0 } else { pipe.due(now) };
+        let pauses = pipe.pauses_until.is_some_and(|until| until > now);
+        let due = if pauses { 0 } else { pipe.due(now) };
         let size = due.min(into.remaining());
         if size > 0 && self.hand_over(direction, now, size, into) > 0 {
             return Read::Some;
         }
         match self.pipe(direction).ended(now) {
-            Some(Ending::Closed) => Read::End,
-            Some(Ending::Reset) => Read::Lost(io::ErrorKind::ConnectionReset.into()),
+            Some(StreamEnd::Closed) => Read::End,
+            Some(StreamEnd::Reset) => Read::Lost(io::ErrorKind::ConnectionReset.into()),
             None => Read::Later(self.pipe(direction).next_due()),
         }
     }
@@ -185,13 +185,13 @@ impl Wire {
             size = size.min(self.rng.usize(1..=self.faults.chunk_max.max(1)));
         }
         let breaks = self.breaks_within(direction, &mut size);
-        let rests = (!breaks && self.chance(self.faults.hesitate))
+        let pauses = (!breaks && self.chance(self.faults.hesitate))
             .then(|| self.after(now, self.faults.hesitation));
         let is_chunked = self.faults.chunk_max < usize::MAX;
         let pipe = self.pipe(direction);
         pipe.hand_over(size, into);
-        pipe.rests_until = rests;
-        pipe.turns = is_chunked;
+        pipe.pauses_until = pauses;
+        pipe.yields = is_chunked;
         let writer = pipe.writer.take();
         self.woken.extend(writer);
         if breaks {
@@ -233,22 +233,22 @@ impl Wire {
         }
     }
 
-    /// The connection is gone for its client. What was under way has its fate.
+    /// Breaks the connection for its client, and decides the fate of the bytes in flight.
     pub(super) fn break_up(&mut self, now: Instant) {
         if self.broken.is_some() {
             return;
         }
         let away = self.faults.away;
         self.broken = Some(self.after(now, away));
-        let how = if self.rng.bool() { Ending::Closed } else { Ending::Reset };
+        let how = if self.rng.bool() { StreamEnd::Closed } else { StreamEnd::Reset };
         let mut kept = 0;
         if self.chance(self.faults.torn_reply) {
-            kept = self.rng.usize(0..=self.replies.under_way());
+            kept = self.rng.usize(0..=self.replies.in_flight());
         }
         self.replies.end_with(kept, now, how);
         let (mut kept, mut due) = (0, now);
         if self.chance(self.faults.late_after_cut) {
-            kept = self.rng.usize(0..=self.requests.under_way());
+            kept = self.rng.usize(0..=self.requests.in_flight());
             due = self.after(now, self.faults.late);
         }
         self.requests.end_with(kept, due, how);
@@ -258,8 +258,8 @@ impl Wire {
     /// Nothing arrives any more, at either end.
     pub(super) fn sever(&mut self, now: Instant) {
         self.broken.get_or_insert(now);
-        self.requests.end_with(0, now, Ending::Reset);
-        self.replies.end_with(0, now, Ending::Reset);
+        self.requests.end_with(0, now, StreamEnd::Reset);
+        self.replies.end_with(0, now, StreamEnd::Reset);
         self.wake_all();
     }
 
@@ -268,13 +268,13 @@ impl Wire {
         if self.pipe(direction).has_end() {
             return;
         }
-        if self.pipe(direction).course == Course::Swallows {
+        if self.pipe(direction).delivery == Delivery::Drops {
             self.pipe(direction).has_gap = true;
             return;
         }
-        let mut due = self.travels(direction, now);
+        let mut due = self.arrival(direction, now);
         if direction == Direction::Requests {
-            let all = self.requests.under_way();
+            let all = self.requests.in_flight();
             let mut kept = all;
             if self.chance(self.faults.lost_at_close) {
                 kept = self.rng.usize(0..=all);
@@ -284,19 +284,19 @@ impl Wire {
                 due = self.after(now, self.faults.late);
             }
             if late || kept < all {
-                let course = self.requests.course;
-                self.requests.end_with(kept, due, Ending::Closed);
-                self.requests.course = course;
+                let delivery = self.requests.delivery;
+                self.requests.end_with(kept, due, StreamEnd::Closed);
+                self.requests.delivery = delivery;
             }
         }
-        self.pipe(direction).end(due, Ending::Closed);
+        self.pipe(direction).end(due, StreamEnd::Closed);
         self.wake_reader(direction);
     }
 
     /// The reader of a direction is gone.
-    pub(super) fn leave_unread(&mut self, direction: Direction) {
+    pub(super) fn stop_reading(&mut self, direction: Direction) {
         let pipe = self.pipe(direction);
-        pipe.leave_unread();
+        pipe.stop_reading();
         let writer = pipe.writer.take();
         self.woken.extend(writer);
     }
@@ -304,7 +304,7 @@ impl Wire {
     /// From now on nothing arrives in this direction; its writer notices as soon as it is full.
     pub(super) fn stall(&mut self, direction: Direction) {
         if self.broken.is_none() {
-            self.pipe(direction).course = Course::Stalls;
+            self.pipe(direction).delivery = Delivery::Stalls;
         }
     }
 
@@ -312,7 +312,7 @@ impl Wire {
     pub(super) fn half_open(&mut self, direction: Direction) {
         if self.broken.is_none() {
             let pipe = self.pipe(direction);
-            pipe.swallow();
+            pipe.drop_bytes();
             let writer = pipe.writer.take();
             self.woken.extend(writer);
         }
@@ -323,8 +323,8 @@ impl Wire {
         if self.requests.has_gap || self.replies.has_gap {
             self.break_up(now);
         } else if self.broken.is_none() {
-            self.requests.course = Course::Runs;
-            self.replies.course = Course::Runs;
+            self.requests.delivery = Delivery::Passes;
+            self.replies.delivery = Delivery::Passes;
             self.wake_all();
         }
     }

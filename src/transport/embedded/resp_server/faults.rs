@@ -23,26 +23,26 @@ pub struct ByteFaults {
     pub request: Delay,
     /// From the server to the client.
     pub reply: Delay,
-    /// What each connection adds to both ways, drawn once: one may be slower than another.
+    /// What each connection adds to both directions, drawn once.
     pub uneven: Delay,
-    /// After a chunk the next one lets wait for `hesitation`.
+    /// After a chunk the next chunk is late by `hesitation`.
     pub hesitate: f64,
-    /// How long that is.
+    /// How late.
     pub hesitation: Delay,
     /// The connection breaks within a chunk on its way to the server.
     pub cut_request: f64,
     /// The connection breaks within a chunk on its way to the client.
     pub cut_reply: f64,
-    /// When a connection breaks, a part of what was on its way to the client still arrives.
+    /// When a connection breaks, some of the bytes in flight to the client still arrive.
     pub torn_reply: f64,
-    /// When a connection breaks, the first bytes (none up to all) that were on their way to the
-    /// server still arrive, `late` after it, and only then does the server notice. When its client
-    /// closes it, all that was on its way is as late.
+    /// When a connection breaks, the first bytes (none up to all) in flight to the server still arrive,
+    /// `late` after the break, and only then does the server notice. When its client closes the
+    /// connection, all bytes in flight are as late.
     pub late_after_cut: f64,
     /// How late.
     pub late: Delay,
-    /// When a client closes a connection, the last bytes (none up to all) that were on their way to
-    /// the server vanish.
+    /// When a client closes a connection, the last bytes (none up to all) in flight to the server
+    /// vanish.
     pub lost_at_close: f64,
     /// A connection cannot be made.
     pub refuse_dial: f64,
@@ -50,7 +50,7 @@ pub struct ByteFaults {
     pub away: Delay,
     /// The server refuses a script before it runs it.
     pub refuse: f64,
-    /// The server hangs up on a listener with more unsent bytes than that.
+    /// The server drops a subscriber with more unsent bytes than that.
     pub output_max: usize,
 }
 
@@ -73,7 +73,7 @@ impl Default for ByteFaults {
             refuse_dial: 0.0,
             away: Delay::default(),
             refuse: 0.0,
-            // As Redis has it for listeners, unless configured.
+            // The default of Redis for subscribers.
             output_max: 32 * 1024 * 1024,
         }
     }

@@ -1,70 +1,70 @@
 //! Answers and messages as bytes, as Redis writes them.
 //!
-//! What has another type in RESP3 where a command answers by itself (the fields of HGETALL as a map,
-//! a score as a double) is written as scripts see it: this crate's calls are scripts.
+//! Some commands answer with other types in RESP3 than in scripts (the fields of HGETALL as a map, a
+//! score as a double). Here they answer as in scripts: this crate's calls are scripts.
 
 use bytes::BytesMut;
 
 use crate::transport::embedded::reply::{ErrorReply, Outcome, Reply};
 use crate::transport::embedded::store::Message;
 
-/// What was agreed on with HELLO. Of RESP2 as much as a handshake needs.
+/// The protocol version, set by HELLO. RESP2 is covered as far as a handshake needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) enum RespVersion {
     Resp2,
     Resp3,
 }
 
-const VERSION: &str = "7.0.15";
+const SERVER_VERSION: &str = "7.0.15";
 
-pub(super) fn outcome(out: &mut BytesMut, dialect: Dialect, outcome: &Outcome) {
+pub(super) fn outcome(out: &mut BytesMut, version: RespVersion, outcome: &Outcome) {
     match outcome {
         Err(ErrorReply(text)) => line(out, '-', &text.replace(['\r', '\n'], " ")),
-        Ok(Reply::Nil) => nil(out, dialect),
+        Ok(Reply::Nil) => nil(out, version),
         Ok(Reply::Int(number)) => line(out, ':', &number.to_string()),
         Ok(Reply::Status(text)) => line(out, '+', text),
         Ok(Reply::Bulk(text)) => bulk(out, text),
         Ok(Reply::Array(items)) => {
             line(out, '*', &items.len().to_string());
             for item in items {
-                self::outcome(out, dialect, item);
+                self::outcome(out, version, item);
             }
         }
     }
 }
 
-pub(super) fn message(out: &mut BytesMut, dialect: Dialect, message: &Message) {
-    push(out, dialect);
+pub(super) fn message(out: &mut BytesMut, version: RespVersion, message: &Message) {
+    push(out, version);
     bulk(out, b"message");
     bulk(out, &message.channel);
     bulk(out, &message.payload);
 }
 
-/// Confirms one channel, or that there is none to leave.
+/// Confirms one channel, or that there was none to unsubscribe from.
 pub(super) fn confirmation(
     out: &mut BytesMut,
-    dialect: Dialect,
+    version: RespVersion,
     verb: &str,
     channel: Option<&[u8]>,
     left: usize,
 ) {
-    push(out, dialect);
+    push(out, version);
     bulk(out, verb.as_bytes());
     match channel {
         Some(channel) => bulk(out, channel),
-        None => nil(out, dialect),
+        None => nil(out, version),
     }
     line(out, ':', &left.to_string());
 }
 
 /// The answer to HELLO.
-pub(super) fn welcome(out: &mut BytesMut, dialect: Dialect, id: u64) {
-    let proto = match dialect {
-        Dialect::Resp2 => {
+pub(super) fn welcome(out: &mut BytesMut, version: RespVersion, id: u64) {
+    let proto = match version {
+        RespVersion::Resp2 => {
             line(out, '*', "14");
             "2"
         }
-        Dialect::Resp3 => {
+        RespVersion::Resp3 => {
             line(out, '%', "7");
             "3"
         }
@@ -74,7 +74,7 @@ pub(super) fn welcome(out: &mut BytesMut, dialect: Dialect, id: u64) {
         bulk(out, text.as_bytes());
     };
     texts(out, "server", "redis");
-    texts(out, "version", VERSION);
+    texts(out, "version", SERVER_VERSION);
     bulk(out, b"proto");
     line(out, ':', proto);
     bulk(out, b"id");
@@ -85,13 +85,13 @@ pub(super) fn welcome(out: &mut BytesMut, dialect: Dialect, id: u64) {
     line(out, '*', "0");
 }
 
-fn push(out: &mut BytesMut, dialect: Dialect) {
-    let kind = if dialect == Dialect::Resp3 { '>' } else { '*' };
+fn push(out: &mut BytesMut, version: RespVersion) {
+    let kind = if version == RespVersion::Resp3 { '>' } else { '*' };
     line(out, kind, "3");
 }
 
-fn nil(out: &mut BytesMut, dialect: Dialect) {
-    out.extend_from_slice(if dialect == Dialect::Resp3 { b"_\r\n" } else { b"$-1\r\n" });
+fn nil(out: &mut BytesMut, version: RespVersion) {
+    out.extend_from_slice(if version == RespVersion::Resp3 { b"_\r\n" } else { b"$-1\r\n" });
 }
 
 fn bulk(out: &mut BytesMut, text: &[u8]) {

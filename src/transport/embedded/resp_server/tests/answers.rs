@@ -1,4 +1,4 @@
-//! Without faults: the front answers as Redis 7.0.15 does, byte by byte.
+//! Without faults: the server answers as Redis 7.0.15 does, byte by byte.
 
 use super::raw::{client, newest};
 use super::{ConnectionControl, EmbeddedRedis, Raw, settle};

@@ -1,4 +1,4 @@
-//! The task of one connection: reads commands, runs them, sends what there is to say.
+//! The task of one connection: reads commands, runs them, sends the output.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -8,11 +8,12 @@ use std::task::{Poll, ready};
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 
-use super::conversation::{Conversation, Ending};
 use super::faults::Direction;
+use super::server_connection::{Phase, ServerConnection};
 use super::stream::{ReadHalf, WriteHalf};
 use crate::protocol::Value;
-use crate::transport::embedded::engine::{Activity, Engine};
+use crate::transport::embedded::engine::Engine;
+use crate::transport::embedded::faults::Activity;
 use crate::transport::embedded::reply::Bytes;
 use crate::transport::redis::codec::{Decoder, Incoming};
 
@@ -21,10 +22,10 @@ const READ_MAX: usize = 16 * 1024;
 /// With less room than that the buffer gets another piece.
 const READ_MIN: usize = 1024;
 
-/// The server's end of a connection. Whoever drops it, the stream ends and the engine forgets it.
-pub(super) struct Served {
+/// When the task is dropped, the stream ends and the engine forgets the client.
+pub(super) struct ServerTask {
     engine: Weak<Engine>,
-    conversation: Arc<Conversation>,
+    connection: Arc<ServerConnection>,
     reader: ReadHalf,
     writer: WriteHalf,
     decoder: Decoder,
@@ -32,13 +33,13 @@ pub(super) struct Served {
     sending: BytesMut,
 }
 
-impl Served {
-    pub(super) fn new(engine: &Arc<Engine>, conversation: Arc<Conversation>) -> Self {
-        Served {
+impl ServerTask {
+    pub(super) fn new(engine: &Arc<Engine>, connection: Arc<ServerConnection>) -> Self {
+        ServerTask {
             engine: Arc::downgrade(engine),
-            reader: conversation.stream.reader(Direction::Requests),
-            writer: conversation.stream.writer(Direction::Replies),
-            conversation,
+            reader: connection.stream.reader(Direction::Requests),
+            writer: connection.stream.writer(Direction::Replies),
+            connection,
             decoder: Decoder::default(),
             read: BytesMut::new(),
             sending: BytesMut::new(),
@@ -50,23 +51,23 @@ impl Served {
             let Some(activity) = self.engine.upgrade().map(|engine| engine.activity()) else {
                 return;
             };
-            match self.conversation.ending() {
-                Ending::HungUp | Ending::Over => return,
-                // A server that stands still neither reads nor writes.
-                _ if activity == Activity::Paused => self.conversation.woken().await,
-                Ending::Farewell if !self.conversation.has_unsent() => return,
-                Ending::Farewell => {
+            match self.connection.phase() {
+                Phase::Aborted | Phase::Ended => return,
+                // A server that is paused neither reads nor writes.
+                _ if activity == Activity::Paused => self.connection.woken().await,
+                Phase::Draining if !self.connection.has_unsent() => return,
+                Phase::Draining => {
                     tokio::select! {
                         biased;
-                        () = self.conversation.woken() => {}
-                        () = send(&mut self.writer, &self.conversation, &mut self.sending) => {}
+                        () = self.connection.woken() => {}
+                        () = send(&mut self.writer, &self.connection, &mut self.sending) => {}
                     }
                 }
-                Ending::GoesOn if self.run_next() => {
+                Phase::Open if self.run_next() => {
                     // One command at a time, so that connections take turns.
                     tokio::task::yield_now().await;
                 }
-                Ending::GoesOn => {
+                Phase::Open => {
                     if self.wait().await == More::Ended {
                         return;
                     }
@@ -81,29 +82,29 @@ impl Served {
         match self.decoder.decode(&mut self.read) {
             Ok(None) => return false,
             Ok(Some(Incoming::Reply(Ok(Value::Array(items))))) => match words(items) {
-                Some(words) => self.conversation.run(&engine, &words),
-                None => self.misunderstood("expected '$'"),
+                Some(words) => self.connection.run(&engine, &words),
+                None => self.protocol_error("expected '$'"),
             },
-            Ok(Some(_)) => self.misunderstood("expected an array"),
-            Err(malformed) => self.misunderstood(&malformed.0),
+            Ok(Some(_)) => self.protocol_error("expected an array"),
+            Err(malformed) => self.protocol_error(&malformed.0),
         }
         true
     }
 
-    fn misunderstood(&self, why: &str) {
+    fn protocol_error(&self, why: &str) {
         let text = format!("ERR Protocol error: {why}");
-        self.conversation.answer(&Err(text.as_str().into()));
-        self.conversation.with(|state| state.end(Ending::Farewell));
+        self.connection.answer(&Err(text.as_str().into()));
+        self.connection.with(|state| state.end(Phase::Draining));
     }
 
-    /// Until there are more bytes, or something else to look at. A client that does not read keeps
-    /// nobody from reading what it sends.
+    /// Waits for more bytes, or for a wake-up. The requests of a client that does not read its answers
+    /// are read all the same.
     async fn wait(&mut self) -> More {
-        let has_unsent = self.conversation.has_unsent();
+        let has_unsent = self.connection.has_unsent();
         tokio::select! {
             biased;
-            () = self.conversation.woken() => More::Perhaps,
-            () = send(&mut self.writer, &self.conversation, &mut self.sending), if has_unsent => {
+            () = self.connection.woken() => More::Perhaps,
+            () = send(&mut self.writer, &self.connection, &mut self.sending), if has_unsent => {
                 More::Perhaps
             }
             more = read(&mut self.reader, &mut self.read) => more,
@@ -111,16 +112,16 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServerTask {
     fn drop(&mut self) {
-        self.conversation.with(|state| state.end(Ending::Over));
+        self.connection.with(|state| state.end(Phase::Ended));
         if let Some(engine) = self.engine.upgrade() {
-            engine.remove_peer(self.conversation.id);
+            engine.remove_client(self.connection.id);
         }
     }
 }
 
-/// What the client may still say.
+/// Whether the client may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum More {
     Perhaps,
@@ -137,18 +138,18 @@ async fn read(reader: &mut ReadHalf, into: &mut BytesMut) -> More {
     }
 }
 
-/// Sends all there is to say. Nothing is lost if it is dropped.
-async fn send(writer: &mut WriteHalf, conversation: &Conversation, sending: &mut BytesMut) {
+/// Sends all output. Nothing is lost if the future is dropped.
+async fn send(writer: &mut WriteHalf, connection: &ServerConnection, sending: &mut BytesMut) {
     poll_fn(|context| {
         loop {
-            conversation.fetch(sending);
+            connection.fetch(sending);
             if sending.is_empty() {
                 return Poll::Ready(());
             }
             match ready!(Pin::new(&mut *writer).poll_write(context, sending)) {
                 Ok(taken) => {
                     sending.advance(taken);
-                    conversation.has_sent(taken);
+                    connection.has_sent(taken);
                 }
                 Err(error) => unreachable!("BUG: a server's bytes vanish silently: {error}"),
             }

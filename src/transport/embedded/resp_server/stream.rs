@@ -1,4 +1,4 @@
-//! The halves of a byte stream, as both ends have them.
+//! The halves of a byte stream, as each end has them.
 
 use std::io;
 use std::pin::Pin;
@@ -9,23 +9,23 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::duplex::{Duplex, Read};
 use super::faults::Direction;
-use super::wire::{Read, Wire};
 
-/// A connection, shared by its two ends and whoever disturbs it.
-pub(super) struct Stream(Mutex<Wire>);
+/// A connection, shared by its two ends and by the test that disturbs it.
+pub(super) struct Stream(Mutex<Duplex>);
 
 impl Stream {
-    pub(super) fn new(wire: Wire) -> Arc<Self> {
-        Arc::new(Stream(Mutex::new(wire)))
+    pub(super) fn new(duplex: Duplex) -> Arc<Self> {
+        Arc::new(Stream(Mutex::new(duplex)))
     }
 
-    /// Does something to the wire; whom it concerns is woken afterwards.
-    pub(super) fn with<R>(&self, job: impl FnOnce(&mut Wire, Instant) -> R) -> R {
-        let mut wire = self.0.lock();
-        let result = job(&mut wire, Instant::now());
-        let woken = std::mem::take(&mut wire.woken);
-        drop(wire);
+    /// Changes the duplex, and then wakes the tasks that the change concerns.
+    pub(super) fn with<R>(&self, job: impl FnOnce(&mut Duplex, Instant) -> R) -> R {
+        let mut duplex = self.0.lock();
+        let result = job(&mut duplex, Instant::now());
+        let woken = std::mem::take(&mut duplex.woken);
+        drop(duplex);
         woken.into_iter().for_each(std::task::Waker::wake);
         result
     }
@@ -53,11 +53,12 @@ impl AsyncRead for ReadHalf {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            let read = self.stream.with(|wire, now| wire.read(self.direction, now, into, context));
+            let read =
+                self.stream.with(|duplex, now| duplex.read(self.direction, now, into, context));
             match read {
                 Read::Some | Read::End => return Poll::Ready(Ok(())),
                 Read::Lost(error) => return Poll::Ready(Err(error)),
-                Read::Next => {
+                Read::Yield => {
                     context.waker().wake_by_ref();
                     return Poll::Pending;
                 }
@@ -74,7 +75,7 @@ impl AsyncRead for ReadHalf {
 
 impl Drop for ReadHalf {
     fn drop(&mut self) {
-        self.stream.with(|wire, _| wire.leave_unread(self.direction));
+        self.stream.with(|duplex, _| duplex.stop_reading(self.direction));
     }
 }
 
@@ -90,7 +91,8 @@ impl AsyncWrite for WriteHalf {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let taken = self.stream.with(|wire, now| wire.write(self.direction, now, bytes, context));
+        let taken =
+            self.stream.with(|duplex, now| duplex.write(self.direction, now, bytes, context));
         match taken {
             Ok(Some(taken)) => Poll::Ready(Ok(taken)),
             Ok(None) => Poll::Pending,
@@ -103,13 +105,13 @@ impl AsyncWrite for WriteHalf {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.with(|wire, now| wire.close(self.direction, now));
+        self.stream.with(|duplex, now| duplex.close(self.direction, now));
         Poll::Ready(Ok(()))
     }
 }
 
 impl Drop for WriteHalf {
     fn drop(&mut self) {
-        self.stream.with(|wire, now| wire.close(self.direction, now));
+        self.stream.with(|duplex, now| duplex.close(self.direction, now));
     }
 }

@@ -1,4 +1,4 @@
-//! One direction of a connection: the bytes that are under way, and how they end.
+//! One direction of a connection: the bytes in flight, and the end of the stream.
 //!
 //! # Invariants
 //!
@@ -12,39 +12,39 @@ use bytes::{Buf as _, BytesMut};
 use tokio::io::ReadBuf;
 use tokio::time::Instant;
 
-/// What becomes of bytes that are under way.
+/// What becomes of bytes in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Course {
-    Runs,
-    /// They stay where they are.
+pub(super) enum Delivery {
+    Passes,
+    /// Bytes stay where they are.
     Stalls,
-    /// They and the end vanish, and nobody notices.
-    Swallows,
+    /// Bytes and the end of the stream vanish, and neither end notices.
+    Drops,
 }
 
 /// How a reader finds that nothing more comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum StreamEnd {
     Closed,
     Reset,
 }
 
 #[derive(Debug)]
 pub(super) struct Pipe {
-    pub(super) course: Course,
+    pub(super) delivery: Delivery,
     bytes: BytesMut,
     /// How many bytes were written together, and when they are due.
     written: VecDeque<(usize, Instant)>,
     last_due: Instant,
-    end: Option<(Instant, Ending)>,
-    /// Nobody reads any more: what is written vanishes.
+    end: Option<(Instant, StreamEnd)>,
+    /// The reader is gone: bytes that are written vanish.
     pub(super) is_unread: bool,
-    /// Something was swallowed: the direction cannot go on.
+    /// Bytes were dropped: the direction cannot go on.
     pub(super) has_gap: bool,
     /// The next chunk does not come before.
-    pub(super) rests_until: Option<Instant>,
+    pub(super) pauses_until: Option<Instant>,
     /// A chunk was read: the next one is an event of its own.
-    pub(super) turns: bool,
+    pub(super) yields: bool,
     pub(super) sent: u64,
     pub(super) arrived: u64,
     /// The connection breaks when so many bytes have arrived.
@@ -56,15 +56,15 @@ pub(super) struct Pipe {
 impl Pipe {
     pub(super) fn new() -> Self {
         Pipe {
-            course: Course::Runs,
+            delivery: Delivery::Passes,
             bytes: BytesMut::new(),
             written: VecDeque::new(),
             last_due: Instant::now(),
             end: None,
             is_unread: false,
             has_gap: false,
-            rests_until: None,
-            turns: false,
+            pauses_until: None,
+            yields: false,
             sent: 0,
             arrived: 0,
             breaks_at: None,
@@ -73,7 +73,7 @@ impl Pipe {
         }
     }
 
-    pub(super) fn under_way(&self) -> usize {
+    pub(super) fn in_flight(&self) -> usize {
         self.bytes.len()
     }
 
@@ -83,7 +83,7 @@ impl Pipe {
         self.written.push_back((bytes.len(), due));
     }
 
-    pub(super) fn end(&mut self, due: Instant, how: Ending) {
+    pub(super) fn end(&mut self, due: Instant, how: StreamEnd) {
         if self.end.is_none() {
             let due = self.after_the_last(due);
             self.end = Some((due, how));
@@ -100,15 +100,15 @@ impl Pipe {
         self.written.iter().take_while(|(_, due)| *due <= now).map(|(length, _)| length).sum()
     }
 
-    /// When something is due next, bytes or the end.
+    /// When the next bytes are due, or the end.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let end = self.end.map(|(due, _)| due);
         let next = self.written.front().map(|(_, due)| *due).or(end)?;
-        Some(self.rests_until.map_or(next, |until| until.max(next)))
+        Some(self.pauses_until.map_or(next, |until| until.max(next)))
     }
 
-    /// The end, if it has come and nothing stands before it.
-    pub(super) fn ended(&self, now: Instant) -> Option<Ending> {
+    /// The end, if it is due and every byte before it has arrived.
+    pub(super) fn ended(&self, now: Instant) -> Option<StreamEnd> {
         let (due, how) = self.end?;
         (self.bytes.is_empty() && due <= now).then_some(how)
     }
@@ -135,7 +135,7 @@ impl Pipe {
     }
 
     /// Ends the direction anew: the first `kept` bytes are due then, and the end right after them.
-    pub(super) fn end_with(&mut self, kept: usize, due: Instant, how: Ending) {
+    pub(super) fn end_with(&mut self, kept: usize, due: Instant, how: StreamEnd) {
         self.bytes.truncate(kept);
         self.written.clear();
         if !self.bytes.is_empty() {
@@ -143,21 +143,21 @@ impl Pipe {
         }
         self.end = Some((due, how));
         self.last_due = due;
-        self.rests_until = None;
-        self.course = Course::Runs;
+        self.pauses_until = None;
+        self.delivery = Delivery::Passes;
     }
 
-    /// What is under way vanishes, and so does what comes.
-    pub(super) fn swallow(&mut self) {
-        self.course = Course::Swallows;
+    /// Bytes in flight vanish, and so do later ones.
+    pub(super) fn drop_bytes(&mut self) {
+        self.delivery = Delivery::Drops;
         let ends = self.end.take().is_some();
         self.has_gap |= ends || !self.bytes.is_empty();
         self.bytes.clear();
         self.written.clear();
     }
 
-    /// Nobody reads any more.
-    pub(super) fn leave_unread(&mut self) {
+    /// The reader is gone.
+    pub(super) fn stop_reading(&mut self) {
         self.is_unread = true;
         self.bytes.clear();
         self.written.clear();

@@ -13,7 +13,7 @@ use super::super::memory::{command, echo};
 use super::*;
 
 #[derive(Clone)]
-pub(super) struct Wire(Arc<Mutex<State>>);
+pub(super) struct Socket(Arc<Mutex<State>>);
 
 #[expect(clippy::struct_excessive_bools, reason = "each is another fact")]
 #[derive(Default)]
@@ -49,13 +49,13 @@ pub(super) struct Facts {
     pub(super) channels: BTreeSet<String>,
 }
 
-impl Wire {
+impl Socket {
     /// The ends for a connection, and the server's task.
-    pub(super) fn new() -> (Wire, Reader, Writer, JoinHandle<()>) {
-        let wire = Wire(Arc::default());
-        wire.0.lock().keeps = draw(4) == 0;
-        let server = shuttle::future::spawn(wire.clone().serve());
-        (wire.clone(), Box::new(End(wire.clone())), Box::new(End(wire.clone())), server)
+    pub(super) fn new() -> (Socket, Reader, Writer, JoinHandle<()>) {
+        let socket = Socket(Arc::default());
+        socket.0.lock().keeps = draw(4) == 0;
+        let server = shuttle::future::spawn(socket.clone().serve());
+        (socket.clone(), Box::new(End(socket.clone())), Box::new(End(socket.clone())), server)
     }
 
     pub(super) fn facts(&self) -> Facts {
@@ -162,7 +162,7 @@ impl State {
     }
 }
 
-struct End(Wire);
+struct End(Socket);
 
 impl AsyncRead for End {
     fn poll_read(

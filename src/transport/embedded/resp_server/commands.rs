@@ -1,7 +1,7 @@
-//! The commands that are about the connection; all others are the engine's.
+//! The commands that concern the connection; the engine runs all others.
 
-use super::conversation::{Conversation, Ending};
-use super::encode::{self, Dialect};
+use super::encode::{self, RespVersion};
+use super::server_connection::{Phase, ServerConnection};
 use crate::transport::embedded::commands::{Words, is, wrong_arity};
 use crate::transport::embedded::engine::Engine;
 use crate::transport::embedded::number::parse_int;
@@ -19,20 +19,20 @@ const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user i
 const NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
 const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 
-impl Conversation {
-    /// Runs one command and says what it answers.
+impl ServerConnection {
+    /// Runs one command and sends its answer.
     pub(super) fn run(&self, engine: &Engine, words: Words<'_>) {
         let Some(name) = words.first() else { return };
         let name = name.to_ascii_lowercase();
-        let is_known = self.with(|state| state.is_known);
+        let is_authenticated = self.with(|state| state.is_authenticated);
         match name.as_slice() {
             b"hello" => self.hello(engine, words),
             b"auth" => self.answer_counted(engine, "auth", &self.auth(engine, words)),
             b"quit" => {
                 self.answer_counted(engine, "quit", &Ok(Reply::ok()));
-                self.with(|state| state.end(Ending::Farewell));
+                self.with(|state| state.end(Phase::Draining));
             }
-            _ if !is_known => self.answer(&Err(NO_AUTH.into())),
+            _ if !is_authenticated => self.answer(&Err(NO_AUTH.into())),
             b"client" => self.answer_counted(engine, "client", &self.client(words)),
             b"select" => self.answer_counted(engine, "select", &select(words)),
             b"subscribe" if words.len() > 1 => self.subscribe(engine, &words[1..]),
@@ -49,29 +49,29 @@ impl Conversation {
     }
 
     fn refuses(&self) -> bool {
-        self.stream.with(|wire, _| {
-            let part = wire.faults().refuse;
-            wire.chance(part)
+        self.stream.with(|duplex, _| {
+            let part = duplex.faults().refuse;
+            duplex.chance(part)
         })
     }
 
     fn hello(&self, engine: &Engine, words: Words<'_>) {
         engine.count("hello");
-        match self.agree(engine, words) {
+        match self.negotiate(engine, words) {
             Err(error) => self.answer(&Err(error)),
-            Ok(dialect) => self.with(|state| {
-                state.dialect = dialect;
-                state.say(|out| encode::welcome(out, dialect, self.id));
+            Ok(version) => self.with(|state| {
+                state.version = version;
+                state.send(|out| encode::welcome(out, version, self.id));
             }),
         }
     }
 
-    fn agree(&self, engine: &Engine, words: Words<'_>) -> Result<Dialect, ErrorReply> {
-        let dialect = match words.get(1) {
-            None => self.with(|state| state.dialect),
-            Some(version) => match parse_int(version) {
-                Some(2) => Dialect::Resp2,
-                Some(3) => Dialect::Resp3,
+    fn negotiate(&self, engine: &Engine, words: Words<'_>) -> Result<RespVersion, ErrorReply> {
+        let version = match words.get(1) {
+            None => self.with(|state| state.version),
+            Some(number) => match parse_int(number) {
+                Some(2) => RespVersion::Resp2,
+                Some(3) => RespVersion::Resp3,
                 Some(_) => return Err("NOPROTO unsupported protocol version".into()),
                 None => {
                     return Err("ERR Protocol version is not an integer or out of range".into());
@@ -83,7 +83,7 @@ impl Conversation {
         while let [option, rest @ ..] = options {
             options = match rest {
                 [user, password, rest @ ..] if is(option, "auth") => {
-                    self.prove(engine, user, password)?;
+                    self.authenticate(engine, user, password)?;
                     rest
                 }
                 [given, rest @ ..] if is(option, "setname") => {
@@ -97,13 +97,13 @@ impl Conversation {
             };
         }
         self.with(|state| {
-            if !state.is_known {
+            if !state.is_authenticated {
                 return Err(NO_AUTH_HELLO.into());
             }
             if let Some(name) = name {
                 state.name = name;
             }
-            Ok(dialect)
+            Ok(version)
         })
     }
 
@@ -111,20 +111,25 @@ impl Conversation {
         match words {
             [_] => return Err(wrong_arity("auth")),
             [_, _] if engine.password().is_none() => return Err(NO_PASSWORD.into()),
-            [_, password] => self.prove(engine, USER, password)?,
-            [_, user, password] => self.prove(engine, user, password)?,
+            [_, password] => self.authenticate(engine, USER, password)?,
+            [_, user, password] => self.authenticate(engine, user, password)?,
             _ => return Err("ERR syntax error".into()),
         }
         Ok(Reply::ok())
     }
 
-    /// There is one user; without a password any is right.
-    fn prove(&self, engine: &Engine, user: &[u8], password: &[u8]) -> Result<(), ErrorReply> {
+    /// There is one user; without a password every password is right.
+    fn authenticate(
+        &self,
+        engine: &Engine,
+        user: &[u8],
+        password: &[u8],
+    ) -> Result<(), ErrorReply> {
         let right = engine.password().is_none_or(|right| right.as_bytes() == password);
         if user != USER || !right {
             return Err(WRONG_PASSWORD.into());
         }
-        self.with(|state| state.is_known = true);
+        self.with(|state| state.is_authenticated = true);
         Ok(())
     }
 
@@ -156,21 +161,21 @@ impl Conversation {
     }
 
     fn subscribe(&self, engine: &Engine, channels: &[Bytes]) {
-        // Before the engine knows: no message may stand before the confirmation.
+        // Before the engine knows: no message may come before the confirmation.
         self.with(|state| {
-            let dialect = state.dialect;
+            let version = state.version;
             for channel in channels {
                 state.channels.insert(channel.clone());
                 let count = state.channels.len();
-                state.say(|out| {
-                    encode::confirmation(out, dialect, "subscribe", Some(channel), count);
+                state.send(|out| {
+                    encode::confirmation(out, version, "subscribe", Some(channel), count);
                 });
             }
         });
-        engine.listen(self.id, channels);
+        engine.subscribe(self.id, channels);
     }
 
-    /// Leaves these channels; without any, all.
+    /// Unsubscribes from these channels; from all, if there are none.
     fn unsubscribe(&self, engine: &Engine, channels: &[Bytes]) {
         let all: Vec<Bytes>;
         let left = if channels.is_empty() {
@@ -179,19 +184,19 @@ impl Conversation {
         } else {
             channels
         };
-        // After this no message comes: none may stand behind the confirmation.
-        engine.unlisten(self.id, left);
+        // From here on no message comes: none may come behind the confirmation.
+        engine.unsubscribe(self.id, left);
         self.with(|state| {
-            let dialect = state.dialect;
+            let version = state.version;
             for channel in left {
                 state.channels.remove(channel);
                 let count = state.channels.len();
-                state.say(|out| {
-                    encode::confirmation(out, dialect, "unsubscribe", Some(channel), count);
+                state.send(|out| {
+                    encode::confirmation(out, version, "unsubscribe", Some(channel), count);
                 });
             }
             if left.is_empty() {
-                state.say(|out| encode::confirmation(out, dialect, "unsubscribe", None, 0));
+                state.send(|out| encode::confirmation(out, version, "unsubscribe", None, 0));
             }
         });
     }
@@ -201,7 +206,7 @@ fn select(words: Words<'_>) -> Outcome {
     match words {
         [_, number] => match parse_int(number) {
             Some(0) => Ok(Reply::ok()),
-            // It has one keyspace.
+            // The engine has one keyspace.
             Some(_) => Err("ERR DB index is out of range".into()),
             None => Err(NO_INTEGER.into()),
         },

@@ -1,26 +1,25 @@
-//! The first words on a connection: RESP3, user and password, name and database in one round trip.
+//! The handshake of a connection: RESP3, credentials, name and database in one round trip.
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::codec::{Decoder, Incoming};
-use super::dial::{Reader, Writer};
 use super::encode::command;
+use super::stream::{Reader, Writer};
 use crate::protocol::Value;
 use crate::transport::redis::endpoint::Endpoint;
 use crate::transport::{CallError, Fault, sort_error_reply};
 
-/// Who connects, and to which database.
 #[derive(Clone)]
-pub(super) struct Login {
+pub(super) struct Handshake {
     endpoint: Endpoint,
     /// The name in CLIENT LIST.
     name: String,
 }
 
-impl Login {
+impl Handshake {
     pub(super) fn new(endpoint: &Endpoint, name: &str) -> Self {
-        Login { endpoint: endpoint.clone(), name: name.to_owned() }
+        Handshake { endpoint: endpoint.clone(), name: name.to_owned() }
     }
 
     #[cfg(feature = "fred")]
@@ -28,22 +27,22 @@ impl Login {
         &self.name
     }
 
-    /// Logs in, and returns what was read beyond the answers.
-    pub(super) async fn log_in(
+    /// Sends the commands and checks the answers. Returns the bytes that were read beyond them.
+    pub(super) async fn run(
         &self,
         reader: &mut Reader,
         writer: &mut Writer,
     ) -> Result<BytesMut, CallError> {
-        let (words, answers) = self.words();
+        let (commands, answers) = self.commands();
         let broken = |error: std::io::Error| not_connected(&error.to_string());
-        writer.write_all(&words).await.map_err(broken)?;
+        writer.write_all(&commands).await.map_err(broken)?;
         writer.flush().await.map_err(broken)?;
         let (mut decoder, mut inbox) = (Decoder::default(), BytesMut::new());
         let mut number = 0;
         while number < answers.len() {
             match decoder.decode(&mut inbox) {
                 Ok(Some(Incoming::Reply(reply))) => {
-                    answers[number].judge(reply)?;
+                    answers[number].check(reply)?;
                     number += 1;
                 }
                 Ok(Some(Incoming::Push(_))) => {}
@@ -58,42 +57,42 @@ impl Login {
         Ok(inbox)
     }
 
-    fn words(&self) -> (BytesMut, Vec<Answer>) {
-        let (mut words, mut answers) = (BytesMut::new(), vec![Answer::Wanted]);
+    fn commands(&self) -> (BytesMut, Vec<Answer>) {
+        let (mut commands, mut answers) = (BytesMut::new(), vec![Answer::Required]);
         let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
-        if let Some(login) = self.endpoint.login() {
-            let user = login.user.as_deref().unwrap_or("default");
-            hello.extend([b"AUTH", user.as_bytes(), login.password.as_bytes()]);
+        if let Some(credentials) = self.endpoint.credentials() {
+            let user = credentials.user.as_deref().unwrap_or("default");
+            hello.extend([b"AUTH", user.as_bytes(), credentials.password.as_bytes()]);
         }
         hello.extend([b"SETNAME" as &[u8], self.name.as_bytes()]);
-        command(&mut words, &hello);
+        command(&mut commands, &hello);
         if let Some(database) = self.endpoint.database() {
-            command(&mut words, &[b"SELECT", database.to_string().as_bytes()]);
-            answers.push(Answer::Wanted);
+            command(&mut commands, &[b"SELECT", database.to_string().as_bytes()]);
+            answers.push(Answer::Required);
         }
-        // Servers before Redis 7.2 do not know these; others may refuse them to this user.
+        // Servers before Redis 7.2 do not know CLIENT SETINFO; others may refuse it to this user.
         for (what, text) in [("LIB-NAME", "leasehold"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
-            command(&mut words, &[b"CLIENT", b"SETINFO", what.as_bytes(), text.as_bytes()]);
-            answers.push(Answer::Unimportant);
+            command(&mut commands, &[b"CLIENT", b"SETINFO", what.as_bytes(), text.as_bytes()]);
+            answers.push(Answer::Optional);
         }
-        (words, answers)
+        (commands, answers)
     }
 }
 
 #[derive(Clone, Copy)]
 enum Answer {
-    Wanted,
-    Unimportant,
+    Required,
+    Optional,
 }
 
 impl Answer {
-    fn judge(self, reply: Result<Value, String>) -> Result<(), CallError> {
+    fn check(self, reply: Result<Value, String>) -> Result<(), CallError> {
         match (self, reply) {
-            (Answer::Wanted, Err(text)) => {
+            (Answer::Required, Err(text)) => {
                 let text = without_arguments(&text);
                 Err(match sort_error_reply(text) {
                     CallError::Refused(fault) => CallError::Refused(fault),
-                    // Nothing was asked yet but to be let in.
+                    // No call was sent yet.
                     _ => not_connected(text),
                 })
             }
@@ -102,12 +101,12 @@ impl Answer {
     }
 }
 
-/// A server that does not know HELLO repeats what came with it: the password.
+/// A server that does not know HELLO repeats its arguments, and so the password.
 pub(super) fn without_arguments(text: &str) -> &str {
     text.find(", with args").map_or(text, |end| &text[..end])
 }
 
-/// It may work later.
+/// A later attempt may succeed.
 pub(super) fn not_connected(why: &str) -> CallError {
     CallError::NotApplied(Fault(why.to_owned()))
 }
