@@ -149,7 +149,7 @@ impl Redis {
             timing,
             events,
             slots: LANES.map(|_| ConnectionSlot::new()),
-            subscriptions: Arc::new(SubscriptionRegistry::new()),
+            subscriptions: Arc::new(SubscriptionRegistry::default()),
             reconnects: AtomicU64::new(0),
         });
         let (stop, stopped) = watch::channel(false);

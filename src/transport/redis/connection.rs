@@ -182,14 +182,14 @@ impl Connection {
             let Outbox { bytes, taken, .. } = &mut *self.outbox.lock();
             self.ledger.lock().expire(oldest, &fault, bytes, *taken, &mut notifications);
         }
-        deliver(notifications, observer);
+        Notification::deliver(notifications, observer);
     }
 
     /// Takes no more requests. A request in flight may still be answered.
     pub(super) fn close(&self, observer: &dyn SubscriptionObserver) {
         let mut notifications = Vec::new();
         self.ledger.lock().close(&CallError::Closed, &mut notifications);
-        deliver(notifications, observer);
+        Notification::deliver(notifications, observer);
         self.driver.wake();
     }
 
@@ -220,7 +220,7 @@ impl Connection {
             drop(outbox.writer.take());
             self.ledger.lock().end(fault, outbox.taken, &mut notifications);
         }
-        deliver(notifications, observer);
+        Notification::deliver(notifications, observer);
     }
 
     /// Writes the waiting requests; pending when the kernel takes no more or no request waits.
@@ -284,16 +284,9 @@ impl Connection {
                 _ => None,
             },
         };
-        deliver(notification, observer);
+        Notification::deliver(notification, observer);
         Ok(())
     }
-}
-
-fn deliver(
-    notifications: impl IntoIterator<Item = Notification>,
-    observer: &dyn SubscriptionObserver,
-) {
-    notifications.into_iter().for_each(|notification| notification.deliver(observer));
 }
 
 /// For a driver that takes requests as they are, see `fred.rs`.
@@ -421,29 +414,5 @@ fn lost(error: &std::io::Error) -> Fault {
     Fault(format!("the connection was lost: {error}"))
 }
 
-/// What was not answered yet, for tests.
 #[cfg(test)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Backlog {
-    pub(super) waiting: usize,
-    pub(super) in_flight: usize,
-    /// Bytes that the kernel has not taken.
-    pub(super) bytes: usize,
-}
-
-#[cfg(test)]
-impl Backlog {
-    pub(super) fn unsent(self) -> usize {
-        self.waiting + self.bytes
-    }
-}
-
-#[cfg(test)]
-impl Connection {
-    pub(super) fn backlog(&self) -> Backlog {
-        let outbox = self.outbox.lock();
-        let ledger = self.ledger.lock();
-        let bytes = outbox.bytes.len();
-        Backlog { waiting: ledger.waiting(), in_flight: ledger.in_flight(), bytes }
-    }
-}
+mod tests;

@@ -91,11 +91,10 @@ impl Ledger {
 
     /// Since when the oldest call is without an answer.
     pub(super) fn oldest_call(&self) -> Option<Instant> {
-        let is_call = |request: &Request| request.is_call();
         let waiting = self.waiting.iter().map(|waiting| (Some(&waiting.request), waiting.since));
         let in_flight = self.in_flight.iter().map(|sent| (sent.request.as_ref(), sent.since));
-        let all = waiting.chain(in_flight);
-        all.filter(|(request, _)| request.is_some_and(is_call)).map(|(_, since)| since).min()
+        let calls = waiting.chain(in_flight).filter(|(one, _)| one.is_some_and(Request::is_call));
+        calls.map(|(_, since)| since).min()
     }
 
     /// Moves waiting requests to the outbox, until that has `enough` bytes.
@@ -204,7 +203,7 @@ impl Ledger {
         fault: &Fault,
         out: &mut BytesMut,
         taken: u64,
-        notifications: &mut Vec<Notification>,
+        ended: &mut Vec<Notification>,
     ) {
         let mut withdrawn = 0;
         self.in_flight.retain_mut(|sent| {
@@ -220,8 +219,7 @@ impl Ledger {
             }
             let error = if is_taken { CallError::Unknown } else { CallError::NotApplied };
             let request = sent.request.take();
-            notifications
-                .extend(request.and_then(|request| request.unanswered(error(fault.clone()))));
+            ended.extend(request.and_then(|request| request.unanswered(error(fault.clone()))));
             is_taken
         });
         self.encoded -= withdrawn;
@@ -230,26 +228,25 @@ impl Ledger {
                 self.waiting.push_back(waiting);
             } else {
                 let error = CallError::NotApplied(fault.clone());
-                notifications.extend(waiting.request.unanswered(error));
+                ended.extend(waiting.request.unanswered(error));
             }
         }
     }
 
     /// Takes no more requests, and ends the waiting ones. A request in flight may still be answered.
-    pub(super) fn close(&mut self, error: &CallError, notifications: &mut Vec<Notification>) {
+    pub(super) fn close(&mut self, error: &CallError, ended: &mut Vec<Notification>) {
         self.closed.get_or_insert_with(|| error.clone());
         for waiting in std::mem::take(&mut self.waiting) {
-            notifications.extend(waiting.request.unanswered(error.clone()));
+            ended.extend(waiting.request.unanswered(error.clone()));
         }
     }
 
     /// The connection has ended, for this reason, when the kernel had taken so many bytes.
-    pub(super) fn end(&mut self, fault: &Fault, taken: u64, notifications: &mut Vec<Notification>) {
-        self.close(&CallError::NotApplied(fault.clone()), notifications);
+    pub(super) fn end(&mut self, fault: &Fault, taken: u64, ended: &mut Vec<Notification>) {
+        self.close(&CallError::NotApplied(fault.clone()), ended);
         for InFlight { request, end, .. } in std::mem::take(&mut self.in_flight) {
             let error = if end <= taken { CallError::Unknown } else { CallError::NotApplied };
-            notifications
-                .extend(request.and_then(|request| request.unanswered(error(fault.clone()))));
+            ended.extend(request.and_then(|request| request.unanswered(error(fault.clone()))));
         }
     }
 }

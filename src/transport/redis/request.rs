@@ -72,14 +72,17 @@ pub(super) trait SubscriptionObserver: Send + Sync {
 }
 
 impl Notification {
-    pub(super) fn deliver(self, observer: &dyn SubscriptionObserver) {
+    pub(super) fn deliver(
+        all: impl IntoIterator<Item = Self>,
+        observer: &dyn SubscriptionObserver,
+    ) {
         // The receiver of an answer may be gone.
-        match self {
+        all.into_iter().for_each(|notification| match notification {
             Notification::Called(answer, outcome) => drop(answer.send(outcome)),
             Notification::Subscribed(request, outcome) => observer.answered(request, outcome),
             Notification::Interrupted(request) => observer.interrupted(request),
             Notification::Pong(pong) => drop(pong.send(())),
-        }
+        });
     }
 }
 

@@ -29,8 +29,10 @@ use super::request::{SubscribeOutcome, SubscribeRequest, SubscriptionObserver};
 use crate::sync::Mutex;
 use crate::transport::{CallError, Fault};
 
+#[derive(Default)]
 pub(super) struct SubscriptionRegistry(Mutex<State>);
 
+#[derive(Default)]
 struct State {
     connectivity: Connectivity,
     /// In an order that does not depend on hashing: simulations are replayed.
@@ -44,9 +46,11 @@ struct State {
     not_restored: Option<CallError>,
 }
 
+#[derive(Default)]
 enum Connectivity {
     Connected(Arc<Connection>),
     /// The next connection is being made for the first time.
+    #[default]
     Reconnecting,
     /// The next connection could not be made yet.
     Unreachable(Fault),
@@ -59,17 +63,6 @@ struct Registered {
 }
 
 impl SubscriptionRegistry {
-    pub(super) fn new() -> Self {
-        SubscriptionRegistry(Mutex::new(State {
-            connectivity: Connectivity::Reconnecting,
-            channels: BTreeMap::new(),
-            generations: 0,
-            epoch: 0,
-            pending: Vec::new(),
-            not_restored: None,
-        }))
-    }
-
     /// Requests a subscription; the receiver gets the outcome.
     pub(super) fn subscribe(
         &self,
@@ -232,8 +225,4 @@ fn answer(request: SubscribeRequest, outcome: SubscribeOutcome) {
 }
 
 #[cfg(all(test, shuttle))]
-impl SubscriptionRegistry {
-    pub(super) fn channels(&self) -> Vec<String> {
-        self.0.lock().channels.keys().map(ToString::to_string).collect()
-    }
-}
+mod tests;

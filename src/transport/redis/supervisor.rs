@@ -137,17 +137,14 @@ impl Supervisor {
         };
         let mut driven = DrivenConnection { connection, driver: AbortOnDrop(task) };
         if self.role == Role::Messages {
-            self.restore_subscriptions(&mut driven, limit).await.map_err(failed)?;
+            self.restore_channels(&mut driven).await.map_err(failed)?;
         }
         Ok(driven)
     }
 
     /// Subscribes to all registered channels, and waits until the server has answered.
-    async fn restore_subscriptions(
-        &self,
-        driven: &mut DrivenConnection,
-        limit: Duration,
-    ) -> Result<(), CallError> {
+    async fn restore_channels(&self, driven: &mut DrivenConnection) -> Result<(), CallError> {
+        let limit = self.shared.timing.connect;
         let subscriptions = &*self.shared.subscriptions;
         subscriptions.connected(&driven.connection);
         let answered = driven.connection.ping()?;

@@ -82,8 +82,8 @@ impl Testbed {
 }
 
 fn deliver(notifications: impl IntoIterator<Item = Notification>) {
-    let registry = SubscriptionRegistry::new();
-    notifications.into_iter().for_each(|notification| notification.deliver(&registry));
+    let registry = SubscriptionRegistry::default();
+    Notification::deliver(notifications, &registry);
 }
 
 fn call(number: i64) -> Call {

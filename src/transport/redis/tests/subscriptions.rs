@@ -268,7 +268,7 @@ async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
 /// The driver of a connection that is given up may be about to say so.
 #[test]
 fn what_a_lost_connection_confirms_is_not_confirmed_by_the_next() {
-    let (registry, channel) = (SubscriptionRegistry::new(), Arc::from("c"));
+    let (registry, channel) = (SubscriptionRegistry::default(), Arc::from("c"));
     registry.connected(&Arc::new(Connection::new(Box::new(tokio::io::sink()))));
     let first = registry.subscribe(&channel).unwrap();
     registry.disconnected();

@@ -59,7 +59,7 @@ fn testbed(fate: Fate) {
     let (testbed, slot, registry) = (
         Arc::new(Testbed::default()),
         Arc::new(ConnectionSlot::new()),
-        Arc::new(SubscriptionRegistry::new()),
+        Arc::new(SubscriptionRegistry::default()),
     );
     let mut made = Made::new(&registry);
     let mut gone = Vec::new();

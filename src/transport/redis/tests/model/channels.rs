@@ -18,7 +18,7 @@ struct Testbed {
 }
 
 fn testbed() {
-    let registry = Arc::new(SubscriptionRegistry::new());
+    let registry = Arc::new(SubscriptionRegistry::default());
     let testbed = Arc::new(Testbed {
         registry: registry.clone(),
         socket: Mutex::default(),
