@@ -96,7 +96,7 @@ impl EmbeddedRedis {
 
     /// Breaks the connections of all clients, until [`heal`](Self::heal).
     ///
-    /// Calls under way end without a reply, new ones fail at once. Keys and leases stay as they are.
+    /// Calls in flight end without a reply, new calls fail at once. Keys and leases stay as they are.
     pub fn cut(&self) {
         self.engine.cut();
     }

@@ -48,7 +48,7 @@ pub(crate) enum Request {
     Unsubscribe(Arc<str>),
 }
 
-/// A request on its way to the server.
+/// A request in flight to the server.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) id: u64,

@@ -42,7 +42,7 @@ pub(crate) struct Engine {
 struct Inner {
     scripts: Scripts,
     /// The ids of the clients that are subscribed to a channel.
-    listeners: BTreeMap<Bytes, BTreeSet<u64>>,
+    subscribers: BTreeMap<Bytes, BTreeSet<u64>>,
     /// The clients that were not closed, by id.
     clients: BTreeMap<u64, EngineClient>,
     clients_made: u64,
@@ -65,7 +65,7 @@ impl Engine {
     pub(crate) fn new() -> Self {
         let inner = Inner {
             scripts: Scripts::new(Store::new()),
-            listeners: BTreeMap::new(),
+            subscribers: BTreeMap::new(),
             clients: BTreeMap::new(),
             clients_made: 0,
             #[cfg(feature = "test-util")]
@@ -133,13 +133,13 @@ impl Engine {
     pub(crate) fn forget(&self, data: Restart) {
         let mut inner = self.inner.lock();
         inner.scripts.forget();
-        inner.listeners.clear();
+        inner.subscribers.clear();
         for client in inner.clients.values() {
             // LOCKS: engine, then client.
             client.forget();
         }
         let mut store = inner.scripts.store();
-        store.listeners.clear();
+        store.subscribers.clear();
         if data == Restart::Empty {
             store.clear();
         }
@@ -200,8 +200,8 @@ impl Engine {
         let mut inner = self.inner.lock();
         inner.count("subscribe");
         for channel in channels.iter().map(AsRef::as_ref) {
-            inner.listeners.entry(channel.to_vec()).or_default().insert(id);
-            inner.count_listeners(channel);
+            inner.subscribers.entry(channel.to_vec()).or_default().insert(id);
+            inner.count_subscribers(channel);
         }
     }
 
@@ -219,10 +219,10 @@ impl Engine {
     }
 
     /// How many clients are subscribed to each channel.
-    pub(crate) fn listeners(&self) -> BTreeMap<String, usize> {
+    pub(crate) fn subscribers(&self) -> BTreeMap<String, usize> {
         let inner = self.inner.lock();
         let name = |channel: &Bytes| String::from_utf8_lossy(channel).into_owned();
-        inner.listeners.iter().map(|(channel, ids)| (name(channel), ids.len())).collect()
+        inner.subscribers.iter().map(|(channel, ids)| (name(channel), ids.len())).collect()
     }
 
     pub(crate) fn scripts_run(&self) -> BTreeMap<&'static str, u64> {
@@ -363,7 +363,7 @@ impl Inner {
     fn deliver_published(&mut self) {
         let sent = std::mem::take(&mut self.scripts.store().outbox);
         for message in sent {
-            let Some(ids) = self.listeners.get(&message.channel) else { continue };
+            let Some(ids) = self.subscribers.get(&message.channel) else { continue };
             for client in ids.iter().filter_map(|id| self.clients.get(id)) {
                 // LOCKS: engine, then client.
                 client.publish(&message);
@@ -372,18 +372,18 @@ impl Inner {
     }
 
     fn unsubscribe(&mut self, id: u64, channel: &[u8]) {
-        if let Some(ids) = self.listeners.get_mut(channel) {
+        if let Some(ids) = self.subscribers.get_mut(channel) {
             ids.remove(&id);
             if ids.is_empty() {
-                self.listeners.remove(channel);
+                self.subscribers.remove(channel);
             }
         }
-        self.count_listeners(channel);
+        self.count_subscribers(channel);
     }
 
     fn unsubscribe_all(&mut self, id: u64) {
         let channels: Vec<Bytes> = self
-            .listeners
+            .subscribers
             .iter()
             .filter(|(_, ids)| ids.contains(&id))
             .map(|(channel, _)| channel.clone())
@@ -394,11 +394,11 @@ impl Inner {
     }
 
     /// Tells the store how many clients are subscribed: PUBLISH answers that, also in scripts.
-    fn count_listeners(&mut self, channel: &[u8]) {
+    fn count_subscribers(&mut self, channel: &[u8]) {
         let mut store = self.scripts.store();
-        match self.listeners.get(channel) {
-            Some(ids) => store.listeners.insert(channel.to_vec(), ids.len()),
-            None => store.listeners.remove(channel),
+        match self.subscribers.get(channel) {
+            Some(ids) => store.subscribers.insert(channel.to_vec(), ids.len()),
+            None => store.subscribers.remove(channel),
         };
     }
 }

@@ -73,10 +73,10 @@ pub struct Faults {
     /// The connection breaks right after a call was sent, and comes back after `reconnect`.
     /// `late_after_cut` decides whether the call is applied.
     pub break_line: f64,
-    /// When a connection breaks, the server still runs the first few requests (none up to all) that
-    /// were on their way, `late` after it.
+    /// When a connection breaks, the server still runs the first few requests in flight (none up to all),
+    /// `late` after the break.
     pub late_after_cut: f64,
-    /// A published message vanishes, and nobody notices.
+    /// A published message vanishes without a notice.
     pub lose_message: f64,
     /// A published message vanishes, and the client knows that it missed something.
     pub lag: f64,

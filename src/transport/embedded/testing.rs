@@ -1,4 +1,4 @@
-//! What this crate's own tests need of the engine; no promise of stability.
+//! The engine's switches and inspection for this crate's own tests; no promise of stability.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub fn scripts() -> Vec<(&'static str, &'static str, &'static str)> {
 pub struct Dumped {
     /// `string`, `hash`, `list` or `zset`.
     pub kind: &'static str,
-    /// What is left of its lease.
+    /// The rest of its lease in milliseconds.
     pub pttl: Option<i64>,
     /// The string; the elements in order; fields or members each followed by value or score.
     pub content: Vec<Vec<u8>>,
@@ -38,7 +38,7 @@ impl EmbeddedRedis {
     ///
     /// # Errors
     ///
-    /// What Redis would answer.
+    /// The error reply of Redis.
     pub fn command<W: AsRef<[u8]>>(&self, words: &[W]) -> Result<Reply, ErrorReply> {
         let words: Vec<Bytes> = words.iter().map(|word| word.as_ref().to_vec()).collect();
         self.engine.command(&words)
@@ -59,7 +59,7 @@ impl EmbeddedRedis {
         })
     }
 
-    /// How often each command ran, those of scripts included; names in lower case.
+    /// How often each command ran, by clients and by scripts; names in lower case.
     pub fn commands_run(&self) -> BTreeMap<String, u64> {
         self.engine.with_store(|store| store.commands_run.clone())
     }
@@ -71,7 +71,7 @@ impl EmbeddedRedis {
 
     /// How many clients by calls and how many connections by bytes are subscribed to each channel.
     pub fn listeners(&self) -> BTreeMap<String, usize> {
-        self.engine.listeners()
+        self.engine.subscribers()
     }
 
     /// The clients by calls that were not closed, the oldest first.
@@ -80,12 +80,12 @@ impl EmbeddedRedis {
         self.engine.clients_by_calls().into_iter().map(control).collect()
     }
 
-    /// Executes nothing until [`resume`](Self::resume); calls pile up and time out.
+    /// Executes no request until [`resume`](Self::resume); calls pile up and time out.
     pub fn pause(&self) {
         self.engine.set_activity(Activity::Paused);
     }
 
-    /// Executes what piled up, and goes on.
+    /// Executes the requests that piled up, and goes on.
     pub fn resume(&self) {
         self.engine.set_activity(Activity::Runs);
     }
@@ -156,7 +156,7 @@ impl LinkControl {
         self.connections.set_replies(flow);
     }
 
-    /// Messages vanish, and nobody notices: a half-open connection.
+    /// Messages vanish without a notice: a half-open connection.
     pub fn set_messages(&self, flow: Flow) {
         self.connections.set_messages(flow);
     }

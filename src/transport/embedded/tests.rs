@@ -77,7 +77,7 @@ async fn lease_ends_when_the_clock_was_advanced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_reaches_who_subscribed_before_it() {
+async fn message_reaches_earlier_subscribers() {
     let redis = EmbeddedRedis::new();
     let (client, _, recorder) = connect(&redis);
     let (other, ..) = connect(&redis);
@@ -160,7 +160,7 @@ async fn request_of_a_broken_connection_may_run_later() {
     let (client, control, _) = connect(&redis);
     let late = Delay::fixed(Duration::from_millis(100));
     let faults = Faults { late_after_cut: 1.0, late, ..Faults::default() };
-    // Of one request, none or one runs late: the seed is one of those where it does.
+    // Of one request, none or one runs late: with this seed it does.
     control.set_faults(faults, 2);
     let mut late = Box::pin(client.call(Lane::Caller, acquire("a")));
     assert!(futures::poll!(&mut late).is_pending());
@@ -232,7 +232,7 @@ async fn messages_are_late_lost_or_missed() {
     assert_eq!(recorder.take(), ["ch=1"]);
 }
 
-/// The same seed gives the same course, another one another.
+/// The same seed gives the same history, another seed another.
 #[test]
 fn seed_decides_the_course() {
     fn course(seed: u64) -> Vec<String> {
@@ -308,7 +308,7 @@ async fn restart_loses_scripts_and_data_but_not_subscriptions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closed_link_answers_and_leaves_nothing() {
+async fn closed_client_answers_and_leaves_nothing() {
     let redis = EmbeddedRedis::new();
     let (client, ..) = connect(&redis);
     assert_eq!(client.subscribe(&Arc::from("ch")).await, Ok(()));
@@ -330,7 +330,7 @@ async fn crashed_client_releases_nothing() {
 }
 
 #[test]
-fn link_ends_with_its_runtime() {
+fn client_ends_with_its_runtime() {
     let redis = EmbeddedRedis::new();
     let theirs = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let client = redis.connect(Arc::new(Recorder::default()), theirs.handle());
@@ -339,7 +339,7 @@ fn link_ends_with_its_runtime() {
     assert_eq!(ours.block_on(client.call(Lane::Caller, acquire("a"))), Err(CallError::Closed));
 }
 
-/// Which ones no real server can be compared with.
+/// Commands that no real server can be compared with.
 #[tokio::test(start_paused = true)]
 async fn fields_are_drawn_without_repetition_and_each_has_its_turn() {
     let redis = EmbeddedRedis::new();

@@ -37,7 +37,7 @@ use super::codec::{Decoder, Incoming, Malformed};
 use super::ledger::Ledger;
 use super::request::{
     CallOutcome, CallRequest, Notification, Request, ScriptForm, SubscribeRequest,
-    SubscriptionChange, SubscriptionObserver,
+    SubscriptionObserver,
 };
 use super::stream::{Reader, Writer};
 use crate::protocol::{Call, Value};
@@ -105,7 +105,7 @@ impl Connection {
         self.push(Request::Unsubscribe(channel.clone()))
     }
 
-    /// The receiver is told when every earlier request is answered.
+    /// The receiver resolves when every earlier request is answered.
     pub(super) fn ping(&self) -> Result<oneshot::Receiver<()>, CallError> {
         let (pong, receiver) = oneshot::channel();
         self.push(Request::Ping(Some(pong)))?;
@@ -211,7 +211,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection, and tells each request what is known of it.
+    /// Ends the connection; each request gets the outcome that is known.
     pub(super) fn end(&self, fault: &Fault, observer: &dyn SubscriptionObserver) {
         let mut notifications = Vec::new();
         {
@@ -270,17 +270,12 @@ impl Connection {
                 [Value::Text(kind), Value::Text(channel), Value::Int(_)]
                     if kind == "subscribe" || kind == "unsubscribe" =>
                 {
-                    let change = if kind == "subscribe" {
-                        SubscriptionChange::Subscribed
-                    } else {
-                        SubscriptionChange::Unsubscribed
-                    };
                     let mut ledger = self.ledger.lock();
-                    let notification = ledger.confirmed(change, channel);
+                    let notification = ledger.confirmed(kind, channel);
                     self.notify_if_drained(&ledger);
                     notification
                 }
-                // Invalidations, and pushes that servers may send in future: nobody asked for them.
+                // Invalidations, and pushes that servers may send in future: no request caused them.
                 _ => None,
             },
         };

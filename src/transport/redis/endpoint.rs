@@ -1,4 +1,4 @@
-//! Where the server is and how to log in: a Redis URL, parsed and validated.
+//! The address of a server and the credentials for it: a Redis URL, parsed and validated.
 //!
 //! | URL | meaning |
 //! | --- | --- |
@@ -6,10 +6,10 @@
 //! | `rediss://…` | TCP with TLS (feature `tls`) |
 //! | `redis+unix:///path[?db=N&user=…&pass=…]` | Unix socket |
 //!
-//! `valkey`, `valkeys` and `valkey+unix` say the same.
+//! `valkey`, `valkeys` and `valkey+unix` mean the same.
 //!
 //! No message of this file repeats any part of the URL: a password with an unescaped `@`, `#` or `/`
-//! ends up where nobody expects it.
+//! is parsed as part of the host, the path or the fragment.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub(crate) enum Address {
     Unix { path: PathBuf },
 }
 
-/// What is sent with HELLO. Has no `Debug`: it would show the password.
+/// User and password, sent with HELLO. Without `Debug`, which would show the password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Credentials {
     /// `None`: the server's default user.
@@ -78,7 +78,7 @@ impl Endpoint {
         }
     }
 
-    /// One that somebody else logs in to.
+    /// A server whose credentials are in the configuration of `fred`.
     #[cfg(feature = "fred")]
     pub(crate) fn without_credentials(address: Address, database: Option<u8>) -> Self {
         Endpoint { address, credentials: None, database }

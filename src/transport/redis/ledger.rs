@@ -32,7 +32,7 @@ use bytes::{Buf as _, BytesMut};
 use tokio::time::Instant;
 
 use super::encode;
-use super::request::{Notification, Request, ScriptForm, SubscriptionChange};
+use super::request::{Notification, Request, ScriptForm};
 use crate::protocol::Value;
 use crate::transport::{CallError, Fault, sort_error_reply};
 
@@ -174,20 +174,14 @@ impl Ledger {
         })
     }
 
-    /// The server said that a channel is subscribed, or is not any more. A push that does not answer
-    /// the oldest request shifts nothing.
-    pub(super) fn confirmed(
-        &mut self,
-        change: SubscriptionChange,
-        channel: &str,
-    ) -> Option<Notification> {
+    /// The server sent `subscribe` or `unsubscribe` for a channel. A push that does not answer the oldest
+    /// request shifts nothing.
+    pub(super) fn confirmed(&mut self, kind: &str, channel: &str) -> Option<Notification> {
         let asked = self.in_flight.front().is_some_and(|sent| match &sent.request {
             Some(Request::Subscribe(request)) => {
-                change == SubscriptionChange::Subscribed && *request.channel == *channel
+                kind == "subscribe" && *request.channel == *channel
             }
-            Some(Request::Unsubscribe(gone)) => {
-                change == SubscriptionChange::Unsubscribed && **gone == *channel
-            }
+            Some(Request::Unsubscribe(gone)) => kind == "unsubscribe" && **gone == *channel,
             _ => false,
         });
         match self.in_flight.pop_front_if(|_| asked)?.request? {

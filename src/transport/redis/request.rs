@@ -41,24 +41,15 @@ pub(super) struct SubscribeRequest {
     pub(super) generation: u64,
     /// How many connections were lost before the one that carries the request.
     pub(super) epoch: u64,
-    /// `None`: the channel is restored after a loss, nobody waits.
+    /// `None`: the channel is restored after a loss, no caller waits.
     pub(super) answer: Option<oneshot::Sender<SubscribeOutcome>>,
-}
-
-/// What the server says of a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SubscriptionChange {
-    Subscribed,
-    Unsubscribed,
 }
 
 /// The end of a request. It is delivered when nothing is locked any more.
 #[derive(Debug)]
 pub(super) enum Notification {
     Called(oneshot::Sender<CallOutcome>, CallOutcome),
-    /// The server confirmed or refused the subscription.
     Subscribed(SubscribeRequest, SubscribeOutcome),
-    /// The connection ended before the server answered the subscription.
     Interrupted(SubscribeRequest),
     Pong(oneshot::Sender<()>),
 }

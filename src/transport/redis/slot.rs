@@ -3,7 +3,7 @@
 //! # Invariants
 //!
 //! - **I1** `epoch` rises in the same critical section in which the connection leaves the slot, and
-//!   before any call is told of its end. A caller that reads the epoch and then takes a connection
+//!   before any call of that connection ends. A caller that reads the epoch and then takes a connection
 //!   from the slot has a connection of that epoch or of a later one.
 //! - **I2** A connection never returns to the slot.
 //!

@@ -6,7 +6,7 @@
 //! | opening | the handshake is done (and registered channels are restored) | up |
 //! | opening | it fails, or takes longer than `timing.connect` | pause; calls end with this reason |
 //! | up | the stream ends or is not RESP3; its runtime ends or stands still; silence; READONLY | lost |
-//! | lost | the epoch rises, then every call is told what is known of it | pause |
+//! | lost | the epoch rises, then every call gets the outcome that is known | pause |
 //! | pause | it is over | opening |
 //! | any | the transport is closed | sent calls are answered, for [`CLOSING_MAX`]; end |
 //!
@@ -23,13 +23,11 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 
 use super::Shared;
 use super::connection::{self, Connection};
-#[cfg(feature = "fred")]
-use super::dial::Dial;
-#[cfg(feature = "fred")]
-use super::fred;
 use super::handshake::not_connected;
 use super::stream::{Reader, Writer};
 use super::task::AbortOnDrop;
+#[cfg(feature = "fred")]
+use super::{dial::Dial, fred};
 use crate::transport::{CallError, Fault, Role};
 
 /// First and longest pause between two connection attempts.
@@ -204,7 +202,7 @@ impl Supervisor {
             self.reconnected(&driven);
         }
         driven.connection.close(&*self.shared.subscriptions);
-        // Calls without an answer by then are told of the end.
+        // Calls without an answer by then end with the connection.
         drop(timeout(CLOSING_MAX, driven.connection.drained()).await);
         driven.connection.end(&Fault("the client was closed".into()), &*self.shared.subscriptions);
     }
@@ -273,7 +271,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells callers that the connection is gone, before there is another one.
+    /// Ends the connection for its callers, before there is another connection.
     fn give_up(&mut self, driven: &DrivenConnection, end: End) -> Fault {
         let fault = match end {
             End::Lost(fault) => fault,
@@ -283,7 +281,7 @@ impl Supervisor {
             }
         };
         match self.role {
-            // INVARIANT I1 of `slot.rs`: the epoch rises before any call is told.
+            // INVARIANT I1 of `slot.rs`: the epoch rises before any call ends.
             Role::Calls(lane) => self.shared.slot(lane).disconnected(not_now(&fault)),
             Role::Messages => self.shared.subscriptions.disconnected(),
         }
@@ -314,7 +312,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells callers why there is no connection.
+    /// Leaves the reason why there is no connection, for callers.
     pub(super) fn not_connected(&self, fault: &Fault) {
         match self.role {
             Role::Calls(lane) => self.shared.slot(lane).disconnected(not_now(fault)),

@@ -1,7 +1,6 @@
 //! The transport against a real server, and against everything that can be wrong with one.
 //!
-//! Every test has a server of its own. Nothing waits for a duration where it can wait for a
-//! condition.
+//! Every test has a server of its own. A test waits for a condition, not for a duration, wherever it can.
 
 #[path = "../../../tests/support/mod.rs"]
 mod support;
@@ -38,13 +37,13 @@ const NAME: &str = "leasehold:test";
 const SECOND: Duration = Duration::from_secs(1);
 const TIMING: Timing = Timing { command: Duration::from_millis(300), connect: SECOND };
 
-/// Remembers what the transport reported.
+/// Records the events of the transport.
 #[derive(Default)]
 struct Recorder {
     messages: Mutex<Vec<(String, Vec<u8>)>>,
     missed: AtomicUsize,
     restored: Mutex<Vec<Lane>>,
-    /// How long each message takes to digest.
+    /// How long each message keeps the consumer busy.
     pause: Option<Duration>,
 }
 
@@ -104,7 +103,7 @@ impl Drop for OwnRuntime {
     }
 }
 
-/// A connected transport with all that it needs. Declared last, so that it is dropped first.
+/// A connected transport with all that it needs. A test declares it last, so that it is dropped first.
 struct Testbed {
     redis: Arc<Redis>,
     events: Arc<Recorder>,

@@ -174,8 +174,8 @@ impl Network {
     pub(super) fn publish(&mut self, message: &Message) {
         let connection = self.connection(Role::Messages);
         let epoch = connection.epoch;
-        let heard = connection.up && self.events.is_some() && self.messages != Flow::Vanishes;
-        if !heard || self.chance(self.faults.lose_message) {
+        let delivers = connection.up && self.events.is_some() && self.messages != Flow::Vanishes;
+        if !delivers || self.chance(self.faults.lose_message) {
             return;
         }
         let due = self.after(self.faults.message).max(self.last_message);

@@ -27,7 +27,7 @@ impl EmbeddedRedis {
         (Arc::new(move || dialer.dial()), control)
     }
 
-    /// What the engine would be called in a configuration.
+    /// The URL of the engine, as a configuration would name it.
     pub(crate) fn url(&self) -> String {
         // The texts sort as the numbers do.
         format!("redis://embedded-{:020}", self.engine.number)

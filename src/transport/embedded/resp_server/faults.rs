@@ -15,9 +15,9 @@ pub enum Direction {
 /// and no delays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ByteFaults {
-    /// So many bytes arrive at once at most; each chunk has its own size, whatever the frames are.
+    /// So many bytes arrive at once at most. Each chunk has a random size, independent of the frames.
     pub chunk_max: usize,
-    /// So many bytes a direction takes before its reader has read them.
+    /// How many bytes a direction holds before its reader has read them.
     pub capacity: usize,
     /// From the client to the server.
     pub request: Delay,
@@ -29,9 +29,9 @@ pub struct ByteFaults {
     pub hesitate: f64,
     /// How late.
     pub hesitation: Delay,
-    /// The connection breaks within a chunk on its way to the server.
+    /// The connection breaks within a chunk in flight to the server.
     pub cut_request: f64,
-    /// The connection breaks within a chunk on its way to the client.
+    /// The connection breaks within a chunk in flight to the client.
     pub cut_reply: f64,
     /// When a connection breaks, some of the bytes in flight to the client still arrive.
     pub torn_reply: f64,

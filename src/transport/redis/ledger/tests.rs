@@ -27,7 +27,7 @@ struct Testbed {
     start: Instant,
 }
 
-/// The end of a call where its answer arrives.
+/// The receiving end of a call.
 type Answer = oneshot::Receiver<CallOutcome>;
 
 impl Testbed {
@@ -175,14 +175,14 @@ fn each_row_of_a_call_whose_future_waits() {
         // INVARIANT L2: nothing is left that could be answered again.
         let place = matches!((stage, event), (Stage::Taken(1..), Event::TooOld));
         assert_eq!(testbed.ledger.is_idle(), !place, "{stage:?} {event:?}");
-        // All that was not taken is taken now: it is not there, unless a part of it was.
+        // The rest of the outbox is taken now. The call is in it only if a part of it was taken before.
         testbed.encode();
         testbed.take(ALL);
         let sent = match stage {
             Stage::Taken(1..) => n,
             _ => 0,
         };
-        // After the end nobody gives the outbox to the kernel any more.
+        // After the end the outbox is not written any more.
         if !matches!(event, Event::Ends) {
             assert_eq!(testbed.written.len(), sent, "{stage:?} {event:?}");
         }
@@ -243,7 +243,7 @@ fn a_call_without_its_script_is_sent_again_with_it_before_what_waits() {
 
 #[test]
 fn a_call_without_its_script_and_without_its_future_is_not_sent_again() {
-    // Dropped before the answer, between the answer and its turn, or told that it is too old.
+    // Dropped before the answer, between the answer and its turn, or timed out.
     for case in 0..3 {
         let mut testbed = Testbed::new();
         let mut one = Some(testbed.call(1, 1));
@@ -280,7 +280,7 @@ fn a_call_that_waits_to_be_sent_with_its_text_was_not_applied() {
             testbed.end();
             assert_eq!(one.try_recv(), Ok(not_applied(cut())));
         } else {
-            // It is as old as it was.
+            // It keeps its age.
             assert_eq!(testbed.expire(0), Some(testbed.at(1)));
             assert_eq!(testbed.expire(1), None);
             assert_eq!(one.try_recv(), Ok(not_applied(late())));
@@ -289,7 +289,7 @@ fn a_call_that_waits_to_be_sent_with_its_text_was_not_applied() {
     }
 }
 
-/// Of three calls, sent one second after the other, any may be too old, wherever the kernel is.
+/// Of three calls, sent one second after the other, any may time out, after any number of taken bytes.
 #[test]
 fn what_is_withdrawn_leaves_the_others_whole() {
     let lengths = [1, 22, 333].map(length);
@@ -308,7 +308,7 @@ fn what_is_withdrawn_leaves_the_others_whole() {
             let mut first = 0;
             let mut left = Vec::new();
             for at in 0..3 {
-                // Withdrawn if it is too old and none of it was taken.
+                // Withdrawn if it has timed out and none of it was taken.
                 let begun = first < taken;
                 first += lengths[at];
                 if old[at] {
@@ -322,7 +322,7 @@ fn what_is_withdrawn_leaves_the_others_whole() {
             }
             testbed.take(ALL);
             assert_eq!(testbed.written, expected, "{taken} {old:?}");
-            // Each of the others gets its own reply, and what comes later, too.
+            // Each of the others gets its own reply, and so does a later call.
             let mut later = testbed.call(4, 3);
             testbed.encode();
             testbed.take(ALL);
@@ -439,29 +439,24 @@ fn a_subscription_is_answered_by_its_own_push_or_by_an_error() {
     let mut after = testbed.call(2, 1);
     testbed.encode();
     testbed.take(ALL);
-    let confirmed = |testbed: &mut Testbed, change, channel| {
-        deliver(testbed.ledger.confirmed(change, channel));
+    let confirmed = |testbed: &mut Testbed, kind, channel| {
+        deliver(testbed.ledger.confirmed(kind, channel));
     };
-    // Not yet its turn: nobody asked for this.
-    confirmed(&mut testbed, SubscriptionChange::Subscribed, "a");
+    // Not yet its turn: no request was sent for it.
+    confirmed(&mut testbed, "subscribe", "a");
     testbed.reply(Ok(Value::Int(1))).unwrap();
     assert_eq!(before.try_recv(), Ok(Ok(Value::Int(1))));
-    let others = [
-        (SubscriptionChange::Subscribed, "b"),
-        (SubscriptionChange::Subscribed, "A"),
-        (SubscriptionChange::Subscribed, ""),
-        (SubscriptionChange::Unsubscribed, "a"),
-    ];
-    for (change, channel) in others {
-        confirmed(&mut testbed, change, channel);
-        assert_eq!(a.try_recv(), Err(TryRecvError::Empty), "{change:?} {channel}");
+    let others = [("subscribe", "b"), ("subscribe", "A"), ("subscribe", ""), ("unsubscribe", "a")];
+    for (kind, channel) in others {
+        confirmed(&mut testbed, kind, channel);
+        assert_eq!(a.try_recv(), Err(TryRecvError::Empty), "{kind:?} {channel}");
     }
-    confirmed(&mut testbed, SubscriptionChange::Subscribed, "a");
+    confirmed(&mut testbed, "subscribe", "a");
     assert_eq!(a.try_recv(), Ok(Ok(())));
     testbed.reply(Err("NOPERM no")).unwrap();
     let refused = CallError::Refused(Fault("NOPERM no".into()));
     assert_eq!(b.try_recv(), Ok(Err(refused)));
-    confirmed(&mut testbed, SubscriptionChange::Subscribed, "b");
+    confirmed(&mut testbed, "subscribe", "b");
     testbed.reply(Ok(Value::Int(2))).unwrap();
     assert_eq!(after.try_recv(), Ok(Ok(Value::Int(2))));
     assert!(testbed.ledger.is_idle());
@@ -478,9 +473,9 @@ fn an_unsubscription_is_answered_by_its_own_push_or_by_an_error() {
         if refused {
             testbed.reply(Err("NOPERM no")).unwrap();
         } else {
-            deliver(testbed.ledger.confirmed(SubscriptionChange::Subscribed, "a"));
-            deliver(testbed.ledger.confirmed(SubscriptionChange::Unsubscribed, "b"));
-            assert!(testbed.ledger.confirmed(SubscriptionChange::Unsubscribed, "a").is_none());
+            deliver(testbed.ledger.confirmed("subscribe", "a"));
+            deliver(testbed.ledger.confirmed("unsubscribe", "b"));
+            assert!(testbed.ledger.confirmed("unsubscribe", "a").is_none());
         }
         testbed.reply(Ok(Value::Int(1))).unwrap();
         assert_eq!(call.try_recv(), Ok(Ok(Value::Int(1))));
@@ -497,7 +492,7 @@ fn a_subscription_that_is_answered_like_a_call_is_a_fault() {
     drop(answer);
 }
 
-/// Only calls have a time-out here: a subscription's is its caller's.
+/// Only calls have a time-out in the ledger: the caller of a subscription limits its time.
 #[test]
 fn what_is_not_a_call_is_never_too_old() {
     let mut testbed = Testbed::new();
@@ -515,9 +510,9 @@ fn what_is_not_a_call_is_never_too_old() {
         assert_eq!(call.try_recv(), Ok(not_applied(late())));
     }
     testbed.take(ALL);
-    deliver(testbed.ledger.confirmed(SubscriptionChange::Subscribed, "a"));
+    deliver(testbed.ledger.confirmed("subscribe", "a"));
     assert_eq!(subscription.try_recv(), Ok(Ok(())));
-    assert!(testbed.ledger.confirmed(SubscriptionChange::Unsubscribed, "b").is_none());
+    assert!(testbed.ledger.confirmed("unsubscribe", "b").is_none());
     testbed.reply(Ok(Value::Text("PONG".into()))).unwrap();
     assert_eq!(ponged.try_recv(), Ok(()));
     assert!(testbed.ledger.is_idle());

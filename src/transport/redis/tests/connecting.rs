@@ -48,7 +48,7 @@ async fn wrong_and_missing_logins_are_refused() {
 
 #[tokio::test]
 async fn a_server_without_hello_is_refused_and_its_answer_does_not_show_the_password() {
-    // Such an answer repeats the words that it was sent.
+    // Such an answer repeats the command.
     let without = ["--requirepass", "hunter2", "--rename-command", "HELLO", ""];
     let server = Server::start_with(&without);
     assert_refused(&refusal(&server.url()).await, "unknown command 'HELLO'");
@@ -72,7 +72,7 @@ async fn a_full_server_is_not_applied() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_not_applied() {
+async fn a_closed_port_is_not_applied() {
     let port = {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
@@ -84,7 +84,7 @@ async fn nobody_there_is_not_applied() {
 #[cfg(target_os = "linux")]
 async fn a_dead_address_does_not_hide_the_others_of_its_name() {
     let server = Server::start();
-    // A full queue of connections that nobody accepts: who comes next hears nothing.
+    // A full queue of connections that are never accepted: the next attempt gets no answer.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(0).unwrap();
@@ -160,9 +160,9 @@ async fn names_that_the_server_refuses_do_no_harm() {
     assert_eq!(testbed.add(Lane::Caller, "n").await, Ok(1));
 }
 
-/// The answers to the first words, cut after each byte: it is told, and nothing stays open.
+/// The answers to the handshake, cut after each byte: the error is reported, and no stream stays open.
 #[tokio::test(start_paused = true)]
-async fn a_login_that_is_cut_after_any_byte_is_not_applied() {
+async fn a_handshake_that_is_cut_after_any_byte_is_not_applied() {
     for ending in [Ending::Closed, Ending::Reset] {
         let mut whole = None;
         for replies in 0..200 {
@@ -172,7 +172,7 @@ async fn a_login_that_is_cut_after_any_byte_is_not_applied() {
             if let Err(error) = &outcome {
                 assert_not_applied(error, "cannot connect");
                 until("it is let go", || {
-                    server.pipes().iter().all(|pipe| pipe.at(|state| state.halves) == 0)
+                    server.sockets().iter().all(|socket| socket.at(|state| state.halves) == 0)
                 })
                 .await;
                 assert_eq!(whole, None, "{replies}: {error:?}");
@@ -180,20 +180,20 @@ async fn a_login_that_is_cut_after_any_byte_is_not_applied() {
                 whole = whole.or(Some(replies));
             }
         }
-        // The answers to the login, and to the PING of the connection for messages.
-        let login = b"%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n+OK\r\n+OK\r\n".len();
-        assert_eq!(whole, Some(login + b"+PONG\r\n".len()));
+        // The answers to the handshake, and to the PING of the connection for messages.
+        let handshake = b"%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n+OK\r\n+OK\r\n".len();
+        assert_eq!(whole, Some(handshake + b"+PONG\r\n".len()));
     }
 }
 
-/// What comes behind the login in the same read is not lost.
+/// A message behind the handshake in the same read is not lost.
 #[tokio::test(start_paused = true)]
-async fn what_is_read_beyond_the_login_is_kept() {
+async fn what_is_read_beyond_the_handshake_is_kept() {
     let message = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n";
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;
     let before = testbed.events.messages();
     testbed.server.greet(message);
-    testbed.server.pipe(0).end(Ending::Closed);
+    testbed.server.socket(0).end(Ending::Closed);
     until("it is restored", || testbed.events.restored(Lane::Caller)).await;
     until("it is received", || testbed.events.messages() == before + 1).await;
 }

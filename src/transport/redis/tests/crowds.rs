@@ -44,7 +44,7 @@ fn knows(server: &Server, scripts: &[&Script]) {
     }
 }
 
-/// Everything that was asked is with the kernel.
+/// The kernel has taken every request.
 async fn all_is_sent(testbed: &Testbed) {
     let connection = testbed.redis.shared.slot(Lane::Caller).connection().unwrap();
     until("all is sent", || connection.backlog().unsent() == 0).await;
@@ -56,7 +56,7 @@ async fn order_is_kept_among_calls_of_several_scripts() {
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let (taking, ending) = (acquire("k", "o"), release("k", "o"));
-    // A call that the server has to be told the script of is late by design.
+    // A call whose script the server does not know is late by design.
     knows(&server, &[&APPEND, taking.script, ending.script]);
     let (mut calls, mut others) = (Vec::new(), Vec::new());
     let mut expected = String::new();
@@ -86,7 +86,7 @@ async fn order_is_kept_among_calls_of_several_scripts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn order_is_kept_whoever_writes() {
+async fn order_is_kept_between_the_driver_and_callers_that_write() {
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let (taking, ending) = (acquire("k", "o"), release("k", "o"));
@@ -94,7 +94,7 @@ async fn order_is_kept_whoever_writes() {
     for round in 0..2_000 {
         let mut under_way = Vec::new();
         for turn in 0..10 {
-            // The driver writes on the other thread, or has nothing to do and this one writes.
+            // The driver writes on the other thread, or has nothing to do and this thread writes.
             if turn == round % 10 {
                 for _ in 0..fastrand::u32(..2_000) {
                     std::hint::spin_loop();
@@ -165,7 +165,7 @@ async fn nobody_waits_for_a_future_that_was_dropped() {
     let first = started(&testbed, acquire("first", "o")).await;
     let second = started(&testbed, acquire("second", "o")).await;
     let third = started(&testbed, acquire("third", "o")).await;
-    // One that is sent, and all that wait but two.
+    // A call that is sent, and all waiting calls but two.
     drop((crowd, second));
     assert_eq!((first.await, third.await), (Ok(Value::Nil), Ok(Value::Nil)));
     assert_eq!(server.command(&["EXISTS", "first", "third"]).int(), 2);
@@ -200,7 +200,7 @@ async fn what_was_dropped_is_not_sent_once_more_behind_its_undo() {
         server.resume();
         join_all(others).await;
         undoing.await.unwrap();
-        // Comes behind all that was sent by now.
+        // Behind every request that was sent by now.
         testbed.redis.call(Lane::Caller, release("k", "x")).await.unwrap();
         assert_eq!(server.command(&["EXISTS", "k"]).int(), 0, "{before} before");
     }
@@ -219,7 +219,7 @@ async fn an_undo_comes_behind_what_it_undoes_even_if_the_script_is_not_loaded() 
         }
         drop(attempt);
         testbed.redis.call(Lane::Caller, release("k", "o")).await.unwrap();
-        // Comes behind all that was sent by now.
+        // Behind every request that was sent by now.
         testbed.redis.call(Lane::Caller, release("k", "x")).await.unwrap();
         assert_eq!(server.command(&["EXISTS", "k"]).int(), 0, "round {round}");
     }

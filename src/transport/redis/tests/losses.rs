@@ -1,4 +1,4 @@
-//! A connection goes away, noisily or silently, while calls are under way.
+//! A connection goes away, noisily or silently, while calls are in flight.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -99,7 +99,7 @@ async fn a_stopped_server_is_unknown_within_the_time_out_and_then_given_up() {
 }
 
 #[tokio::test]
-async fn a_half_open_link_is_given_up_and_made_again() {
+async fn a_half_open_connection_is_given_up_and_made_again() {
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let testbed = Testbed::at(&proxy.url()).await;

@@ -1,4 +1,4 @@
-//! Requests and replies stay in step, whatever a server says; what is asked is asked once.
+//! Requests and replies stay in step, whatever a server sends; each request is sent once.
 
 use super::memory::{Ending, MemoryServer, MemoryTestbed, Pending, echo, usual};
 use super::support::resp::Reply;
@@ -18,7 +18,7 @@ fn text(number: i64) -> CallOutcome {
     Ok(Value::Text(number.to_string()))
 }
 
-/// Everything that nobody asked for.
+/// Pushes without a request.
 const UNASKED: &[&str] = &[
     ">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n",
     ">3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n",
@@ -138,7 +138,7 @@ async fn replies_that_look_like_pushes_are_replies() {
 async fn answers_without_a_question_end_the_connection() {
     for answer in ["+OK\r\n", "_\r\n", "-ERR no\r\n", "*1\r\n:1\r\n"] {
         let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
-        testbed.server.pipe(0).say(answer.as_bytes());
+        testbed.server.socket(0).say(answer.as_bytes());
         until("it is noticed", || testbed.redis.epoch(Lane::Caller) == 1).await;
         testbed.caller().await;
         assert_eq!(testbed.redis.call(Lane::Caller, number(1)).await, text(1));
@@ -179,8 +179,8 @@ async fn a_call_without_its_script_is_sent_once_more_with_it() {
     assert_eq!(testbed.redis.call(Lane::Caller, number(1)).await, text(1));
     let calls: Vec<Pending> = (2..5).map(|n| testbed.started(number(n))).collect();
     futures::future::join_all(calls).await;
-    let pipe = testbed.server.pipe(0);
-    let names = pipe.names();
+    let socket = testbed.server.socket(0);
+    let names = socket.names();
     let of = |kind| names.iter().filter(|name| *name == kind).count();
     assert_eq!((of("EVALSHA"), of("EVAL")), (4, 4), "{names:?}");
 
@@ -192,7 +192,7 @@ async fn a_call_without_its_script_is_sent_once_more_with_it() {
     .await;
     let outcome = testbed.redis.call(Lane::Caller, number(1)).await;
     assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{outcome:?}");
-    assert_eq!(testbed.server.pipe(0).names(), ["EVALSHA", "EVAL"]);
+    assert_eq!(testbed.server.socket(0).names(), ["EVALSHA", "EVAL"]);
 }
 
 /// INVARIANT L3 of the ledger, wherever the call is when its future is dropped.
@@ -219,7 +219,7 @@ async fn an_undo_is_behind_the_call_that_it_undoes() {
             testbed.redis.call(Lane::Caller, undo.clone()).await.unwrap();
             futures::future::join_all(others).await;
             testbed.redis.call(Lane::Caller, undo.clone()).await.unwrap();
-            let commands = testbed.server.pipe(0).at(|state| state.commands.clone());
+            let commands = testbed.server.socket(0).at(|state| state.commands.clone());
             let at = |what: &dyn Fn(&Vec<String>) -> bool| commands.iter().position(what);
             let undone = at(&|words| words[1] == UNDO.sha1()).unwrap();
             let applied = at(&|words| words[0] == "EVAL" && words.last().unwrap() == "7");
@@ -231,47 +231,47 @@ async fn an_undo_is_behind_the_call_that_it_undoes() {
 #[tokio::test(start_paused = true)]
 async fn a_thousand_calls_at_once_are_few_writes() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
-    let pipe = testbed.server.pipe(0);
+    let socket = testbed.server.socket(0);
     for round in 0..3 {
-        let before = pipe.at(|state| state.writes);
+        let before = socket.at(|state| state.writes);
         let calls: Vec<Pending> = (0..1_000).map(|n| testbed.started(number(n))).collect();
         for (n, outcome) in futures::future::join_all(calls).await.into_iter().enumerate() {
             assert_eq!(outcome, text(i64::try_from(n).unwrap()));
         }
-        let writes = pipe.at(|state| state.writes) - before;
+        let writes = socket.at(|state| state.writes) - before;
         assert!(writes <= 4, "round {round}: {writes} writes");
     }
 }
 
-/// Nobody is woken for it: a call alone costs one write, at the time of the call.
+/// No task is woken for it: a call alone costs one write, at the time of the call.
 #[tokio::test(start_paused = true)]
 async fn a_call_alone_is_written_at_its_first_poll() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
-    let pipe = testbed.server.pipe(0);
+    let socket = testbed.server.socket(0);
     for n in 0..10 {
         let call = testbed.started(number(n));
-        assert_eq!(pipe.names().len(), usize::try_from(n).unwrap() + 1);
+        assert_eq!(socket.names().len(), usize::try_from(n).unwrap() + 1);
         assert_eq!(call.await, text(n));
     }
-    assert_eq!(pipe.at(|state| state.writes), 10);
+    assert_eq!(socket.at(|state| state.writes), 10);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_subscription_is_made_when_the_server_says_so_and_not_before() {
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;
-    let pipe = testbed.server.pipe(2);
-    pipe.at(|state| state.replies = 0);
+    let socket = testbed.server.socket(2);
+    socket.at(|state| state.replies = 0);
     let channel: Arc<str> = Arc::from("c");
     let mut subscribing = Box::pin(testbed.redis.subscribe(&channel));
     assert!(futures::poll!(&mut subscribing).is_pending());
-    until("the server was asked", || pipe.names() == ["PING", "SUBSCRIBE"]).await;
+    until("the server was asked", || socket.names() == ["PING", "SUBSCRIBE"]).await;
     sleep(Duration::from_millis(100)).await;
     assert!(futures::poll!(&mut subscribing).is_pending());
-    // All of it but a byte.
-    pipe.at(|state| state.replies = usual(&["SUBSCRIBE".into(), "c".into()]).len() - 1);
+    // All bytes but one.
+    socket.at(|state| state.replies = usual(&["SUBSCRIBE".into(), "c".into()]).len() - 1);
     sleep(Duration::from_millis(100)).await;
     assert!(futures::poll!(&mut subscribing).is_pending());
-    pipe.at(|state| state.replies = usize::MAX);
+    socket.at(|state| state.replies = usize::MAX);
     assert_eq!(subscribing.await, Ok(()));
 }
 
@@ -280,8 +280,8 @@ async fn silence_is_noticed_under_a_stream_of_calls_and_without_one() {
     for stream in [false, true] {
         let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
         assert_eq!(testbed.redis.call(Lane::Caller, number(1)).await, text(1));
-        for pipe in testbed.server.pipes() {
-            pipe.at(|state| state.replies = 0);
+        for socket in testbed.server.sockets() {
+            socket.at(|state| state.replies = 0);
         }
         let start = Instant::now();
         let mut calls = Vec::new();
@@ -310,11 +310,11 @@ async fn silence_is_noticed_under_a_stream_of_calls_and_without_one() {
 async fn a_lost_connection_is_told_at_once_and_made_again_however_long_it_takes() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
     testbed.server.refuse();
-    let pipe = testbed.server.pipe(0);
-    pipe.at(|state| state.replies = 0);
+    let socket = testbed.server.socket(0);
+    socket.at(|state| state.replies = 0);
     let call = testbed.started(number(1));
     let start = Instant::now();
-    pipe.end(Ending::Closed);
+    socket.end(Ending::Closed);
     let outcome = call.await;
     assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
     assert_eq!(start.elapsed(), Duration::ZERO, "it is told at once");
@@ -339,17 +339,19 @@ async fn a_lost_connection_is_told_at_once_and_made_again_however_long_it_takes(
 async fn a_dropped_transport_lets_go_of_every_stream() {
     for calls in [0, 3] {
         let testbed = MemoryTestbed::new(MemoryServer::new()).await;
-        let pipes = testbed.server.pipes();
-        assert!(pipes.iter().all(|pipe| pipe.at(|state| state.halves) == 2));
-        for pipe in &pipes {
-            pipe.at(|state| state.replies = 0);
+        let sockets = testbed.server.sockets();
+        assert!(sockets.iter().all(|socket| socket.at(|state| state.halves) == 2));
+        for socket in &sockets {
+            socket.at(|state| state.replies = 0);
         }
         let under_way: Vec<Pending> = (0..calls).map(|n| testbed.started(number(n))).collect();
         tokio::task::yield_now().await;
         drop(under_way);
         drop(testbed);
-        until("they are closed", || pipes.iter().all(|pipe| pipe.at(|state| state.halves) == 0))
-            .await;
+        until("they are closed", || {
+            sockets.iter().all(|socket| socket.at(|state| state.halves) == 0)
+        })
+        .await;
     }
 }
 
@@ -358,9 +360,9 @@ async fn a_lost_connection_lets_go_of_its_stream() {
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;
     for round in 0..50 {
         testbed.caller().await;
-        let pipe = if round == 0 { testbed.server.pipe(0) } else { testbed.server.newest() };
-        pipe.end(Ending::Reset);
-        until("it is let go", || pipe.at(|state| state.halves) == 0).await;
+        let socket = if round == 0 { testbed.server.socket(0) } else { testbed.server.newest() };
+        socket.end(Ending::Reset);
+        until("it is let go", || socket.at(|state| state.halves) == 0).await;
     }
 }
 
@@ -378,13 +380,13 @@ async fn a_new_connection_is_asked_for_what_is_wanted_and_for_nothing_else() {
             _ => {}
         }
         let (missed, number) = (testbed.events.missed(), if round == 0 { 2 } else { round + 2 });
-        testbed.server.pipe(number).end(Ending::Reset);
+        testbed.server.socket(number).end(Ending::Reset);
         until("it is made again", || testbed.events.missed() > missed).await;
         assert_eq!(testbed.server.newest().names(), expected, "round {round}");
     }
 }
 
-/// A busy server lets in whoever comes, and refuses everything else until its script ends.
+/// A busy server accepts handshakes, and refuses everything else until its script ends.
 #[tokio::test(start_paused = true)]
 async fn channels_that_a_busy_server_refuses_are_asked_for_again() {
     let busy = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -398,9 +400,9 @@ async fn channels_that_a_busy_server_refuses_are_asked_for_again() {
     let testbed = MemoryTestbed::new(server).await;
     testbed.redis.subscribe(&Arc::from("c")).await.unwrap();
     busy.store(true, Ordering::SeqCst);
-    testbed.server.pipe(2).end(Ending::Closed);
+    testbed.server.socket(2).end(Ending::Closed);
     until("it is asked", || {
-        testbed.server.pipes().len() > 3 && !testbed.server.pipe(3).names().is_empty()
+        testbed.server.sockets().len() > 3 && !testbed.server.socket(3).names().is_empty()
     })
     .await;
     sleep(SECOND).await;
@@ -435,13 +437,13 @@ async fn closing_waits_for_the_last_confirmation_and_no_longer() {
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;
     let channel = Arc::from("c");
     testbed.redis.subscribe(&channel).await.unwrap();
-    let pipe = testbed.server.pipe(2);
-    pipe.at(|state| state.replies = 0);
+    let socket = testbed.server.socket(2);
+    socket.at(|state| state.replies = 0);
     testbed.redis.unsubscribe(&channel);
     let start = Instant::now();
     let confirms = async {
         sleep(CLOSING_MAX / 10).await;
-        pipe.at(|state| state.replies = usize::MAX);
+        socket.at(|state| state.replies = usize::MAX);
     };
     futures::future::join(testbed.redis.close(), confirms).await;
     assert!(start.elapsed() < CLOSING_MAX / 2, "{:?}", start.elapsed());

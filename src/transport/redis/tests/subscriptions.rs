@@ -38,7 +38,7 @@ async fn ten_thousand_subscriptions_are_confirmed_and_given_up() {
         outcome.unwrap();
     }
     assert_eq!(listeners(&server, "c9999"), 1);
-    // Given up from a thread without a runtime.
+    // Unsubscribed from a thread without a runtime.
     let redis = testbed.redis.clone();
     let gone = std::thread::spawn(move || channels.iter().for_each(|c| redis.unsubscribe(c)));
     gone.join().unwrap();
@@ -122,7 +122,7 @@ async fn a_loss_is_reported_when_every_channel_is_restored_and_not_before() {
         let all = some.iter().map(|channel| testbed.redis.subscribe(channel));
         assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
     }
-    // Nothing that is restored from here on is confirmed.
+    // From here on no restored channel is confirmed.
     proxy.swallow_messages();
     let before = proxy.accepted();
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
@@ -265,7 +265,7 @@ async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
     }
 }
 
-/// The driver of a connection that is given up may be about to say so.
+/// The driver of a connection that is given up may be about to deliver a confirmation.
 #[test]
 fn what_a_lost_connection_confirms_is_not_confirmed_by_the_next() {
     let (registry, channel) = (SubscriptionRegistry::default(), Arc::from("c"));

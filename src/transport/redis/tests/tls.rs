@@ -1,4 +1,4 @@
-//! TLS with a server of its own certificate: it works, and what must be refused is.
+//! TLS with a server of its own certificate: good certificates are accepted, others refused.
 
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::*;
 
 static LAST: Script = Script::new("last", "return ARGV[1]");
 
-/// Who signs.
+/// A certificate authority.
 struct Authority {
     certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
@@ -199,7 +199,7 @@ impl AsyncWrite for Weak {
     }
 }
 
-/// Bytes that were not taken may be told to be not applied, so the server must not have them.
+/// Calls whose bytes were not taken end as *not applied*, so the server must not have those bytes.
 #[tokio::test]
 async fn a_write_that_fails_says_truly_what_was_taken() {
     use futures::future::join;

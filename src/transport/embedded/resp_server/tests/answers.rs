@@ -91,7 +91,7 @@ async fn subscriptions_and_messages() {
     let listening = control.listening();
     assert_eq!(listening.iter().map(ConnectionControl::subscriptions).collect::<Vec<_>>(), [2, 1]);
     let message = ">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$2\r\nhi\r\n";
-    // Before the answer of who publishes it, as in Redis.
+    // Before the answer to the publisher, as in Redis.
     other.asks(&["PUBLISH", "a", "hi"], &format!("{message}:2\r\n")).await;
     raw.hears(message).await;
     raw.asks(&["PING"], "+PONG\r\n").await;
@@ -122,7 +122,7 @@ async fn many_commands_at_once_are_answered_in_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn garbage_is_told_and_ends_the_connection() {
+async fn garbage_is_an_error_and_ends_the_connection() {
     let redis = EmbeddedRedis::new();
     let (dialer, _) = client(&redis);
     for garbage in ["+PING\r\n", "*1\r\n:1\r\n", "*x\r\n"] {
@@ -165,7 +165,7 @@ async fn restart_ends_connections_and_what_they_had_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_connects_while_the_engine_is_cut() {
+async fn no_client_connects_while_the_engine_is_cut() {
     let redis = EmbeddedRedis::new();
     let (dialer, _) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;

@@ -1,4 +1,4 @@
-//! A connection that breaks at every byte of what goes over it, in either direction.
+//! A connection that breaks at every byte of either direction.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn request_whose_answer_is_cut_was_run() {
         let (dialer, control) = client(&redis);
         let mut raw = Raw::connect(&dialer).await;
         raw.send(&["EVAL", SCRIPT, "0"]).await;
-        // Cut before anything went, the request is gone as well: it has to run first.
+        // A cut before the first byte would lose the request, too: it has to run first.
         settle().await;
         newest(&control).cut_after(Direction::Replies, cut as u64);
         assert_eq!(raw.rest().await, &ANSWER.as_bytes()[..cut]);
@@ -63,7 +63,7 @@ async fn next_connection_breaks_within_its_handshake() {
     Raw::connect(&dialer).await;
 }
 
-/// Executed long after its client has begun anew.
+/// Executed long after its client has connected again.
 #[tokio::test(start_paused = true)]
 async fn request_of_a_broken_connection_may_run_later() {
     let late = Delay::fixed(Duration::from_millis(100));
@@ -162,7 +162,7 @@ async fn crashed_client_runs_and_hears_nothing_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_who_listens_loses_its_connection() {
+async fn only_subscribers_lose_their_connection() {
     let redis = EmbeddedRedis::new();
     let (dialer, control) = client(&redis);
     let (mut calls, mut messages) = (Raw::connect(&dialer).await, Raw::connect(&dialer).await);

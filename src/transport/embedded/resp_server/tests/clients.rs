@@ -60,7 +60,7 @@ async fn hold_survives_broken_connections_and_a_restart() {
     guard.unlock().await.expect("held all the time");
 }
 
-/// Whatever part of which call got through: it is unlocked, and the lock is free.
+/// A cut after any part of any call: the guard unlocks, and the lock is free.
 #[tokio::test(start_paused = true)]
 async fn lock_and_unlock_whatever_byte_is_the_last() {
     // Close to one another where calls are made, far apart within the texts of scripts.

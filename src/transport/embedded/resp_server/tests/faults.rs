@@ -1,4 +1,4 @@
-//! Directions that stall, swallow or hesitate; chunks of any size.
+//! Directions that stall, drop bytes or hesitate; chunks of any size.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn stalled_server_stops_its_client_from_writing() {
     raw.hears("+OK\r\n").await;
 }
 
-/// What waits for a client that does not read keeps nobody from running its commands.
+/// A client that does not read its answers has its commands run all the same.
 #[tokio::test(start_paused = true)]
 async fn slow_consumer_gets_everything_later() {
     let redis = EmbeddedRedis::new();
@@ -72,7 +72,7 @@ async fn server_hangs_up_on_a_listener_that_is_too_slow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_open_direction_swallows_and_nobody_notices() {
+async fn half_open_direction_drops_bytes_without_a_notice() {
     for direction in [Direction::Requests, Direction::Replies] {
         let redis = EmbeddedRedis::new();
         let (dialer, control) = client(&redis);
@@ -102,7 +102,7 @@ async fn half_open_direction_that_lost_nothing_goes_on() {
 
 /// The server does not learn that its client is gone.
 #[tokio::test(start_paused = true)]
-async fn listener_whose_end_is_swallowed_stays_until_it_is_healed() {
+async fn subscriber_whose_end_is_dropped_stays_until_it_is_healed() {
     let redis = EmbeddedRedis::new();
     let (dialer, control) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;

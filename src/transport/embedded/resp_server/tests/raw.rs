@@ -64,7 +64,7 @@ impl Raw {
         drop(self.writer.write_all(bytes).await);
     }
 
-    /// What is answered, of which the length is known.
+    /// An answer of known length.
     pub(super) async fn hears(&mut self, expected: &str) {
         let mut heard = vec![0; expected.len()];
         let read = timeout(Duration::from_mins(1), self.reader.read_exact(&mut heard)).await;
@@ -78,7 +78,7 @@ impl Raw {
         self.hears(expected).await;
     }
 
-    /// Everything up to an end that is known.
+    /// All bytes up to a known end.
     pub(super) async fn frame_end(&mut self, end: &str) -> String {
         let mut heard = String::new();
         while !heard.ends_with(end) {
@@ -88,7 +88,7 @@ impl Raw {
         heard
     }
 
-    /// Everything up to the end of the connection.
+    /// All bytes up to the end of the connection.
     pub(super) async fn rest(&mut self) -> Vec<u8> {
         let mut heard = Vec::new();
         // A reset is an end as well.
@@ -96,7 +96,7 @@ impl Raw {
         heard
     }
 
-    /// What comes within a moment.
+    /// The bytes that come within a millisecond.
     pub(super) async fn soon(&mut self) -> Vec<u8> {
         let mut heard = vec![0; 64 * 1024];
         let read = timeout(Duration::from_millis(1), self.reader.read(&mut heard)).await;

@@ -38,7 +38,7 @@ fn storm() -> ByteFaults {
     }
 }
 
-/// Two clients that call, listen and begin anew; everything that they see, and when.
+/// Two clients that call, subscribe and reconnect: every byte that they read, and when.
 async fn play(seed: u64) -> Vec<String> {
     let redis = EmbeddedRedis::new();
     let start = Instant::now();

@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 use super::super::super::request::CallOutcome;
 use super::*;
 
-/// A connection that lives: everything is answered, without any help by the clock.
+/// A connection that lives: every call is answered, without any help by the clock.
 #[test]
 fn calls_are_answered() {
     check("calls_are_answered", || testbed(Fate::Lives));
@@ -13,8 +13,8 @@ fn calls_are_answered() {
 
 /// Connections that are given up at any moment, with or without the server's doing.
 #[test]
-fn calls_are_told_the_truth() {
-    check("calls_are_told_the_truth", || testbed(Fate::Ends));
+fn outcomes_are_true() {
+    check("outcomes_are_true", || testbed(Fate::Ends));
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,13 +26,13 @@ enum Fate {
 #[derive(Default)]
 struct Testbed {
     connections: Mutex<Vec<(Arc<Connection>, Socket)>>,
-    told: Mutex<Vec<Report>>,
+    reports: Mutex<Vec<Report>>,
 }
 
 /// One call and what its caller knows.
 struct Report {
     id: String,
-    /// Which connection it was given to.
+    /// The number of its connection.
     number: usize,
     /// `None`: its future was dropped.
     outcome: Option<CallOutcome>,
@@ -100,7 +100,7 @@ fn testbed(fate: Fate) {
     testbed.check(fate);
 }
 
-/// Until it is given up; says whether it still serves.
+/// Supervises a connection until it is given up. Returns whether its server still answers.
 fn supervise(made: &Made, registry: &SubscriptionRegistry) -> bool {
     for _ in 0..draw(4) {
         pause();
@@ -134,7 +134,7 @@ impl Caller {
                 pause();
                 let outcome = answer.err().map(Err);
                 self.reports(Report { id: id.clone(), number, outcome, after: None });
-                // What undoes it.
+                // The undo.
                 let (undo, answer) = self.asks(&connection);
                 self.waits(undo, number, answer, Some(Before { id, dropped: true }));
             }
@@ -157,18 +157,18 @@ impl Caller {
     }
 
     fn waits(&self, id: String, number: usize, asked: Asked, after: Option<Before>) {
-        let outcome = asked.and_then(|answer| block_on(answer).expect("it is told something"));
+        let outcome = asked.and_then(|answer| block_on(answer).expect("it has an outcome"));
         if outcome == Err(CallError::NotApplied(lost()))
             || outcome == Err(CallError::Unknown(lost()))
         {
             // INVARIANT I1 of `slot.rs`.
-            assert!(self.slot.epoch() > number as u64, "told of the end before the epoch rose");
+            assert!(self.slot.epoch() > number as u64, "the call ended before the epoch rose");
         }
         self.reports(Report { id, number, outcome: Some(outcome), after });
     }
 
     fn reports(&self, report: Report) {
-        self.testbed.told.lock().push(report);
+        self.testbed.reports.lock().push(report);
     }
 }
 
@@ -182,11 +182,11 @@ impl Testbed {
         connections.iter().position(|(one, _)| Arc::ptr_eq(one, connection)).unwrap()
     }
 
-    /// What was told is what happened.
+    /// Compares the outcomes with what happened.
     fn check(&self, fate: Fate) {
         let facts: Vec<_> =
             self.connections.lock().iter().map(|(_, socket)| socket.facts()).collect();
-        for Report { id, number, outcome, after } in &*self.told.lock() {
+        for Report { id, number, outcome, after } in &*self.reports.lock() {
             let ran: usize =
                 facts.iter().map(|facts| facts.ran.iter().filter(|ran| *ran == id).count()).sum();
             let facts = &facts[*number];
@@ -199,7 +199,7 @@ impl Testbed {
                     let ended = fault == &lost() || fault.0 == CLOSED;
                     assert!(!ended || facts.whole.contains(id), "{id} was surely not sent");
                 }
-                Some(Err(error)) => assert_eq!(ran, 0, "{id} was told {error:?}"),
+                Some(Err(error)) => assert_eq!(ran, 0, "{id}: {error:?}"),
                 None => {}
             }
             if fate == Fate::Lives && outcome.is_some() {

@@ -3,16 +3,16 @@
 use super::*;
 
 #[test]
-fn channels_are_heard() {
-    check("channels_are_heard", testbed);
+fn confirmed_channels_stay_subscribed() {
+    check("confirmed_channels_stay_subscribed", testbed);
 }
 
-/// Wanted by everybody.
+/// Used by all threads.
 const SHARED: &str = "shared";
 
 struct Testbed {
     registry: Arc<SubscriptionRegistry>,
-    /// The server of the connection of the moment.
+    /// The socket of the present connection.
     socket: Mutex<Option<Socket>>,
     losses: AtomicUsize,
 }
@@ -49,7 +49,7 @@ fn testbed() {
         assert_eq!(made.socket.listens_to(channel), wants, "{channel}");
     }
     if draw(2) == 0 {
-        // The last thing that is under way may be a confirmation.
+        // The last frame in flight may be a confirmation.
         drop(registry.subscribe(&Arc::from(SHARED)));
         registry.unsubscribe(&Arc::from(SHARED));
     }
@@ -81,7 +81,7 @@ impl Testbed {
         }
         pause();
         self.registry.disconnected();
-        // What was confirmed before may be heard no more from here on.
+        // From here on earlier confirmations may no longer hold.
         self.losses.fetch_add(1, Ordering::SeqCst);
         made.end(LOST, &self.registry);
         if draw(3) == 0 {
@@ -96,7 +96,7 @@ impl Testbed {
             2 => self.registry.unsubscribe(&Arc::from(SHARED)),
             3 => drop(self.registry.subscribe(&Arc::from(SHARED))),
             4 => {
-                // Two orders under way, of which the first is not true for long.
+                // Two subscriptions in flight, of which the first does not last.
                 drop(self.registry.subscribe(own));
                 self.registry.unsubscribe(own);
                 drop(self.registry.subscribe(own));
@@ -107,11 +107,11 @@ impl Testbed {
         }
     }
 
-    /// Nobody else unsubscribes from this channel: what was confirmed is heard until a loss.
+    /// No other thread unsubscribes from this channel: a confirmation holds until a loss.
     fn listens(&self, own: &Arc<str>) {
         let losses = self.losses.load(Ordering::SeqCst);
         let Ok(answer) = self.registry.subscribe(own) else { return };
-        let outcome = block_on(answer).expect("it is told something");
+        let outcome = block_on(answer).expect("it has an outcome");
         for _ in 0..if outcome.is_ok() { 6 } else { 0 } {
             step();
             let socket = self.socket.lock().clone().expect("somebody confirmed it");

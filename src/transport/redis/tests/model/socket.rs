@@ -1,8 +1,8 @@
-//! One connection as the kernel and the server have it: the kernel takes as much as it likes of what is
-//! written, and the server runs whole commands and answers them whenever its turn comes.
+//! The kernel and the server of one connection: the kernel takes a random part of each write, and the
+//! server runs whole commands and answers them when its turn comes.
 //!
-//! Nothing here blocks, and nobody is woken without a reason: a wake-up that is owed and not given is
-//! not made up for by another one.
+//! Nothing here blocks, and no task is woken without a reason: no other wake-up makes up for one that is
+//! missing.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -37,14 +37,14 @@ struct State {
     facts: Facts,
 }
 
-/// What became of the commands.
+/// The fate of the commands.
 #[derive(Clone, Default)]
 pub(super) struct Facts {
     /// Calls of which the kernel took the last byte.
     pub(super) whole: BTreeSet<String>,
     /// Calls that the server ran, in its order.
     pub(super) ran: Vec<String>,
-    /// Calls that it was to be sent the text of.
+    /// Calls that it answered with NOSCRIPT.
     pub(super) without_script: BTreeSet<String>,
     pub(super) channels: BTreeSet<String>,
 }
@@ -102,7 +102,7 @@ impl Socket {
         }
     }
 
-    /// One thing that the server does; `false` after the last.
+    /// One step of the server; `false` after the last.
     fn poll_serve(&self, cx: &Context<'_>) -> Poll<bool> {
         let state = &mut *self.0.lock();
         if std::mem::take(&mut state.full) {
