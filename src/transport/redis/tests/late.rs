@@ -99,8 +99,8 @@ async fn what_is_whole_in_the_outbox_is_withdrawn() {
         assert!(is_unknown(&late.outcomes[0]), "{room}");
         let begun = [true, room > one, room > one + two];
         for (begun, outcome) in begun.into_iter().zip(&late.outcomes).skip(1) {
-            let told = if begun { is_unknown(outcome) } else { is_not_applied(outcome) };
-            assert!(told, "{room}: {outcome:?}");
+            let matches = if begun { is_unknown(outcome) } else { is_not_applied(outcome) };
+            assert!(matches, "{room}: {outcome:?}");
         }
         let numbers = ["1", "2", "3"].into_iter().zip(begun);
         let arrive: Vec<_> =
@@ -193,6 +193,6 @@ fn calls_end_in_time_where_their_runtime_stands_still() {
             assert!(matches!(waits, Err(CallError::NotApplied(_))), "{all:?}");
         }
         testbed.until_up(Lane::Caller).await;
-        assert_eq!(count(&server, "n"), 1, "what was told to be not applied is not");
+        assert_eq!(count(&server, "n"), 1, "a call that ended as not applied is not applied");
     });
 }

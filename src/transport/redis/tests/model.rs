@@ -77,30 +77,30 @@ const SCHEDULES: usize = 2_000;
 const INTERRUPTIONS: usize = 4;
 
 /// Tries many schedules, and says how the one that fails is tried again.
-fn check(test: &str, testbed: fn()) {
+fn check(test: &str, scenario: fn()) {
     let variable = |name| std::env::var(name).ok();
     if let Some(schedule) = variable("LEASEHOLD_SCHEDULE") {
         let schedule = ReplayScheduler::new_from_encoded(&schedule);
-        shuttle::Runner::new(schedule, config()).run(testbed);
+        shuttle::Runner::new(schedule, config()).run(scenario);
         return;
     }
     let schedules = variable("LEASEHOLD_SCHEDULES");
     let schedules = schedules.map_or(SCHEDULES, |text| text.parse().expect("a number"));
     let seed = variable("LEASEHOLD_SEED").map(|text| text.parse().expect("a number"));
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-    try_all(test, "random", seed, RandomScheduler::new_from_seed(seed, schedules), testbed);
+    try_all(test, "random", seed, RandomScheduler::new_from_seed(seed, schedules), scenario);
     let few = PctScheduler::new_from_seed(seed, INTERRUPTIONS, schedules);
-    try_all(test, "with few interruptions", seed, few, testbed);
+    try_all(test, "with few interruptions", seed, few, scenario);
 }
 
 #[expect(clippy::print_stdout, reason = "how to try it again")]
-fn try_all(test: &str, kind: &str, seed: u64, scheduler: impl Scheduler + 'static, testbed: fn()) {
+fn try_all(test: &str, kind: &str, seed: u64, scheduler: impl Scheduler + 'static, scenario: fn()) {
     let tried = Arc::new(AtomicUsize::new(0));
     let counter = tried.clone();
     let run = move || {
         shuttle::Runner::new(scheduler, config()).run(move || {
             counter.fetch_add(1, Ordering::Relaxed);
-            testbed();
+            scenario();
         })
     };
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
@@ -144,9 +144,9 @@ fn join(threads: Vec<shuttle::thread::JoinHandle<()>>) {
     }
 }
 
-struct Nobody;
+struct NoEvents;
 
-impl TransportEvents for Nobody {
+impl TransportEvents for NoEvents {
     fn message(&self, _: &str, _: &[u8]) {}
     fn missed(&self) {}
     fn restored(&self, _: Lane) {}
@@ -198,7 +198,7 @@ impl Made {
             reader,
             inbox,
             registry.clone(),
-            Arc::new(Nobody),
+            Arc::new(NoEvents),
         );
         let driver = shuttle::future::spawn(if_woken(driver));
         Made { connection, socket, driver, server }

@@ -159,12 +159,12 @@ async fn an_error_reply_is_that_of_its_call_and_costs_no_connection() {
     let outcomes = futures::future::join_all(calls).await;
     assert_eq!((&outcomes[0], &outcomes[5]), (&text(0), &text(5)));
     for (n, part) in [(1, "CLUSTERDOWN"), (4, "LOADING")] {
-        let told = matches!(&outcomes[n], Err(CallError::NotApplied(f)) if f.0.contains(part));
-        assert!(told, "{outcomes:?}");
+        let matches = matches!(&outcomes[n], Err(CallError::NotApplied(f)) if f.0.contains(part));
+        assert!(matches, "{outcomes:?}");
     }
     for (n, part) in [(2, "inside"), (3, "large")] {
-        let told = matches!(&outcomes[n], Err(CallError::Refused(f)) if f.0.contains(part));
-        assert!(told, "{outcomes:?}");
+        let matches = matches!(&outcomes[n], Err(CallError::Refused(f)) if f.0.contains(part));
+        assert!(matches, "{outcomes:?}");
     }
     assert_eq!(testbed.redis.reconnects(), 0);
 }
@@ -317,20 +317,20 @@ async fn a_lost_connection_is_told_at_once_and_made_again_however_long_it_takes(
     socket.end(Ending::Closed);
     let outcome = call.await;
     assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
-    assert_eq!(start.elapsed(), Duration::ZERO, "it is told at once");
-    assert_eq!(testbed.redis.epoch(Lane::Caller), 1, "before anybody is told");
+    assert_eq!(start.elapsed(), Duration::ZERO, "the loss is reported at once");
+    assert_eq!(testbed.redis.epoch(Lane::Caller), 1, "before any call ends");
     for _ in 0..3_600 {
         let outcome = futures::poll!(std::pin::pin!(testbed.redis.call(Lane::Caller, number(2))));
-        let told = matches!(
+        let matches = matches!(
             &outcome,
             std::task::Poll::Ready(Err(CallError::NotApplied(fault))) if fault.0.contains("not connected")
         );
-        assert!(told, "{outcome:?}");
+        assert!(matches, "{outcome:?}");
         sleep(SECOND).await;
     }
     testbed.server.accept();
     testbed.caller().await;
-    until("it is told", || testbed.events.restored(Lane::Caller)).await;
+    until("it is reported", || testbed.events.restored(Lane::Caller)).await;
     assert_eq!(testbed.redis.call(Lane::Caller, number(3)).await, text(3));
     assert_eq!((testbed.redis.epoch(Lane::Caller), testbed.redis.epoch(Lane::Background)), (1, 0));
 }
@@ -408,7 +408,7 @@ async fn channels_that_a_busy_server_refuses_are_asked_for_again() {
     sleep(SECOND).await;
     assert_eq!(testbed.events.missed(), 0, "nothing is restored yet");
     busy.store(false, Ordering::SeqCst);
-    until("it is told", || testbed.events.missed() > 0).await;
+    until("it is reported", || testbed.events.missed() > 0).await;
     let newest = testbed.server.newest();
     assert_eq!(newest.names().first().map(String::as_str), Some("SUBSCRIBE"));
     newest.say(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n");

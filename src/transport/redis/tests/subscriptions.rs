@@ -134,15 +134,15 @@ async fn a_loss_is_reported_when_every_channel_is_restored_and_not_before() {
     let mut publisher = server.connection();
     for channel in &channels {
         let heard = publisher.command(&["PUBLISH", channel, "x"]).unwrap();
-        assert!(heard.int() > 0, "nobody listens to {channel}");
+        assert!(heard.int() > 0, "no client is subscribed to {channel}");
     }
     // Connections that were given up may not be closed yet, but deliver nothing.
     until("each has its message", || testbed.events.messages() >= channels.len()).await;
-    let mut told: Vec<String> =
+    let mut received: Vec<String> =
         testbed.events.messages.lock().iter().map(|(channel, _)| channel.clone()).collect();
-    told.sort_unstable();
-    told.dedup();
-    assert_eq!(told.len(), channels.len());
+    received.sort_unstable();
+    received.dedup();
+    assert_eq!(received.len(), channels.len());
 }
 
 #[tokio::test]
@@ -276,5 +276,5 @@ fn what_a_lost_connection_confirms_is_not_confirmed_by_the_next() {
     let late = SubscribeRequest { channel: channel.clone(), generation: 1, epoch: 0, answer: None };
     registry.answered(late, Ok(()));
     let mut second = registry.subscribe(&channel).unwrap();
-    second.try_recv().expect_err("nobody listens to it");
+    second.try_recv().expect_err("no connection is subscribed to it");
 }

@@ -121,10 +121,10 @@ async fn calls_and_messages_of_any_size_arrive() {
     let secure = Secure::start(&authority);
     let (redis, own) = secure.connect("localhost", authority.roots()).await.unwrap();
     let all = (0..1_000).map(|_| redis.call(Lane::Caller, add("n")));
-    let mut told: Vec<_> =
+    let mut received: Vec<_> =
         futures::future::join_all(all).await.into_iter().map(Result::unwrap).collect();
-    told.sort_by_key(|value| if let Value::Int(number) = value { *number } else { 0 });
-    assert_eq!(told, (1..=1_000).map(Value::Int).collect::<Vec<_>>());
+    received.sort_by_key(|value| if let Value::Int(number) = value { *number } else { 0 });
+    assert_eq!(received, (1..=1_000).map(Value::Int).collect::<Vec<_>>());
 
     for length in [0, 1, 16_383, 16_384, 16_385, 3_000_000] {
         let text = "x".repeat(length);
@@ -151,8 +151,8 @@ async fn a_certificate_of_another_name_or_of_nobody_we_trust_is_not_accepted() {
     ];
     for (name, roots, part) in cases {
         let error = secure.connect(name, roots).await.map(drop).unwrap_err();
-        let told = matches!(&error, CallError::NotApplied(fault) if fault.0.contains(part));
-        assert!(told, "{name}: {error:?}");
+        let received = matches!(&error, CallError::NotApplied(fault) if fault.0.contains(part));
+        assert!(received, "{name}: {error:?}");
     }
 }
 

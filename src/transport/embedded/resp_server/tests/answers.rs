@@ -128,8 +128,8 @@ async fn garbage_is_an_error_and_ends_the_connection() {
     for garbage in ["+PING\r\n", "*1\r\n:1\r\n", "*x\r\n"] {
         let mut raw = Raw::dial(&dialer).unwrap();
         raw.send_bytes(garbage.as_bytes()).await;
-        let told = String::from_utf8(raw.rest().await).unwrap();
-        assert!(told.starts_with("-ERR Protocol error: "), "{garbage:?}: {told:?}");
+        let answer = String::from_utf8(raw.rest().await).unwrap();
+        assert!(answer.starts_with("-ERR Protocol error: "), "{garbage:?}: {answer:?}");
     }
 }
 

@@ -57,8 +57,8 @@ async fn next_connection_breaks_within_its_handshake() {
         control.cut_next_after(direction, bytes);
         let mut raw = Raw::dial(&dialer).unwrap();
         raw.send(&["HELLO", "3"]).await;
-        let told = if direction == Direction::Replies { 10 } else { 0 };
-        assert_eq!(raw.rest().await.len(), told);
+        let answered = if direction == Direction::Replies { 10 } else { 0 };
+        assert_eq!(raw.rest().await.len(), answered);
     }
     Raw::connect(&dialer).await;
 }

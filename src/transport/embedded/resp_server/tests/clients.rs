@@ -25,7 +25,7 @@ async fn lock_passes_from_one_client_to_another() {
     let other = theirs.lock("orders");
     let waiting = async {
         let taken = timeout(Duration::from_millis(200), other.lock()).await;
-        taken.expect("told by a message").expect("free").unlock().await.expect("held");
+        taken.expect("woken by a message").expect("free").unlock().await.expect("held");
     };
     let letting_go = async {
         sleep(Duration::from_millis(100)).await;

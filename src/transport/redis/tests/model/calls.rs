@@ -8,13 +8,13 @@ use super::*;
 /// A connection that lives: every call is answered, without any help by the clock.
 #[test]
 fn calls_are_answered() {
-    check("calls_are_answered", || testbed(Fate::Lives));
+    check("calls_are_answered", || scenario(Fate::Lives));
 }
 
 /// Connections that are given up at any moment, with or without the server's doing.
 #[test]
 fn outcomes_are_true() {
-    check("outcomes_are_true", || testbed(Fate::Ends));
+    check("outcomes_are_true", || scenario(Fate::Ends));
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,9 +53,9 @@ struct Caller {
     id: usize,
 }
 
-type Asked = Result<oneshot::Receiver<CallOutcome>, CallError>;
+type Sent = Result<oneshot::Receiver<CallOutcome>, CallError>;
 
-fn testbed(fate: Fate) {
+fn scenario(fate: Fate) {
     let (testbed, slot, registry) = (
         Arc::new(Testbed::default()),
         Arc::new(ConnectionSlot::new()),
@@ -68,7 +68,7 @@ fn testbed(fate: Fate) {
     let callers: Vec<_> = (1..=3)
         .map(|id| {
             let mut caller = Caller { testbed: testbed.clone(), slot: slot.clone(), id: id * 100 };
-            shuttle::thread::spawn(move || (0..2).for_each(|_| caller.acts()))
+            shuttle::thread::spawn(move || (0..2).for_each(|_| caller.act()))
         })
         .collect();
     if fate == Fate::Ends {
@@ -119,36 +119,36 @@ fn supervise(made: &Made, registry: &SubscriptionRegistry) -> bool {
 
 impl Caller {
     /// One call that is waited for or dropped, or two at once.
-    fn acts(&mut self) {
+    fn act(&mut self) {
         let epoch = self.slot.epoch();
         let Ok(connection) = self.slot.connection() else { return };
         let number = self.testbed.number(&connection);
         assert!(epoch <= number as u64, "a connection of an earlier epoch");
         match draw(3) {
             0 => {
-                let (id, answer) = self.asks(&connection);
-                self.waits(id, number, answer, None);
+                let (id, answer) = self.send_call(&connection);
+                self.wait(id, number, answer, None);
             }
             1 => {
-                let (id, answer) = self.asks(&connection);
+                let (id, answer) = self.send_call(&connection);
                 pause();
                 let outcome = answer.err().map(Err);
-                self.reports(Report { id: id.clone(), number, outcome, after: None });
+                self.report(Report { id: id.clone(), number, outcome, after: None });
                 // The undo.
-                let (undo, answer) = self.asks(&connection);
-                self.waits(undo, number, answer, Some(Before { id, dropped: true }));
+                let (undo, answer) = self.send_call(&connection);
+                self.wait(undo, number, answer, Some(Before { id, dropped: true }));
             }
             _ => {
-                let (first, answer) = self.asks(&connection);
-                let (second, other) = self.asks(&connection);
+                let (first, answer) = self.send_call(&connection);
+                let (second, other) = self.send_call(&connection);
                 let before = Before { id: first.clone(), dropped: false };
-                self.waits(second, number, other, Some(before));
-                self.waits(first, number, answer, None);
+                self.wait(second, number, other, Some(before));
+                self.wait(first, number, answer, None);
             }
         }
     }
 
-    fn asks(&mut self, connection: &Connection) -> (String, Asked) {
+    fn send_call(&mut self, connection: &Connection) -> (String, Sent) {
         self.id += 1;
         let id = self.id.to_string();
         let args = vec![Arg::Text(Arc::from(id.as_str()))];
@@ -156,7 +156,7 @@ impl Caller {
         (id, asked)
     }
 
-    fn waits(&self, id: String, number: usize, asked: Asked, after: Option<Before>) {
+    fn wait(&self, id: String, number: usize, asked: Sent, after: Option<Before>) {
         let outcome = asked.and_then(|answer| block_on(answer).expect("it has an outcome"));
         if outcome == Err(CallError::NotApplied(lost()))
             || outcome == Err(CallError::Unknown(lost()))
@@ -164,10 +164,10 @@ impl Caller {
             // INVARIANT I1 of `slot.rs`.
             assert!(self.slot.epoch() > number as u64, "the call ended before the epoch rose");
         }
-        self.reports(Report { id, number, outcome: Some(outcome), after });
+        self.report(Report { id, number, outcome: Some(outcome), after });
     }
 
-    fn reports(&self, report: Report) {
+    fn report(&self, report: Report) {
         self.testbed.reports.lock().push(report);
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn confirmed_channels_stay_subscribed() {
-    check("confirmed_channels_stay_subscribed", testbed);
+    check("confirmed_channels_stay_subscribed", scenario);
 }
 
 /// Used by all threads.
@@ -17,7 +17,7 @@ struct Testbed {
     losses: AtomicUsize,
 }
 
-fn testbed() {
+fn scenario() {
     let registry = Arc::new(SubscriptionRegistry::default());
     let testbed = Arc::new(Testbed {
         registry: registry.clone(),
@@ -27,17 +27,17 @@ fn testbed() {
     let subscribers: Vec<_> = ["one", "two"]
         .map(|own| {
             let testbed = testbed.clone();
-            shuttle::thread::spawn(move || (0..5).for_each(|_| testbed.acts(&Arc::from(own))))
+            shuttle::thread::spawn(move || (0..5).for_each(|_| testbed.act(&Arc::from(own))))
         })
         .into_iter()
         .collect();
-    let mut made = testbed.opens();
+    let mut made = testbed.open();
     let mut gone = Vec::new();
     for _ in 0..draw(3) {
         pause();
         testbed.lose(&made);
         pause();
-        gone.push(std::mem::replace(&mut made, testbed.opens()));
+        gone.push(std::mem::replace(&mut made, testbed.open()));
     }
     join(subscribers);
     // INVARIANTS H1 and H3.
@@ -46,7 +46,7 @@ fn testbed() {
     let wanted = registry.channels();
     for channel in ["one", "two", SHARED] {
         let wants = wanted.iter().any(|wanted| wanted == channel);
-        assert_eq!(made.socket.listens_to(channel), wants, "{channel}");
+        assert_eq!(made.socket.is_subscribed(channel), wants, "{channel}");
     }
     if draw(2) == 0 {
         // The last frame in flight may be a confirmation.
@@ -61,7 +61,7 @@ fn testbed() {
 
 impl Testbed {
     /// As the supervisor opens the connection for messages.
-    fn opens(&self) -> Made {
+    fn open(&self) -> Made {
         let made = Made::new(&self.registry);
         *self.socket.lock() = Some(made.socket.clone());
         self.registry.connected(&made.connection);
@@ -89,7 +89,7 @@ impl Testbed {
         }
     }
 
-    fn acts(&self, own: &Arc<str>) {
+    fn act(&self, own: &Arc<str>) {
         match draw(6) {
             0 => self.registry.unsubscribe(own),
             1 => drop(self.registry.subscribe(own)),
@@ -101,25 +101,25 @@ impl Testbed {
                 self.registry.unsubscribe(own);
                 drop(self.registry.subscribe(own));
                 pause();
-                self.listens(own);
+                self.check_subscription(own);
             }
-            _ => self.listens(own),
+            _ => self.check_subscription(own),
         }
     }
 
     /// No other thread unsubscribes from this channel: a confirmation holds until a loss.
-    fn listens(&self, own: &Arc<str>) {
+    fn check_subscription(&self, own: &Arc<str>) {
         let losses = self.losses.load(Ordering::SeqCst);
         let Ok(answer) = self.registry.subscribe(own) else { return };
         let outcome = block_on(answer).expect("it has an outcome");
         for _ in 0..if outcome.is_ok() { 6 } else { 0 } {
             step();
-            let socket = self.socket.lock().clone().expect("somebody confirmed it");
+            let socket = self.socket.lock().clone().expect("a connection confirmed it");
             assert!(
-                socket.listens_to(own)
+                socket.is_subscribed(own)
                     || self.losses.load(Ordering::SeqCst) > losses
                     || socket.is_dead(),
-                "INVARIANT H2: {own} was confirmed and is not heard"
+                "INVARIANT H2: {own} was confirmed and is not subscribed"
             );
         }
     }

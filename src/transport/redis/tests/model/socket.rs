@@ -62,7 +62,7 @@ impl Socket {
         self.0.lock().facts.clone()
     }
 
-    pub(super) fn listens_to(&self, channel: &str) -> bool {
+    pub(super) fn is_subscribed(&self, channel: &str) -> bool {
         self.0.lock().facts.channels.contains(channel)
     }
 
