@@ -1,4 +1,4 @@
-//! TLS with a server of its own certificate: it works, and what must be refused is.
+//! TLS with a server of its own certificate: good certificates are accepted, others refused.
 
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::*;
 
 static LAST: Script = Script::new("last", "return ARGV[1]");
 
-/// Who signs.
+/// A certificate authority.
 struct Authority {
     certificate: CertificateDer<'static>,
     issuer: Issuer<'static, KeyPair>,
@@ -88,16 +88,20 @@ impl Secure {
         Secure { server, port }
     }
 
-    async fn connect(&self, name: &str, roots: RootCertStore) -> Result<(Redis, Own), CallError> {
-        let own = Own::new();
+    async fn connect(
+        &self,
+        name: &str,
+        roots: RootCertStore,
+    ) -> Result<(Redis, OwnRuntime), CallError> {
+        let own = OwnRuntime::new();
         let tls = Tls::new(name, roots)?;
         let dial = Dial::Tls { host: "localhost".to_owned(), port: self.port, tls };
         let endpoint = Endpoint::parse(&format!("rediss://localhost:{}", self.port)).unwrap();
         let timing = Timing { command: SECOND * 10, connect: SECOND * 10 };
-        let sink = Arc::<Recorder>::default();
-        let (absent, at) = (Absent::Refused, own.handle());
+        let events = Arc::<Recorder>::default();
+        let (absent, at) = (IfUnreachable::Fail, own.handle());
         let node = Node::new(dial, &endpoint, NAME);
-        let redis = Redis::connect(node, timing, sink, at, absent).await?;
+        let redis = Redis::connect(node, timing, events, at, absent).await?;
         Ok((redis, own))
     }
 }
@@ -117,10 +121,10 @@ async fn calls_and_messages_of_any_size_arrive() {
     let secure = Secure::start(&authority);
     let (redis, own) = secure.connect("localhost", authority.roots()).await.unwrap();
     let all = (0..1_000).map(|_| redis.call(Lane::Caller, add("n")));
-    let mut told: Vec<_> =
+    let mut received: Vec<_> =
         futures::future::join_all(all).await.into_iter().map(Result::unwrap).collect();
-    told.sort_by_key(|value| if let Value::Int(number) = value { *number } else { 0 });
-    assert_eq!(told, (1..=1_000).map(Value::Int).collect::<Vec<_>>());
+    received.sort_by_key(|value| if let Value::Int(number) = value { *number } else { 0 });
+    assert_eq!(received, (1..=1_000).map(Value::Int).collect::<Vec<_>>());
 
     for length in [0, 1, 16_383, 16_384, 16_385, 3_000_000] {
         let text = "x".repeat(length);
@@ -147,8 +151,8 @@ async fn a_certificate_of_another_name_or_of_nobody_we_trust_is_not_accepted() {
     ];
     for (name, roots, part) in cases {
         let error = secure.connect(name, roots).await.map(drop).unwrap_err();
-        let told = matches!(&error, CallError::NotApplied(fault) if fault.0.contains(part));
-        assert!(told, "{name}: {error:?}");
+        let received = matches!(&error, CallError::NotApplied(fault) if fault.0.contains(part));
+        assert!(received, "{name}: {error:?}");
     }
 }
 
@@ -195,7 +199,7 @@ impl AsyncWrite for Weak {
     }
 }
 
-/// Bytes that were not taken may be told to be not applied, so the server must not have them.
+/// Calls whose bytes were not taken end as *not applied*, so the server must not have those bytes.
 #[tokio::test]
 async fn a_write_that_fails_says_truly_what_was_taken() {
     use futures::future::join;
