@@ -84,7 +84,7 @@ pub(crate) fn seed(test: &str) -> u64 {
         Ok(given) => given.parse().expect("LEASEHOLD_SEED is a number"),
         Err(_) => fastrand::u64(..),
     };
-    eprintln!("seed {seed}; replay: LEASEHOLD_SEED={seed} cargo test --test faults {test}");
+    eprintln!("seed {seed}; replay: LEASEHOLD_SEED={seed} cargo test -p leasehold-faults {test}");
     seed
 }
 
@@ -101,7 +101,6 @@ pub(crate) const LATE: Duration = ms(5_000);
 /// machine may stand still while it connects, which is no part of what is shown.
 pub(crate) fn builder(url: &str) -> ClientBuilder {
     let builder = Client::builder(url).connect_timeout(SILENCE);
-    #[cfg(feature = "test-util")]
     if let Ok(name) = std::env::var("LEASEHOLD_MUTANT") {
         let mutant = leasehold::Mutant::ALL.iter().find(|mutant| format!("{mutant:?}") == name);
         return builder.mutant(Some(*mutant.unwrap_or_else(|| panic!("no such mutant: {name}"))));

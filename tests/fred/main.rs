@@ -151,7 +151,7 @@ async fn a_channel_that_is_refused_disturbs_no_other() {
     let config =
         Config { username: Some("app".into()), password: Some("x".into()), ..config(&server) };
     // It is told, or it waits.
-    let builder = || builder(config.clone()).safety_poll(Duration::from_mins(1));
+    let builder = || builder(config.clone()).safety_poll(Duration::from_secs(60));
     let (holder, client) = (builder().connect().await.unwrap(), builder().connect().await.unwrap());
     let holds =
         [holder.lock("free").lock().await.unwrap(), holder.lock("other").lock().await.unwrap()];

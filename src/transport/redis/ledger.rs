@@ -194,8 +194,10 @@ impl Ledger {
         reply: Result<Value, String>,
         taken: u64,
     ) -> Result<Option<Told>, Fault> {
-        let Some(Sent { request, since, .. }) = self.sent.pop_front_if(|sent| sent.end <= taken)
-        else {
+        // `VecDeque::pop_front_if` is of Rust 1.93.
+        let answered = self.sent.front().is_some_and(|sent| sent.end <= taken);
+        let next = if answered { self.sent.pop_front() } else { None };
+        let Some(Sent { request, since, .. }) = next else {
             return Err(Fault("the server answered what it was not asked".into()));
         };
         Ok(match request {
@@ -233,7 +235,10 @@ impl Ledger {
             Some(Request::Unlisten(gone)) => change == Change::Unsubscribed && **gone == *channel,
             _ => false,
         });
-        match self.sent.pop_front_if(|_| asked)?.request? {
+        if !asked {
+            return None;
+        }
+        match self.sent.pop_front()?.request? {
             Request::Listen(listen) => Some(Told::Listen(listen, Ok(()))),
             _ => None,
         }
