@@ -155,6 +155,7 @@ async fn replies_that_are_late_but_come_do_not_cost_the_connection() {
 
 #[test]
 fn calls_are_told_in_time_where_their_runtime_stands_still() {
+    needs_a_server!();
     let server = Server::start();
     server.command(&["SCRIPT", "LOAD", ADD.text]);
     let (bed, _callers) = Bed::on_a_runtime_that_stands_still(&server);

@@ -108,6 +108,7 @@ async fn refused_subscriptions_between_calls_shift_no_reply() {
 
 #[tokio::test]
 async fn replies_that_look_like_pushes_are_replies() {
+    needs_a_server!();
     static LIKE: Script = Script::new("like", "return {ARGV[1], ARGV[2], ARGV[3]}");
     let server = Server::start();
     let bed = Bed::patient(&server).await;
@@ -404,6 +405,7 @@ async fn channels_that_a_busy_server_refuses_are_asked_for_again() {
 
 #[tokio::test]
 async fn subscribing_and_publishing_at_once_on_a_real_server_loses_nothing() {
+    needs_a_server!();
     let server = Server::start();
     let bed = Bed::patient(&server).await;
     let mut publisher = server.connection();

@@ -12,6 +12,7 @@ fn listeners(server: &Server, channel: &str) -> i64 {
 
 #[tokio::test]
 async fn every_message_after_a_subscription_arrives() {
+    needs_a_server!();
     let server = Server::start();
     let bed = Bed::patient(&server).await;
     let mut publisher = server.connection();
@@ -29,6 +30,7 @@ async fn every_message_after_a_subscription_arrives() {
 
 #[tokio::test]
 async fn ten_thousand_subscriptions_are_confirmed_and_given_up() {
+    needs_a_server!();
     let server = Server::start();
     let bed = Bed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..10_000).map(|i| Arc::from(format!("c{i}"))).collect();
@@ -48,6 +50,7 @@ async fn ten_thousand_subscriptions_are_confirmed_and_given_up() {
 
 #[tokio::test]
 async fn the_last_order_for_a_channel_counts() {
+    needs_a_server!();
     let server = Server::start();
     let bed = Bed::patient(&server).await;
     let channel: Arc<str> = Arc::from("c");
@@ -63,6 +66,7 @@ async fn the_last_order_for_a_channel_counts() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_for_a_slow_consumer_arrives_or_is_reported() {
+    needs_a_server!();
     let server = Server::start();
     let slow = Recorder { pause: Some(Duration::from_micros(200)), ..Recorder::default() };
     let bed = Bed::with(&server.url(), slow).await;
@@ -82,6 +86,7 @@ async fn a_burst_for_a_slow_consumer_arrives_or_is_reported() {
 
 #[tokio::test]
 async fn a_killed_subscriber_is_restored_and_reported() {
+    needs_a_server!();
     let server = Server::start();
     let bed = Bed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..10_000).map(|i| Arc::from(format!("c{i}"))).collect();
@@ -99,6 +104,7 @@ async fn a_killed_subscriber_is_restored_and_reported() {
 
 #[tokio::test]
 async fn a_restarted_server_gets_all_subscriptions_again() {
+    needs_a_server!();
     let mut server = Server::start();
     let bed = Bed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..1_100).map(|i| Arc::from(format!("c{i}"))).collect();
@@ -111,6 +117,7 @@ async fn a_restarted_server_gets_all_subscriptions_again() {
 
 #[tokio::test]
 async fn a_loss_is_reported_when_every_channel_is_restored_and_not_before() {
+    needs_a_server!();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let bed = Bed::at(&proxy.url()).await;
@@ -144,6 +151,7 @@ async fn a_loss_is_reported_when_every_channel_is_restored_and_not_before() {
 
 #[tokio::test]
 async fn a_refused_channel_fails_alone() {
+    needs_a_server!();
     let server = Server::start();
     server.command(&[
         "ACL",
@@ -180,6 +188,7 @@ async fn a_refused_channel_fails_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_refusal_is_missed_and_none_costs_a_connection() {
+    needs_a_server!();
     let server = Server::start();
     server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "resetchannels", "&ok", "+@all"]);
     let bed = Bed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
@@ -197,6 +206,7 @@ async fn no_refusal_is_missed_and_none_costs_a_connection() {
 
 #[tokio::test]
 async fn a_permission_that_is_withdrawn_costs_only_its_channels() {
+    needs_a_server!();
     let server = Server::start();
     server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all"]);
     let bed = Bed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
@@ -216,6 +226,7 @@ async fn a_permission_that_is_withdrawn_costs_only_its_channels() {
 
 #[tokio::test]
 async fn a_subscription_that_is_not_confirmed_is_not_reported_as_made() {
+    needs_a_server!();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let bed = Bed::at(&proxy.url()).await;
@@ -233,6 +244,7 @@ async fn a_subscription_that_is_not_confirmed_is_not_reported_as_made() {
 
 #[tokio::test]
 async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
+    needs_a_server!();
     static SPIN: Script = Script::new("spin", "while true do end");
     let server = Server::start_with(&["--lua-time-limit", "10"]);
     let bed = Bed::new(&server).await;

@@ -94,6 +94,7 @@ fn free_port() -> u16 {
 
 #[tokio::test]
 async fn calls_and_messages_of_any_size_arrive() {
+    needs_a_server!();
     let secure = Secure::start();
     let (redis, own) = secure.connect("localhost", roots(AUTHORITY)).await.unwrap();
     let all = (0..1_000).map(|_| redis.call(Lane::Caller, add("n")));
@@ -119,6 +120,7 @@ async fn calls_and_messages_of_any_size_arrive() {
 
 #[tokio::test]
 async fn a_certificate_of_another_name_or_of_nobody_we_trust_is_not_accepted() {
+    needs_a_server!();
     let secure = Secure::start();
     let cases = [
         ("elsewhere.example", roots(AUTHORITY), "not valid for name"),
