@@ -42,8 +42,8 @@ async fn a_forgotten_script_is_sent_again_in_the_same_call() {
 
 #[tokio::test]
 async fn calls_of_a_lane_are_executed_in_order_even_if_dropped() {
-    needs_a_server!();
     static APPEND: Script = Script::new("append", "return redis.call('append', KEYS[1], ARGV[1])");
+    needs_a_server!();
     let call = |letter: &str| Call {
         script: &APPEND,
         keys: vec![Arc::from("k")],
@@ -94,8 +94,8 @@ async fn a_user_without_permission_is_refused_at_the_call() {
 
 #[tokio::test]
 async fn passing_conditions_of_the_server_are_not_applied() {
-    needs_a_server!();
     static SPIN: Script = Script::new("spin", "while true do end");
+    needs_a_server!();
     let server = Server::start_with(&["--lua-time-limit", "10"]);
     let bed = Bed::new(&server).await;
     bed.add(Lane::Caller, "n").await.unwrap();

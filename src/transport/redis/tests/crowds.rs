@@ -52,8 +52,8 @@ async fn all_is_sent(bed: &Bed) {
 
 #[tokio::test]
 async fn order_is_kept_among_calls_of_several_scripts() {
-    needs_a_server!();
     static APPEND: Script = Script::new("append", "return redis.call('append', KEYS[1], ARGV[1])");
+    needs_a_server!();
     let server = Server::start();
     let bed = Bed::patient(&server).await;
     let (taking, ending) = (acquire("k", "o"), release("k", "o"));

@@ -108,8 +108,8 @@ async fn refused_subscriptions_between_calls_shift_no_reply() {
 
 #[tokio::test]
 async fn replies_that_look_like_pushes_are_replies() {
-    needs_a_server!();
     static LIKE: Script = Script::new("like", "return {ARGV[1], ARGV[2], ARGV[3]}");
+    needs_a_server!();
     let server = Server::start();
     let bed = Bed::patient(&server).await;
     let kinds = ["message", "smessage", "subscribe", "unsubscribe", "invalidate"];

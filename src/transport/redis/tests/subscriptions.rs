@@ -244,8 +244,8 @@ async fn a_subscription_that_is_not_confirmed_is_not_reported_as_made() {
 
 #[tokio::test]
 async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
-    needs_a_server!();
     static SPIN: Script = Script::new("spin", "while true do end");
+    needs_a_server!();
     let server = Server::start_with(&["--lua-time-limit", "10"]);
     let bed = Bed::new(&server).await;
     bed.subscribe("before").await.unwrap();
