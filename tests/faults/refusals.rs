@@ -75,7 +75,7 @@ fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
                     panic!("{lease:?}: {outcome:?}");
                 };
                 assert_eq!(given, format!("{lease:?}"));
-                assert!(allowed.contains("10ms") && allowed.contains("31_536_000s"), "{allowed}");
+                assert!(allowed.contains("10ms") && allowed.contains("31536000s"), "{allowed}");
             }
         }
         assert_eq!(client.stats().calls, before);
@@ -110,7 +110,7 @@ fn bad_settings_and_urls_are_refused_without_a_connection() {
         let builder = || Client::builder(&proxy.url());
         let refused = [
             (builder().lease(Duration::ZERO), "0ns", "100ms"),
-            (builder().lease(Duration::MAX), "18446744073709551615", "31_536_000s"),
+            (builder().lease(Duration::MAX), "18446744073709551615", "31536000s"),
             (builder().command_timeout(Duration::ZERO), "0ns", "10ms"),
             (builder().command_timeout(Duration::MAX), "18446744073709551615", "60s"),
             (builder().connect_timeout(ms(9)), "9ms", "10ms"),
