@@ -282,7 +282,7 @@ impl ClientBuilder {
     }
 
     fn settings(&self) -> Result<Settings, ConfigError> {
-        let minute = Duration::from_mins(1);
+        let minute = Duration::from_secs(60);
         let short = Duration::from_millis(10)..=minute;
         in_range("lease", self.lease, &(Duration::from_millis(100)..=Lease::MAX))?;
         in_range("command_timeout", self.command_timeout, &short)?;

@@ -144,9 +144,10 @@ impl Ledger {
         reply: Result<Value, String>,
         taken: u64,
     ) -> Result<Option<Notification>, Fault> {
-        let Some(InFlight { request, since, .. }) =
-            self.in_flight.pop_front_if(|sent| sent.end <= taken)
-        else {
+        // `VecDeque::pop_front_if` is of Rust 1.93.
+        let answered = self.in_flight.front().is_some_and(|sent| sent.end <= taken);
+        let next = if answered { self.in_flight.pop_front() } else { None };
+        let Some(InFlight { request, since, .. }) = next else {
             return Err(Fault("the server answered what it was not asked".into()));
         };
         Ok(match request {
@@ -184,7 +185,10 @@ impl Ledger {
             Some(Request::Unsubscribe(gone)) => kind == "unsubscribe" && **gone == *channel,
             _ => false,
         });
-        match self.in_flight.pop_front_if(|_| asked)?.request? {
+        if !asked {
+            return None;
+        }
+        match self.in_flight.pop_front()?.request? {
             Request::Subscribe(request) => Some(Notification::Subscribed(request, Ok(()))),
             _ => None,
         }

@@ -5,6 +5,15 @@
 #[path = "../../../tests/support/mod.rs"]
 mod support;
 
+/// Leaves the test out where there is no server.
+macro_rules! needs_a_server {
+    () => {
+        if $crate::transport::redis::tests::support::server::is_missing() {
+            return;
+        }
+    };
+}
+
 mod calls;
 mod connecting;
 mod crowds;

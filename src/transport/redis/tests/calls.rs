@@ -4,6 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn keys_arguments_and_replies_of_any_shape_arrive() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let call = Call {
@@ -25,6 +26,7 @@ async fn keys_arguments_and_replies_of_any_shape_arrive() {
 
 #[tokio::test]
 async fn a_forgotten_script_is_sent_again_in_the_same_call() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     assert_eq!(testbed.add(Lane::Caller, "n").await, Ok(1));
@@ -41,6 +43,7 @@ async fn a_forgotten_script_is_sent_again_in_the_same_call() {
 #[tokio::test]
 async fn calls_of_a_lane_are_executed_in_order_even_if_dropped() {
     static APPEND: Script = Script::new("append", "return redis.call('append', KEYS[1], ARGV[1])");
+    needs_a_server!();
     let call = |letter: &str| Call {
         script: &APPEND,
         keys: vec![Arc::from("k")],
@@ -64,6 +67,7 @@ async fn calls_of_a_lane_are_executed_in_order_even_if_dropped() {
 
 #[tokio::test]
 async fn error_answers_are_refusals() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     server.command(&["LPUSH", "list", "x"]);
@@ -77,6 +81,7 @@ async fn error_answers_are_refusals() {
 
 #[tokio::test]
 async fn a_user_without_permission_is_refused_at_the_call() {
+    needs_a_server!();
     let server = Server::start();
     server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-evalsha"]);
     let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
@@ -90,6 +95,7 @@ async fn a_user_without_permission_is_refused_at_the_call() {
 #[tokio::test]
 async fn passing_conditions_of_the_server_are_not_applied() {
     static SPIN: Script = Script::new("spin", "while true do end");
+    needs_a_server!();
     let server = Server::start_with(&["--lua-time-limit", "10"]);
     let testbed = Testbed::new(&server).await;
     testbed.add(Lane::Caller, "n").await.unwrap();

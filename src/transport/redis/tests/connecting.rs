@@ -36,6 +36,7 @@ fn assert_refused(error: &CallError, part: &str) {
 
 #[tokio::test]
 async fn wrong_and_missing_logins_are_refused() {
+    needs_a_server!();
     let server = Server::start_with(&["--requirepass", "right"]);
     let port = server.port();
     let wrong = refusal(&format!("redis://:hunter2@127.0.0.1:{port}")).await;
@@ -48,6 +49,7 @@ async fn wrong_and_missing_logins_are_refused() {
 
 #[tokio::test]
 async fn a_server_without_hello_is_refused_and_its_answer_does_not_show_the_password() {
+    needs_a_server!();
     // Such an answer repeats the command.
     let without = ["--requirepass", "hunter2", "--rename-command", "HELLO", ""];
     let server = Server::start_with(&without);
@@ -56,6 +58,7 @@ async fn a_server_without_hello_is_refused_and_its_answer_does_not_show_the_pass
 
 #[tokio::test]
 async fn a_database_that_does_not_exist_is_refused() {
+    needs_a_server!();
     let server = Server::start();
     assert_refused(&refusal(&format!("{}/99", server.url())).await, "out of range");
     let testbed = Testbed::at(&format!("{}/3", server.url())).await;
@@ -66,6 +69,7 @@ async fn a_database_that_does_not_exist_is_refused() {
 
 #[tokio::test]
 async fn a_full_server_is_not_applied() {
+    needs_a_server!();
     let server = Server::start_with(&["--maxclients", "2"]);
     let _one = server.connection();
     assert_not_applied(&refusal(&server.url()).await, "cannot connect");
@@ -83,6 +87,7 @@ async fn a_closed_port_is_not_applied() {
 #[tokio::test]
 #[cfg(target_os = "linux")]
 async fn a_dead_address_does_not_hide_the_others_of_its_name() {
+    needs_a_server!();
     let server = Server::start();
     // A full queue of connections that are never accepted: the next attempt gets no answer.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -114,6 +119,7 @@ async fn an_unknown_host_is_not_applied() {
 
 #[tokio::test]
 async fn a_server_that_accepts_and_is_silent_is_not_applied() {
+    needs_a_server!();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     assert_not_applied(&refusal(&url).await, "cannot connect");
@@ -125,6 +131,7 @@ async fn a_server_that_accepts_and_is_silent_is_not_applied() {
 
 #[tokio::test]
 async fn a_server_that_closes_at_once_is_not_applied() {
+    needs_a_server!();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     proxy.refuse();
@@ -136,6 +143,7 @@ async fn a_server_that_closes_at_once_is_not_applied() {
 #[tokio::test]
 #[cfg(feature = "tls")]
 async fn tls_against_a_plain_port_is_not_applied() {
+    needs_a_server!();
     let server = Server::start();
     let url = server.url().replace("redis://", "rediss://");
     assert_not_applied(&refusal(&url).await, "cannot connect");
@@ -144,6 +152,7 @@ async fn tls_against_a_plain_port_is_not_applied() {
 #[tokio::test]
 #[cfg(unix)]
 async fn unix_sockets_work() {
+    needs_a_server!();
     let path = std::env::temp_dir().join(format!("leasehold-{}.sock", std::process::id()));
     let path = path.to_str().unwrap();
     let server = Server::start_with(&["--unixsocket", path]);
@@ -154,6 +163,7 @@ async fn unix_sockets_work() {
 
 #[tokio::test]
 async fn names_that_the_server_refuses_do_no_harm() {
+    needs_a_server!();
     let server = Server::start();
     server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-client"]);
     let testbed = Testbed::at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;

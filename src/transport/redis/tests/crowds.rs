@@ -53,6 +53,7 @@ async fn all_is_sent(testbed: &Testbed) {
 #[tokio::test]
 async fn order_is_kept_among_calls_of_several_scripts() {
     static APPEND: Script = Script::new("append", "return redis.call('append', KEYS[1], ARGV[1])");
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let (taking, ending) = (acquire("k", "o"), release("k", "o"));
@@ -87,6 +88,7 @@ async fn order_is_kept_among_calls_of_several_scripts() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn order_is_kept_between_the_driver_and_callers_that_write() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let (taking, ending) = (acquire("k", "o"), release("k", "o"));
@@ -119,6 +121,7 @@ async fn order_is_kept_between_the_driver_and_callers_that_write() {
 
 #[tokio::test]
 async fn one_bad_call_fails_alone() {
+    needs_a_server!();
     let server = Server::start();
     server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~ok*", "~crowd*", "&*", "+@all"]);
     server.command(&["LPUSH", "ok:list", "x"]);
@@ -141,6 +144,7 @@ async fn one_bad_call_fails_alone() {
 
 #[tokio::test]
 async fn conditions_of_the_server_are_told_to_each() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
@@ -158,6 +162,7 @@ async fn conditions_of_the_server_are_told_to_each() {
 
 #[tokio::test]
 async fn nobody_waits_for_a_future_that_was_dropped() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     knows(&server, &[acquire("k", "o").script]);
@@ -178,6 +183,7 @@ async fn nobody_waits_for_a_future_that_was_dropped() {
 
 #[tokio::test]
 async fn what_was_dropped_is_not_sent_once_more_behind_its_undo() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let (attempt, undo) = (acquire("k", "o"), release("k", "o"));
@@ -209,6 +215,7 @@ async fn what_was_dropped_is_not_sent_once_more_behind_its_undo() {
 
 #[tokio::test]
 async fn an_undo_comes_behind_what_it_undoes_even_if_the_script_is_not_loaded() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     for round in 0..200 {
@@ -228,6 +235,7 @@ async fn an_undo_comes_behind_what_it_undoes_even_if_the_script_is_not_loaded() 
 
 #[tokio::test]
 async fn calls_whose_replies_are_lost_are_unknown_to_each() {
+    needs_a_server!();
     let server = Server::start();
     let proxy = support::proxy::Proxy::start(server.address());
     let testbed = Testbed::patient_at(&proxy.url()).await;

@@ -52,6 +52,7 @@ fn left(redis: &Redis) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_reply_goes_astray_and_nothing_is_left() {
+    needs_a_server!();
     let calls = std::env::var(VARIABLE).map_or(FEWEST, |number| number.parse().unwrap());
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;

@@ -177,6 +177,7 @@ async fn without_a_call_that_is_too_old_nothing_is_due() {
 
 #[test]
 fn calls_end_in_time_where_their_runtime_stands_still() {
+    needs_a_server!();
     let server = Server::start();
     server.command(&["SCRIPT", "LOAD", ADD.text]);
     let (testbed, _callers) = Testbed::on_a_runtime_that_stands_still(&server);

@@ -9,6 +9,7 @@ fn ours(server: &Server) -> usize {
 
 #[tokio::test]
 async fn closing_leaves_no_connection_and_no_task() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::new(&server).await;
     testbed.subscribe("c").await.unwrap();
@@ -29,6 +30,7 @@ async fn closing_leaves_no_connection_and_no_task() {
 
 #[tokio::test]
 async fn calls_that_are_under_way_are_answered_before_the_end() {
+    needs_a_server!();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let testbed = Testbed::at(&proxy.url()).await;
@@ -45,6 +47,7 @@ async fn calls_that_are_under_way_are_answered_before_the_end() {
 
 #[tokio::test]
 async fn closing_waits_for_an_unsubscription_no_longer_than_it_takes() {
+    needs_a_server!();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let testbed = Testbed::at(&proxy.url()).await;
@@ -58,6 +61,7 @@ async fn closing_waits_for_an_unsubscription_no_longer_than_it_takes() {
 
 #[tokio::test]
 async fn closing_is_bounded_when_the_server_is_silent_or_gone() {
+    needs_a_server!();
     let mut server = Server::start();
     let testbed = Testbed::new(&server).await;
     server.pause();
@@ -74,6 +78,7 @@ async fn closing_is_bounded_when_the_server_is_silent_or_gone() {
 
 #[tokio::test]
 async fn dropping_without_closing_leaves_nothing_either() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::new(&server).await;
     let here = Handle::current().metrics();
@@ -86,6 +91,7 @@ async fn dropping_without_closing_leaves_nothing_either() {
 
 #[tokio::test]
 async fn a_dropped_connect_leaves_nothing() {
+    needs_a_server!();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let own = OwnRuntime::new();
@@ -102,6 +108,7 @@ async fn a_dropped_connect_leaves_nothing() {
 
 #[test]
 fn when_the_callers_runtime_ends_its_connections_move_to_ours() {
+    needs_a_server!();
     let server = Server::start();
     let own = OwnRuntime::new();
     let events = Arc::new(Recorder::default());
@@ -137,6 +144,7 @@ fn when_the_callers_runtime_ends_its_connections_move_to_ours() {
 
 #[test]
 fn when_the_callers_runtime_stands_still_its_connections_move_to_ours() {
+    needs_a_server!();
     let server = Server::start();
     let (testbed, callers) = Testbed::on_a_runtime_that_stands_still(&server);
     let others = Builder::new_current_thread().enable_all().build().unwrap();
@@ -155,6 +163,7 @@ fn when_the_callers_runtime_stands_still_its_connections_move_to_ours() {
 
 #[test]
 fn names_are_resolved_while_all_blocking_threads_of_the_caller_wait() {
+    needs_a_server!();
     let server = Server::start();
     let own = OwnRuntime::new();
     let callers =
@@ -172,6 +181,7 @@ fn names_are_resolved_while_all_blocking_threads_of_the_caller_wait() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_runtime_that_pauses_keeps_its_connections() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::new(&server).await;
     testbed.add(Lane::Caller, "n").await.unwrap();

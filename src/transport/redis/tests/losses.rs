@@ -8,6 +8,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_call_whose_reply_is_lost_is_unknown_and_executed_once() {
+    needs_a_server!();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let testbed = Testbed::at(&proxy.url()).await;
@@ -36,6 +37,7 @@ async fn a_call_whose_reply_is_lost_is_unknown_and_executed_once() {
 
 #[tokio::test]
 async fn a_killed_connection_is_noticed_and_made_again() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::new(&server).await;
     let before = testbed.redis.epoch(Lane::Caller);
@@ -51,6 +53,7 @@ async fn a_killed_connection_is_noticed_and_made_again() {
 
 #[tokio::test]
 async fn without_a_server_calls_fail_at_once_and_are_not_applied() {
+    needs_a_server!();
     let mut server = Server::start();
     let testbed = Testbed::new(&server).await;
     server.kill();
@@ -80,6 +83,7 @@ async fn without_a_server_calls_fail_at_once_and_are_not_applied() {
 
 #[tokio::test]
 async fn a_stopped_server_is_unknown_within_the_time_out_and_then_given_up() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::new(&server).await;
     testbed.add(Lane::Caller, "n").await.unwrap();
@@ -100,6 +104,7 @@ async fn a_stopped_server_is_unknown_within_the_time_out_and_then_given_up() {
 
 #[tokio::test]
 async fn a_half_open_connection_is_given_up_and_made_again() {
+    needs_a_server!();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let testbed = Testbed::at(&proxy.url()).await;
@@ -129,6 +134,7 @@ async fn until_given_up(testbed: &Testbed) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_losses_never_repeats_a_call() {
+    needs_a_server!();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let testbed = Testbed::at(&proxy.url()).await;
@@ -163,6 +169,7 @@ async fn a_flood_of_losses_never_repeats_a_call() {
 
 #[tokio::test]
 async fn a_demoted_server_is_connected_to_again_but_not_for_each_call() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::new(&server).await;
     testbed.add(Lane::Caller, "n").await.unwrap();

@@ -117,6 +117,7 @@ async fn refused_subscriptions_between_calls_shift_no_reply() {
 #[tokio::test]
 async fn replies_that_look_like_pushes_are_replies() {
     static LIKE: Script = Script::new("like", "return {ARGV[1], ARGV[2], ARGV[3]}");
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let kinds = ["message", "smessage", "subscribe", "unsubscribe", "invalidate"];
@@ -417,6 +418,7 @@ async fn channels_that_a_busy_server_refuses_are_asked_for_again() {
 
 #[tokio::test]
 async fn subscribing_and_publishing_at_once_on_a_real_server_loses_nothing() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let mut publisher = server.connection();

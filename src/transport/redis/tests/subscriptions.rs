@@ -13,6 +13,7 @@ fn listeners(server: &Server, channel: &str) -> i64 {
 
 #[tokio::test]
 async fn every_message_after_a_subscription_arrives() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let mut publisher = server.connection();
@@ -30,6 +31,7 @@ async fn every_message_after_a_subscription_arrives() {
 
 #[tokio::test]
 async fn ten_thousand_subscriptions_are_confirmed_and_given_up() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..10_000).map(|i| Arc::from(format!("c{i}"))).collect();
@@ -49,6 +51,7 @@ async fn ten_thousand_subscriptions_are_confirmed_and_given_up() {
 
 #[tokio::test]
 async fn the_last_order_for_a_channel_counts() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let channel: Arc<str> = Arc::from("c");
@@ -64,6 +67,7 @@ async fn the_last_order_for_a_channel_counts() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_for_a_slow_consumer_arrives_or_is_reported() {
+    needs_a_server!();
     let server = Server::start();
     let slow = Recorder { pause: Some(Duration::from_micros(200)), ..Recorder::default() };
     let testbed = Testbed::with(&server.url(), slow).await;
@@ -85,6 +89,7 @@ async fn a_burst_for_a_slow_consumer_arrives_or_is_reported() {
 
 #[tokio::test]
 async fn a_killed_subscriber_is_restored_and_reported() {
+    needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..10_000).map(|i| Arc::from(format!("c{i}"))).collect();
@@ -102,6 +107,7 @@ async fn a_killed_subscriber_is_restored_and_reported() {
 
 #[tokio::test]
 async fn a_restarted_server_gets_all_subscriptions_again() {
+    needs_a_server!();
     let mut server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..1_100).map(|i| Arc::from(format!("c{i}"))).collect();
@@ -114,6 +120,7 @@ async fn a_restarted_server_gets_all_subscriptions_again() {
 
 #[tokio::test]
 async fn a_loss_is_reported_when_every_channel_is_restored_and_not_before() {
+    needs_a_server!();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let testbed = Testbed::at(&proxy.url()).await;
@@ -147,6 +154,7 @@ async fn a_loss_is_reported_when_every_channel_is_restored_and_not_before() {
 
 #[tokio::test]
 async fn a_refused_channel_fails_alone() {
+    needs_a_server!();
     let server = Server::start();
     server.command(&[
         "ACL",
@@ -184,6 +192,7 @@ async fn a_refused_channel_fails_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_refusal_is_missed_and_none_costs_a_connection() {
+    needs_a_server!();
     let server = Server::start();
     server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "resetchannels", "&ok", "+@all"]);
     let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
@@ -204,6 +213,7 @@ async fn no_refusal_is_missed_and_none_costs_a_connection() {
 
 #[tokio::test]
 async fn a_permission_that_is_withdrawn_costs_only_its_channels() {
+    needs_a_server!();
     let server = Server::start();
     server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all"]);
     let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
@@ -223,6 +233,7 @@ async fn a_permission_that_is_withdrawn_costs_only_its_channels() {
 
 #[tokio::test]
 async fn a_subscription_that_is_not_confirmed_is_not_reported_as_made() {
+    needs_a_server!();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     let testbed = Testbed::at(&proxy.url()).await;
@@ -241,6 +252,7 @@ async fn a_subscription_that_is_not_confirmed_is_not_reported_as_made() {
 #[tokio::test]
 async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
     static SPIN: Script = Script::new("spin", "while true do end");
+    needs_a_server!();
     let server = Server::start_with(&["--lua-time-limit", "10"]);
     let testbed = Testbed::new(&server).await;
     testbed.subscribe("before").await.unwrap();

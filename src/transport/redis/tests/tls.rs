@@ -5,11 +5,11 @@ use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, DuplexStream, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 use super::super::tls::Tls;
@@ -17,40 +17,22 @@ use super::*;
 
 static LAST: Script = Script::new("last", "return ARGV[1]");
 
-/// A certificate authority.
-struct Authority {
-    certificate: CertificateDer<'static>,
-    issuer: Issuer<'static, KeyPair>,
+// Made once with rcgen, as valid as its default is: from 1975 to 4096. They are two authorities, whose keys
+// are gone, what the server shows (for `localhost`, signed by the first of them), and the server's key.
+const AUTHORITY: &str = include_str!("tls/authority.pem");
+const STRANGER: &str = include_str!("tls/stranger.pem");
+const CERTIFICATE: &str = include_str!("tls/certificate.pem");
+const KEY: &str = include_str!("tls/key.pem");
+
+fn certificate(pem: &str) -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
 }
 
-/// What a server shows, and its key.
-struct Identity {
-    certificate: rcgen::Certificate,
-    key: KeyPair,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(vec![]).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // Of one name they would be the same, one of them with a wrong signature.
-        params.distinguished_name.push(DnType::CommonName, format!("{}", fastrand::u64(..)));
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.self_signed(&key).unwrap().der().clone();
-        Authority { certificate, issuer: Issuer::new(params, key) }
-    }
-
-    fn sign(&self, name: &str) -> Identity {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        Identity { certificate: params.signed_by(&key, &self.issuer).unwrap(), key }
-    }
-
-    fn roots(&self) -> RootCertStore {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.clone()).unwrap();
-        roots
-    }
+/// Trust in one authority.
+fn roots(authority: &str) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate(authority)).unwrap();
+    roots
 }
 
 /// A server that speaks TLS on another port.
@@ -61,16 +43,15 @@ struct Secure {
 
 impl Secure {
     /// Its certificate is for `localhost`.
-    fn start(authority: &Authority) -> Self {
-        let identity = authority.sign("localhost");
+    fn start() -> Self {
         let folder = std::env::temp_dir().join(format!("leasehold-tls-{}", fastrand::u64(..)));
         std::fs::create_dir_all(&folder).unwrap();
-        let file = |name: &str, text: String| {
+        let file = |name: &str, text: &str| {
             std::fs::write(folder.join(name), text).unwrap();
             folder.join(name).to_str().unwrap().to_owned()
         };
-        let certificate = file("certificate.pem", identity.certificate.pem());
-        let key = file("key.pem", identity.key.serialize_pem());
+        let certificate = file("certificate.pem", CERTIFICATE);
+        let key = file("key.pem", KEY);
         let port = free_port();
         let server = Server::start_with(&[
             "--tls-port",
@@ -117,9 +98,9 @@ fn free_port() -> u16 {
 
 #[tokio::test]
 async fn calls_and_messages_of_any_size_arrive() {
-    let authority = Authority::new();
-    let secure = Secure::start(&authority);
-    let (redis, own) = secure.connect("localhost", authority.roots()).await.unwrap();
+    needs_a_server!();
+    let secure = Secure::start();
+    let (redis, own) = secure.connect("localhost", roots(AUTHORITY)).await.unwrap();
     let all = (0..1_000).map(|_| redis.call(Lane::Caller, add("n")));
     let mut received: Vec<_> =
         futures::future::join_all(all).await.into_iter().map(Result::unwrap).collect();
@@ -143,11 +124,11 @@ async fn calls_and_messages_of_any_size_arrive() {
 
 #[tokio::test]
 async fn a_certificate_of_another_name_or_of_nobody_we_trust_is_not_accepted() {
-    let authority = Authority::new();
-    let secure = Secure::start(&authority);
+    needs_a_server!();
+    let secure = Secure::start();
     let cases = [
-        ("elsewhere.example", authority.roots(), "not valid for name"),
-        ("localhost", Authority::new().roots(), "UnknownIssuer"),
+        ("elsewhere.example", roots(AUTHORITY), "not valid for name"),
+        ("localhost", roots(STRANGER), "UnknownIssuer"),
     ];
     for (name, roots, part) in cases {
         let error = secure.connect(name, roots).await.map(drop).unwrap_err();
@@ -206,17 +187,15 @@ async fn a_write_that_fails_says_truly_what_was_taken() {
     use tokio::io::AsyncWriteExt as _;
 
     const ALL: usize = 60_000;
-    let authority = Authority::new();
-    let identity = authority.sign("localhost");
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(identity.key.serialize_der()));
+    let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![identity.certificate.der().clone()], key)
+        .with_single_cert(vec![certificate(CERTIFICATE)], key)
         .unwrap();
     let acceptor = TlsAcceptor::from(Arc::new(config));
-    let tls = Tls::new("localhost", authority.roots()).unwrap();
+    let tls = Tls::new("localhost", roots(AUTHORITY)).unwrap();
     for fails_after in (1..ALL + 1_000).step_by(499) {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let room = Arc::new(Mutex::new(usize::MAX));

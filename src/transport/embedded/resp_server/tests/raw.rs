@@ -67,7 +67,7 @@ impl Raw {
     /// An answer of known length.
     pub(super) async fn hears(&mut self, expected: &str) {
         let mut heard = vec![0; expected.len()];
-        let read = timeout(Duration::from_mins(1), self.reader.read_exact(&mut heard)).await;
+        let read = timeout(Duration::from_secs(60), self.reader.read_exact(&mut heard)).await;
         let heard = String::from_utf8_lossy(&heard);
         assert!(matches!(read, Ok(Ok(_))), "{read:?} instead of {expected:?}: {heard:?}");
         assert_eq!(heard, expected);

@@ -1,8 +1,8 @@
 //! One request, one lock: a web service that never ships an order twice at the same time.
 //!
 //! ```text
-//! cargo run --example web_service --features embedded
-//! cargo run --example web_service --features embedded -- --serve 127.0.0.1:8080
+//! cargo run -p leasehold-examples --example web_service
+//! cargo run -p leasehold-examples --example web_service -- --serve 127.0.0.1:8080
 //! ```
 //!
 //! Runs on the embedded engine, or on the server of `REDIS_URL` if that is set; several processes

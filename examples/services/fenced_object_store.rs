@@ -1,7 +1,7 @@
 //! An object in a bucket that a holder which was paused for too long cannot overwrite.
 //!
 //! ```text
-//! cargo run --example fenced_object_store --features embedded
+//! cargo run -p leasehold-examples --example fenced_object_store
 //! ```
 //!
 //! The object begins with the token of its writer, and is only ever replaced in the version that was

@@ -1,7 +1,7 @@
 //! A row in a database that a holder which was paused for too long cannot change.
 //!
 //! ```text
-//! cargo run --example fenced_sql --features embedded
+//! cargo run -p leasehold-examples --example fenced_sql
 //! ```
 //!
 //! The row keeps the highest token that has touched it; each statement looks at it and changes the

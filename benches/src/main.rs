@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo build --release --example bench
-//! target/release/examples/bench --scenario S3 --tasks 32 --url redis://127.0.0.1:6379
+//! target/release/bench --scenario S3 --tasks 32 --url redis://127.0.0.1:6379
 //! ```
 //!
 //! Prints one line of JSON. A scenario empties nothing: give it a Redis of its own.

@@ -18,7 +18,7 @@ const WORKERS: usize = 64;
 /// How long the waiters are watched while nothing happens.
 const IDLE: Duration = Duration::from_secs(3);
 /// A waiter that takes longer than this counts as stuck.
-const WAKE_LIMIT: Duration = Duration::from_mins(1);
+const WAKE_LIMIT: Duration = Duration::from_secs(60);
 
 /// S6: what it costs, in a second, to keep `n` locks by renewal.
 pub(crate) async fn held(options: &Options) -> Result<Report, Failure> {
