@@ -86,7 +86,7 @@ fn scenario(fate: Fate) {
             made.close(&registry);
         } else {
             // Its patience ends: no answer can come.
-            made.connection.close(&registry);
+            made.connection.close(&*registry);
             made.end(CLOSED, &registry);
         }
         join(callers);
