@@ -192,6 +192,24 @@ pub(crate) async fn a_latch_that_opened_during_an_outage_is_found_open(world: Wo
     all_go(tasks).await;
 }
 
+/// A message is a hint: anybody may publish one.
+pub(crate) async fn a_message_does_not_open_a_latch(world: World) {
+    let (one, other) = (world.client().await, world.client_without_polls().await);
+    let latch = set(&one, 1).await;
+    let tasks = waiters(&other, 2);
+    waiting(&other, 2).await;
+    let listens = async || other.stats().listeners == 1 && other.stats().calls >= 2;
+    eventually("it listens", listens).await;
+    for channel in world.channels() {
+        world.command(&["PUBLISH", &channel, "0"]);
+    }
+    eventually("it is told", async || other.stats().wakes == 1).await;
+    sleep(world.span(50)).await;
+    assert!(tasks.iter().all(|task| !task.is_finished()), "it is closed");
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    all_go(tasks).await;
+}
+
 pub(crate) async fn a_latch_that_vanishes_is_open(world: World) {
     let client = world.builder().safety_poll(ms(200)).connect().await.unwrap();
     set(&client, 3).await;
