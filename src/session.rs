@@ -216,7 +216,7 @@ impl Session {
         self.release_call(&hold.resource, &hold.field, 0)
     }
 
-    /// A hold is lost: its guards are told, its waiters go on, what may be left of it is released.
+    /// A hold is lost: its guards learn of it, its waiters go on, what may be left of it is released.
     pub(crate) fn lose(&self, hold: &Arc<Hold>, reason: LossReason) {
         // Before the hold says so: a session that is shut down meanwhile does not look for it any more.
         let _pending = self.cleanups.expect_one();
@@ -253,7 +253,7 @@ impl Session {
         count(&self.counters.lost);
     }
 
-    /// A hold is released in Redis; so many subscribers were told.
+    /// A hold is released in Redis; so many subscribers received the message.
     fn released(&self, hold: &Arc<Hold>, receivers: i64) {
         // One of them is this client, if it listens: only others need to be let first.
         let own = i64::from(self.subscriptions.is_subscribed(&hold.resource.channel));

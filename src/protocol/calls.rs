@@ -1,7 +1,7 @@
 //! The calls that the session makes for every kind; [`replies`](super::replies) has what they answer.
 //!
-//! Each kind has scripts of its own where its keys differ. What they are told and what they answer is
-//! the same for all, so the session knows of kinds only what [`Kind`] says.
+//! Each kind has scripts of its own where its keys differ. Their arguments and their replies are the
+//! same for all, so the session knows of kinds only what [`Kind`] says.
 
 use std::sync::Arc;
 use std::time::Duration;

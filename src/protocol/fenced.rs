@@ -1,4 +1,4 @@
-//! The fenced lock: a lock, and a counter beside it that gives each acquisition its token.
+//! The fenced lock: a lock, and a counter that gives each acquisition its token.
 
 use std::sync::Arc;
 use std::time::Duration;

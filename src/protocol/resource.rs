@@ -66,7 +66,7 @@ impl Resource {
         })
     }
 
-    /// Where a waiter of this field is told of its turn.
+    /// The channel where a waiter of this field gets its message.
     pub(crate) fn channel_of(&self, field: &str) -> Arc<str> {
         match self.kind {
             Kind::Fair => Arc::from(format!("{}:{field}", self.channel)),
@@ -74,12 +74,12 @@ impl Resource {
         }
     }
 
-    /// The room of the readers that let this writer go first.
+    /// The queue of the readers that let this writer go first.
     pub(crate) fn queue_of_yielding_readers(&self) -> Option<Arc<str>> {
         (self.kind == Kind::Write).then(|| yielding_queue(&self.key))
     }
 
-    /// The room of the readers that do not, but come in with the next turn after this writer.
+    /// The queue of the other readers, which come in with the next turn after this writer.
     pub(crate) fn queue_of_readers(&self) -> Option<Arc<str>> {
         (self.kind == Kind::Write).then(|| queue_name(Kind::Read, &self.key))
     }

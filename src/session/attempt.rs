@@ -22,7 +22,7 @@ use crate::transport::{CallError, Fault, Lane};
 pub(super) struct Attempt<'a> {
     session: &'a Session,
     request: &'a Request,
-    /// Who waits in Redis too, if its kind of lock does that.
+    /// The waiter, if this kind of lock has a queue in Redis.
     waiter: Option<&'a Waiter>,
     /// Our name on the wire; never used by another acquisition.
     field: Arc<str>,
@@ -34,7 +34,7 @@ pub(super) struct Attempt<'a> {
     doubt: Option<InDoubt>,
     /// We may have a place in a queue in Redis.
     queued: bool,
-    /// A call that was answered gave our field a place in line, or the lock: an undo may find that.
+    /// A call that was answered gave our field a place in the queue, or the lock: an undo may find that.
     stands: bool,
     /// Something may have to be undone, which our drop posts before this goes.
     pending: Option<CleanupPending>,
@@ -46,7 +46,7 @@ pub(super) enum Answer {
     /// The hold before is ours now; the lock was not free in between.
     TookOver(Arc<Hold>),
     HeldFor(Option<Duration>),
-    /// There is nothing to hold: what was waited for has come.
+    /// The latch is open: there is nothing to hold.
     Open,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Attempt<'a> {
         self.doubt.is_some()
     }
 
-    /// Where it is told that it is its turn.
+    /// The channel of the message that it waits for.
     pub(super) fn channel(&self) -> Arc<str> {
         self.request.resource.channel_of(&self.field)
     }
@@ -91,7 +91,7 @@ impl<'a> Attempt<'a> {
             let (resource, lease) = (&self.request.resource, self.request.terms.lease);
             let call = resource.take_over(&from.field, &self.field, lease);
             let (sent, reply) = self.send(call, limit).await;
-            // Whatever came back, the field before is not ours to turn over again.
+            // Whatever came back, the field before is not ours to take over again.
             match self.understood(reply, replies::taken_over) {
                 Ok(TakenOver::Held(token)) => {
                     self.from = None;
@@ -156,7 +156,7 @@ impl<'a> Attempt<'a> {
         })
     }
 
-    /// Whatever the reply meant, the field may be ours.
+    /// The reply was not understood: the field may be ours.
     pub(super) fn is_not_understood(&mut self) {
         self.doubt = self.doubt.or(Some(self.first_doubt()));
     }
@@ -174,9 +174,8 @@ impl<'a> Attempt<'a> {
         request.resource.acquire(session.transport.publish_command(), &ask)
     }
 
-    /// Gives up a place in a queue, so that whoever is told of the time-out finds it gone. What
-    /// is not confirmed in time, our drop leaves to the background, and so it does with an earlier
-    /// call that may yet come.
+    /// Gives up a place in a queue, so that it is gone when the caller gets its time-out. If that is not
+    /// confirmed in time, or an earlier call may yet come, our drop leaves it to the background.
     pub(super) async fn leave(&mut self) {
         if !self.queued {
             return;

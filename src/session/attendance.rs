@@ -16,7 +16,7 @@
 //!
 //! # Invariants
 //!
-//! - **T1** Whoever polls takes the future out of its slot meanwhile, so nothing is locked while code
+//! - **T1** A poll takes the future out of its slot meanwhile, so nothing is locked while code
 //!   of others runs, and nobody drops what is being polled.
 //! - **T2** A future is passed over only if it was woken, and not polled between two looks that are
 //!   [`LOOK`] apart.

@@ -14,7 +14,7 @@ use crate::stats::count;
 
 /// Asks once for all; `None` if one of them is in the way, or if this form does not fit.
 ///
-/// It does not wait: whoever waits takes them one after another.
+/// It does not wait: a caller that waits takes them one after another.
 pub(crate) async fn acquire_batch(
     handle: &Arc<Handle>,
     requests: &[Request],

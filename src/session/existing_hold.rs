@@ -28,7 +28,7 @@ pub(super) async fn raise(
     let mut retry = Request::retry();
     loop {
         let Some(guards) = hold.join(request.terms) else { return Ok(None) };
-        // CANCEL: the tenancy leaves again and, last, `open` queues the count that is right then.
+        // CANCEL: the share leaves again and, last, `open` queues the count that is right then.
         let open = OpenCall::new(handle, hold);
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
         let limit = request.limit(session);
@@ -97,8 +97,8 @@ pub(crate) async fn take_over(
         .await
 }
 
-/// Gives a hold back to whoever knows its text, which it keeps: two programs that restore one text both
-/// have it.
+/// Makes a guard for a hold whose text the caller knows. The text stays as it is: two programs that restore
+/// one text both have the hold.
 pub(crate) async fn restore(
     handle: &Arc<Handle>,
     request: Request,
@@ -146,7 +146,7 @@ async fn restore_once(
         (Ok(_), Some(reason)) => Err(Error::lost(&resource.name, reason)),
         (Err(error), _) => {
             if !matches!(error, CallError::Unknown(_)) {
-                // Nothing was done: the hold stays with whoever knows its text.
+                // Nothing was done: the hold stays with the callers that know its text.
                 share.let_go();
             }
             Err(request.failed(error))

@@ -1,11 +1,11 @@
-//! Keeps the places of this client's waiters in the queues that stand in Redis.
+//! Keeps the places of fair waiters in their queues in Redis.
 //!
-//! A place is kept for a claim; each beat is one call for all waiters of one lock in this client,
-//! several in a claim. It also finds what no message told: that it is a waiter's turn, or that its
-//! place is gone. Whoever beats takes dead waiters off, and tells the next one.
+//! A place is kept for a claim. A heartbeat is one call for all waiters of one lock in this client, and
+//! there are several in a claim. A heartbeat also finds what no message said: that a waiter is next, or
+//! that its place is gone. The script takes dead waiters off the queue, and sends the next one its message.
 //!
-//! The names do not wait for each other: a beat that is slow, or that gets no answer, is late for its
-//! own name only. A name has one beat under way at most.
+//! The names do not wait for each other: a heartbeat that is slow, or that gets no answer, is late for
+//! its own name only. A name has one heartbeat under way at most.
 
 mod timetable;
 
@@ -27,12 +27,12 @@ use timetable::Timetable;
 const BATCH: usize = 200;
 /// Calls on the wire at once: one after another, over a slow line the last would come too late.
 const AT_ONCE: usize = 1024;
-/// A beat is late by this at most, whatever the claim.
+/// A heartbeat is late by this at most, whatever the claim.
 const PERIOD_MAX: Duration = Duration::from_millis(500);
 /// Nothing is asked or looked for more often than that.
 const PERIOD_MIN: Duration = Duration::from_millis(10);
 
-/// Beats for all rooms whose waiters stand in Redis, until it is dropped.
+/// Heartbeats for all queues whose waiters are in Redis, until it is dropped.
 pub(crate) async fn run(session: &Session) {
     let mut timetable = Timetable::new((session.settings.fair_claim / 3).min(PERIOD_MAX));
     let mut calls = FuturesUnordered::new();
@@ -61,21 +61,21 @@ pub(crate) async fn run(session: &Session) {
     }
 }
 
-/// Somebody got a place since, perhaps in a room that is not known yet, and a moment passed in which
-/// others may.
+/// A waiter got a place, perhaps in a queue that is not known yet, and a moment passed in which others
+/// may.
 async fn newcomer(session: &Session) {
     session.in_redis_queue.notified().await;
     sleep(PERIOD_MIN).await;
 }
 
-/// One call of a beat; when something ends by itself, if that is known.
+/// One call of a heartbeat. Returns when something ends by itself, if that is known.
 async fn keep(session: &Session, resource: &Resource, waiters: &RedisQueue) -> Option<Duration> {
     let (publish, claim) = (session.transport.publish_command(), session.settings.fair_claim);
     let fields = waiters.iter().map(|(field, _)| field.clone());
     let sent = Instant::now();
     let call = session.call(Lane::Background, fair::heartbeat(resource, publish, claim, fields));
-    // A beat that fails is followed by another one, and every waiter asks for itself in the end. One
-    // without an answer is not waited for longer than leaves time for the next.
+    // A heartbeat that fails is followed by another one, and every waiter asks for itself in the end. A
+    // heartbeat without an answer is given up early enough for the next one.
     let reply = timeout(claim / 2, call).await.ok()?.ok()?;
     let (ends, positions) = fair::positions(reply, waiters.len()).ok()?;
     for ((field, waiter), position) in waiters.iter().zip(positions) {

@@ -5,7 +5,7 @@
 //! - **H1** A hold is lost once and for ever; nothing makes it held again.
 //! - **H2** The local deadline is counted from before a call was sent and moves only with a reply,
 //!   so it passes before Redis frees the lock.
-//! - **H3** `guards` is the number of tenancies. The one that takes it to zero ends the hold.
+//! - **H3** `guards` is the number of shares. The share that takes it to zero ends the hold.
 //!
 //! # Locking
 //!
@@ -71,7 +71,7 @@ struct State {
     due: Option<Instant>,
 }
 
-/// The release of the last guard, for whoever comes to ask for it later.
+/// The release of the last guard, for a caller that asks later.
 #[derive(Debug)]
 enum Release {
     NotSent,
@@ -88,7 +88,7 @@ enum Phase {
     Leaving,
     /// It was released, or another hold has its field.
     Released,
-    /// Its guard left it to its lease, or to whoever takes it over.
+    /// Its guard left it to its lease, or to a later owner that takes it over.
     HandedOn,
 }
 
@@ -191,9 +191,9 @@ impl Hold {
         self.token.get().copied()
     }
 
-    /// Told once, when the hold is granted or taken over.
+    /// Set once, when the hold is granted or taken over.
     pub(crate) fn set_token(&self, token: i64) {
-        // A second telling could only say the same.
+        // A second one could only be the same.
         self.token.get_or_init(|| token);
     }
 
@@ -315,8 +315,8 @@ impl Hold {
         Left::Last
     }
 
-    /// Its only guard leaves it to its lease, or to whoever takes it over; false if it has others, or
-    /// is over.
+    /// Its only guard leaves it to its lease, or to a later owner that takes it over; false if it has other
+    /// guards, or is over.
     pub(crate) fn hand_on(&self) -> bool {
         {
             let mut state = self.state.lock();
@@ -354,7 +354,7 @@ impl Hold {
         matches!(before, Release::Sent)
     }
 
-    /// Told before it counts as settled: its release is given up, or found nothing.
+    /// Called before it counts as settled: its release is given up, or found nothing.
     pub(crate) fn release_failed(&self, error: Error) {
         self.state.lock().release = Release::Failed(Box::new(error));
     }

@@ -76,7 +76,7 @@ impl LocalQueues {
         LocalQueues { map: DashMap::new(), streak }
     }
 
-    /// Joins the room of a place; the first becomes its front.
+    /// Joins the queue of a resource; the first waiter becomes its contender.
     pub(crate) fn enter(&self, resource: &Arc<Resource>, waiter: &Arc<Waiter>) {
         let mut queue = self
             .map
@@ -197,7 +197,7 @@ impl LocalQueues {
         let bounded =
             queue.streak >= self.streak.count || queue.streak_since.elapsed() >= self.streak.time;
         let next = match queue.waiters.first_entry() {
-            // Waiters elsewhere were told how long the lock is held: a shorter lease would end
+            // Waiters of other clients know how long the lock is held: a shorter lease would end
             // behind their backs.
             Some(next)
                 if !bounded
@@ -400,7 +400,7 @@ impl LocalQueues {
 
 impl fmt::Debug for LocalQueues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rooms").field("queues", &self.map.len()).finish_non_exhaustive()
+        f.debug_struct("LocalQueues").field("queues", &self.map.len()).finish_non_exhaustive()
     }
 }
 

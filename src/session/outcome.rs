@@ -8,7 +8,7 @@ use crate::protocol::Unexpected;
 use crate::transport::CallError;
 
 impl Error {
-    /// The mapping from an outcome of the transport to what the caller is told.
+    /// The mapping from an outcome of the transport to the caller's error.
     pub(crate) fn from_call(name: &Arc<str>, lease: Duration, error: CallError) -> Self {
         let name = name.clone();
         match error {

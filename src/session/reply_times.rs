@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 /// A reply may be so much later than usual, however even the times were so far.
 const LEAST: Duration = Duration::from_millis(50);
-/// As long as no reply was seen, and the most: a caller who waits for so long wants to be told.
+/// As long as no reply was seen, and the most: a caller does not wait for an answer longer than that.
 const MOST: Duration = Duration::from_millis(500);
 
 /// The times of one client's replies.

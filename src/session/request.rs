@@ -39,7 +39,7 @@ impl Options {
         Options { wait, lease, max_hold: None, of_quorum: false, shown: Arc::default() }
     }
 
-    /// What Redis and the watchdog are told of the acquisition.
+    /// The terms for Redis and the watchdog.
     pub(crate) fn terms(&self, session: &Session) -> Result<HoldTerms, ConfigError> {
         let max_hold = self.max_hold.map(|span| Lease::checked("max_hold", span)).transpose()?;
         let (lease, renewed) = self.lease.terms(session.settings.lease)?;
@@ -177,7 +177,7 @@ impl Request {
     /// A reader may have been asked to let this client's writers go first.
     pub(super) fn lets_others_first(&self, session: &Session) -> bool {
         let Some(writers) = &self.resource.yields_to else { return false };
-        // Whoever reads already is what the writers wait for.
+        // Readers that read already are what the writers wait for.
         session.queues.is_waited_in(writers)
             && !matches!(self.relation(), OwnerRelation::Concurrent)
     }

@@ -1,4 +1,4 @@
-//! A call that failed: whether it is repeated, when, and what its caller is told in the end.
+//! A call that failed: whether it is repeated, when, and which error its caller gets in the end.
 //!
 //! # Invariants
 //!

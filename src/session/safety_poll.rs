@@ -19,7 +19,7 @@ use crate::transport::Lane;
 /// Keys in one call.
 const BATCH: usize = 500;
 
-/// How often subscriptions and rooms that nobody uses any more are ended.
+/// How often subscriptions and local queues that nobody uses any more are ended.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// Ends what nobody uses any more, until it is dropped.
@@ -63,7 +63,7 @@ async fn check(session: &Session, resources: &[Arc<Resource>]) {
     }
 }
 
-/// Our own hold's key is gone: nobody told us, so its waiters would wait for the next renewal.
+/// The key of our own hold is gone: without this its waiters would wait for the next renewal.
 fn lose(session: &Session, key: &str, id: Option<u64>) {
     if let Some(hold) = id.and_then(|id| session.watchdog.find(key, id)) {
         session.lose(&hold, LossReason::Gone);

@@ -1,25 +1,25 @@
--- fair_acquire: takes the lock if it is free and nobody was there first, or keeps a place in line.
+-- fair_acquire: takes the lock if it is free and nobody was there first, or keeps a place in the queue.
 -- KEYS[1]  hash      owner field -> holds
 -- KEYS[2]  list      owners that wait, the next one first
 -- KEYS[3]  zset      owner -> epoch ms until which its place is kept
--- ARGV[1]  channel   where the next one is told, as <channel>:<owner>
+-- ARGV[1]  channel   where the next waiter gets its message, as <channel>:<owner>
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  owner     field name, never used before
 -- ARGV[4]  lease_ms  integer > 0
 -- ARGV[5]  claim_ms  integer > 0, how long a place is kept without a heartbeat
--- ARGV[6]  line      integer: 0 does not queue, 1 at the end, 2 at the front (it was purged by mistake)
+-- ARGV[6]  queueing  integer: 0 does not queue, 1 at the end, 2 at the front (it was purged by mistake)
 -- Returns  nil       acquired
 --          integer   as the next: remaining lease of the holder in ms, -1 if its key has no expiry;
---                    not the next: -1, it will be told
+--                    not the next: -1, it will get a message
 -- Idempotent: a repeated call finds its own field or its own place.
--- After Redisson RedissonFairLock.tryLockInnerAsync. A client of Redisson that is granted takes the
--- wait of its own off all deadlines behind it; a place behind one is kept for so much longer.
+-- After Redisson RedissonFairLock.tryLockInnerAsync. A client of Redisson that is granted takes its
+-- own wait off all deadlines behind it; a place behind such a client is kept for so much longer.
 
--- To the front, but behind those of the same client that were there before it: their fields have
--- lower numbers. They may all have been taken off together.
+-- Puts an owner at the front, but behind owners of the same client that were there before it: their
+-- fields have lower numbers. They may all have been taken off together.
 local function put_back(queue, owner)
-  local line, before = redis.call('lrange', queue, 0, -1), 0
-  for i, other in ipairs(line) do
+  local waiting, before = redis.call('lrange', queue, 0, -1), 0
+  for i, other in ipairs(waiting) do
     local same = #other == #owner and string.sub(other, 1, -20) == string.sub(owner, 1, -20)
     if same and other < owner then
       before = i
@@ -30,13 +30,13 @@ local function put_back(queue, owner)
   end
   redis.call('lpush', queue, owner)
   for i = before, 1, -1 do
-    redis.call('lpush', queue, line[i])
+    redis.call('lpush', queue, waiting[i])
   end
 end
 
 local lock, queue, deadlines = KEYS[1], KEYS[2], KEYS[3]
 local channel, publish, owner, lease_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local claim_ms, line = tonumber(ARGV[5]), tonumber(ARGV[6])
+local claim_ms, queueing = tonumber(ARGV[5]), tonumber(ARGV[6])
 local left_ms = redis.call('pttl', lock)
 if left_ms ~= -2 and redis.call('hexists', lock, owner) == 1 then
   if left_ms < lease_ms then
@@ -47,7 +47,7 @@ end
 local now = now_ms()
 local head, _, purged = next_of(queue, deadlines, now)
 local kept_until = tonumber(redis.call('zscore', deadlines, owner) or 0)
-if line == 2 and kept_until == 0 then
+if queueing == 2 and kept_until == 0 then
   put_back(queue, owner)
   head = redis.call('lindex', queue, 0)
 end
@@ -63,13 +63,13 @@ end
 if left_ms == -2 and purged then
   redis.pcall(publish, channel .. ':' .. head, '0')
 end
-if line == 0 then
+if queueing == 0 then
   return left_ms == -2 and -1 or left_ms
 end
 if kept_until == 0 then
-  local longer_ms = line == 1 and waits_before(queue, deadlines, now, claim_ms, left_ms) or 0
+  local longer_ms = queueing == 1 and waits_before(queue, deadlines, now, claim_ms, left_ms) or 0
   kept_until = now + claim_ms + longer_ms
-  if line == 1 then
+  if queueing == 1 then
     redis.call('rpush', queue, owner)
   end
 else

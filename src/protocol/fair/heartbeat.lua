@@ -2,7 +2,7 @@
 -- KEYS[1]   hash      owner field -> holds
 -- KEYS[2]   list      owners that wait, the next one first
 -- KEYS[3]   zset      owner -> epoch ms until which its place is kept
--- ARGV[1]   channel   where the next one is told, as <channel>:<owner>
+-- ARGV[1]   channel   where the next waiter gets its message, as <channel>:<owner>
 -- ARGV[2]   publish   PUBLISH or SPUBLISH
 -- ARGV[3]   claim_ms  integer > 0, how long a place is kept without a heartbeat
 -- ARGV[4..] owner     waiters of one client
@@ -27,17 +27,17 @@ if head and is_ours(head) and kept_ms > LONGEST_CLAIM_MS then
   redis.call('zadd', deadlines, 'xx', string.format('%.0f', now + kept_ms), head)
 end
 local _, longer = waits_before(queue, deadlines, now, claim_ms, left_ms)
-local told = { free and (head and kept_ms or -1) or left_ms }
+local answer = { free and (head and kept_ms or -1) or left_ms }
 for i = 4, #ARGV do
   local owner = ARGV[i]
   if not redis.call('zscore', deadlines, owner) then
-    told[i - 2] = 0
+    answer[i - 2] = 0
   elseif free and owner == head then
-    told[i - 2] = 2
+    answer[i - 2] = 2
   else
     local kept_until = now + claim_ms + (longer[owner] or 0)
     redis.call('zadd', deadlines, 'xx', string.format('%.0f', kept_until), owner)
-    told[i - 2] = 1
+    answer[i - 2] = 1
   end
 end
-return told
+return answer

@@ -1,9 +1,9 @@
 -- What every script of the fair lock begins with: the queue and who is next in it.
--- An owner of this library is told by its number of 19 digits that begins with 4; the place of any
+-- An owner of this library is known by its number of 19 digits that begins with 4; the place of any
 -- other is kept as Redisson keeps it.
 local OTHERS_WAIT_MS = 300000
--- Clients may differ in their claim. None has a longer one, and whoever lives keeps its place well
--- within the other.
+-- Clients may differ in their claim. None has a longer one, and a waiter that lives keeps its place
+-- well within the other.
 local LONGEST_CLAIM_MS, HEARTBEAT_MS = 60000, 2000
 
 local function is_ours(owner)
@@ -19,8 +19,8 @@ local function waits_before(queue, deadlines, now, claim_ms, left_ms)
   local later = redis.call('zcount', deadlines, string.format('(%.0f', now + claim_ms), '+inf')
   if later == 0 and is_ours(redis.call('lindex', queue, 0) or '')
     and is_ours(redis.call('lindex', queue, -1) or '') then
-    -- None of Redisson's is seen without looking at the whole queue; one between ours whose time is
-    -- nearly over would be missed, and that costs the turn at most.
+    -- No waiter of Redisson is seen without looking at the whole queue. A waiter of Redisson between
+    -- ours whose time is nearly over would be missed, and that costs the turn at most.
     return sum, longer
   end
   local before = now + math.max(left_ms, 0)
@@ -37,8 +37,8 @@ local function waits_before(queue, deadlines, now, claim_ms, left_ms)
   return sum, longer
 end
 
--- The next in the queue, for how long its place is kept, and whether dead ones were taken off.
--- One without a deadline is dead too: it lost it, and nobody else would ever take it off.
+-- The next owner in the queue, for how long its place is kept, and whether dead ones were taken off.
+-- An owner without a deadline is dead too: it lost it, and nobody else would ever take it off.
 local function next_of(queue, deadlines, now)
   local purged = false
   while true do

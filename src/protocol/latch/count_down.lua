@@ -1,7 +1,7 @@
--- latch_count_down: lowers the count of a latch; at zero it deletes the latch and says so.
+-- latch_count_down: lowers the count of a latch; at zero it deletes the latch and publishes that.
 -- KEYS[1]  string    the count
 -- KEYS[2]  string    the reply to this request, for a while
--- ARGV[1]  channel   where it is told
+-- ARGV[1]  channel   where it is published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  keep_ms   how long the reply is kept, integer > 0
 -- Returns  integer   the count that is left, never below zero

@@ -1,4 +1,4 @@
--- lock_release: lowers the count of a hold to a target; at zero it ends the hold and says so.
+-- lock_release: lowers the count of a hold to a target; at zero it ends the hold and publishes that.
 -- KEYS[1]  hash      owner field -> holds
 -- ARGV[1]  channel   where waiters listen
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
@@ -6,7 +6,7 @@
 -- ARGV[4]  owner     field name
 -- Returns  nil       no such hold
 --          -1        lowered, still held
---          integer   released; how many subscribers were told (0 also if telling was refused)
+--          integer   released; how many subscribers received the message (0 also if PUBLISH was refused)
 -- Idempotent: the count is a target, and a field is never used again.
 -- The lease is left alone: other holds of the owner rely on it.
 local key, channel, publish = KEYS[1], ARGV[1], ARGV[2]
@@ -24,8 +24,8 @@ end
 if redis.call('hdel', key, owner) == 0 then
   return nil
 end
-local told = redis.pcall(publish, channel, '0')
-if type(told) ~= 'number' then
+local receivers = redis.pcall(publish, channel, '0')
+if type(receivers) ~= 'number' then
   return 0
 end
-return told
+return receivers

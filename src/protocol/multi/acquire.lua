@@ -1,6 +1,6 @@
 -- multi_acquire: takes several free locks at once, or none.
 -- Before this text stand the scripts that take one, each as a local function of KEYS and ARGV.
--- KEYS[1..n]   hash      for each lock its key (a string for a string lock), then the keys beside it
+-- KEYS[1..n]   hash      for each lock its key (a string for a string lock), then its extra keys
 -- ARGV[1]      lease_ms  integer > 0
 -- ARGV[2i]     script    integer: the number of the one that takes the i-th lock
 -- ARGV[2i+1]   owner     field name or token, never used before

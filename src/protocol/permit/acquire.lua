@@ -1,7 +1,7 @@
 -- permit_acquire: takes permits with ids if so many are there.
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  zset      id -> epoch ms until which it is held
--- ARGV[1]  channel   where added permits are told
+-- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  ids       ids, 32 hex digits each, never used before
 -- ARGV[4]  lease_ms  integer > 0

@@ -1,7 +1,7 @@
 -- permit_count: how many permits there are, after those that expired came back.
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  zset      id -> epoch ms until which it is held
--- ARGV[1]  channel   where added permits are told
+-- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- Returns  array     permits that are available, permits that are held
 -- Idempotent.

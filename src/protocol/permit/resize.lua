@@ -1,7 +1,7 @@
--- permit_resize: makes the number of all permits, held ones included, what it shall be.
+-- permit_resize: sets the total of all permits, held ones included.
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  zset      id -> epoch ms until which it is held
--- ARGV[1]  channel   where added permits are told
+-- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  permits   integer >= 0
 -- Returns  integer   permits that are available; negative if more are held than there shall be

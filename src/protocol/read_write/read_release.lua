@@ -1,4 +1,4 @@
--- read_release: ends a read hold; the last one frees the lock and says so.
+-- read_release: ends a read hold; the last one frees the lock and publishes that.
 -- KEYS[1]  hash      mode -> read or write; owner field -> holds
 -- KEYS[2]  string    lives as long as this hold
 -- KEYS[3]  string    what the keys of all read holds begin with; no key itself
@@ -6,7 +6,7 @@
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  owner     field name
 -- Returns  nil       no such hold
---          integer   released; how many subscribers were told (0 also if others still hold it)
+--          integer   released; how many subscribers received the message (0 also if others still hold it)
 -- Idempotent: a field is never used again.
 -- After Redisson RedissonReadLock.unlockInnerAsync; in write mode the lease is left alone.
 local ended_ms = redis.call('pttl', KEYS[2])
@@ -21,5 +21,5 @@ if readers_left(KEYS[1], KEYS[3], ended_ms) then
   return 0
 end
 redis.call('del', KEYS[1])
-local told = redis.pcall(ARGV[2], ARGV[1], '0')
-return type(told) == 'number' and told or 0
+local receivers = redis.pcall(ARGV[2], ARGV[1], '0')
+return type(receivers) == 'number' and receivers or 0

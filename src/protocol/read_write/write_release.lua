@@ -6,9 +6,9 @@
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  owner     field name
 -- Returns  nil       no such hold
---          integer   released; how many subscribers were told (0 also if telling was refused)
+--          integer   released; how many subscribers received the message (0 also if PUBLISH was refused)
 -- Idempotent: a field is never used again. A count is lowered by lock_release.
--- After Redisson RedissonWriteLock.unlockInnerAsync; waiting readers are told of a downgrade too.
+-- After Redisson RedissonWriteLock.unlockInnerAsync; a downgrade is published to waiting readers too.
 local key, channel, publish, owner = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 if redis.call('hdel', key, owner) == 0 then
   return nil
@@ -19,5 +19,5 @@ if readers_left(key, KEYS[2], lease_ms) then
 else
   redis.call('del', key)
 end
-local told = redis.pcall(publish, channel, '1')
-return type(told) == 'number' and told or 0
+local receivers = redis.pcall(publish, channel, '1')
+return type(receivers) == 'number' and receivers or 0

@@ -1,7 +1,7 @@
 -- semaphore_acquire: takes permits if so many are there.
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  zset      owner:permits -> epoch ms until which it holds them
--- ARGV[1]  channel   where added permits are told
+-- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  hold      field name that ends with :permits, never used before
 -- ARGV[4]  lease_ms  integer > 0

@@ -2,7 +2,7 @@
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  string    the reply to this request, for a while
 -- KEYS[3]  zset      holds, of whichever sort; a semaphore that is made begins without
--- ARGV[1]  channel   where added permits are told
+-- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  permits   integer, negative to take away
 -- ARGV[4]  keep_ms   how long the reply is kept, integer > 0

@@ -1,7 +1,7 @@
 -- semaphore_available: how many permits are available, those of dead holders included.
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  zset      owner:permits -> epoch ms until which it holds them
--- ARGV[1]  channel   where added permits are told
+-- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- Returns  integer   permits that are available
 -- Idempotent.

@@ -2,7 +2,7 @@
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  string    the reply to this request, for a while
 -- KEYS[3]  zset      owner:permits -> epoch ms until which it holds them
--- ARGV[1]  channel   where added permits are told
+-- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  keep_ms   how long the reply is kept, integer > 0
 -- Returns  integer   how many were taken, those of dead holders included; negative if permits had

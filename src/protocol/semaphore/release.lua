@@ -1,11 +1,11 @@
 -- semaphore_release: gives the permits of a hold back and tells how many there are now.
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  zset      owner:permits -> epoch ms until which it holds them
--- ARGV[1]  channel   where added permits are told
+-- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  hold      field name that ends with :permits
 -- Returns  nil       no such hold
---          integer   released; how many subscribers were told
+--          integer   released; how many subscribers received the message
 -- Idempotent: a field is never used again. A semaphore that was deleted is not made again.
 if redis.call('zrem', KEYS[2], ARGV[3]) == 0 then
   return nil

@@ -1,11 +1,11 @@
--- count_set: sets the number of a semaphore or a latch, if there is none, and tells so.
+-- count_set: sets the number of a semaphore or a latch, if there is none, and publishes that.
 -- KEYS[1]  string    the number
 -- KEYS[2]  string    the reply to this request, for a while
 -- KEYS[3]  zset      of a semaphore: its holds; those of the one before are over
--- ARGV[1]  channel   where it is told
+-- ARGV[1]  channel   where the release is published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  number    integer
--- ARGV[4]  message   what is told
+-- ARGV[4]  message   what is published
 -- ARGV[5]  keep_ms   how long the reply is kept, integer > 0
 -- ARGV[6]  life_ms   after this the number is gone; 0: never
 -- Returns  1 if it was set, 0 if there was a number

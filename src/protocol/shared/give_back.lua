@@ -1,10 +1,10 @@
--- Adds permits and tells so, unless the semaphore was deleted. How many subscribers were told.
+-- Adds permits and publishes that, unless the semaphore was deleted. Returns how many subscribers received it.
 local function give_back(name, permits, channel, publish)
   if permits == 0 or redis.call('exists', name) == 0 then
     return 0
   end
   local value = redis.call('incrby', name, permits)
-  local told = value > 0 and redis.pcall(publish, channel, value) or 0
-  return type(told) == 'number' and told or 0
+  local receivers = value > 0 and redis.pcall(publish, channel, value) or 0
+  return type(receivers) == 'number' and receivers or 0
 end
 

@@ -5,7 +5,7 @@
 -- Returns  nil       no such hold
 --          -1        still held
 --          0         released
--- Idempotent: a token is never used again. Nobody is told: this kind of lock has no channel.
+-- Idempotent: a token is never used again. Nothing is published: this kind of lock has no channel.
 if redis.call('get', KEYS[1]) ~= ARGV[2] then
   return nil
 end

@@ -1,10 +1,10 @@
-//! When each room's next beat is due.
+//! When the next heartbeat of each local queue is due.
 //!
 //! # Invariants
 //!
-//! - **T1** A room that is known is either due at one time or has a beat under way, of one call or
+//! - **T1** A queue that is known is either due at one time or has a heartbeat under way, of one call or
 //!   several.
-//! - **T2** A room is forgotten when its beat is due and nobody stands in line there any more.
+//! - **T2** A queue is forgotten when its heartbeat is due and none of its waiters is in Redis any more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,25 +21,25 @@ pub(super) struct Timetable {
     queues: BTreeMap<Arc<str>, LocalQueue>,
     /// In the order of their times.
     due: BTreeSet<(Instant, Arc<str>)>,
-    /// Of the room whose beat has begun: calls that are still to be sent.
+    /// Calls of the heartbeat that has begun which are still to be sent.
     batches: VecDeque<(Arc<Resource>, RedisQueue)>,
 }
 
 struct LocalQueue {
     resource: Arc<Resource>,
     calls_under_way: usize,
-    /// When the next beat is to come, as the calls say that have ended.
+    /// When the next heartbeat is to come, by the answers that came.
     next: Option<Instant>,
 }
 
 impl Timetable {
-    /// Each room's beats come a period apart, unless something ends by itself before.
+    /// The heartbeats of a queue come a period apart, unless something ends by itself before.
     pub(super) fn new(period: Duration) -> Self {
         let (queues, due, batches) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
         Timetable { period, queues, due, batches }
     }
 
-    /// New rooms get their first beat.
+    /// New queues get their first heartbeat.
     pub(super) fn learn(&mut self, resources: Vec<Arc<Resource>>) {
         let first = Instant::now() + self.period;
         for resource in resources {

@@ -20,7 +20,7 @@ pub(crate) struct HoldIdentity {
 /// What one acquisition asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HoldTerms {
-    /// What Redis is told: the client's lease, or the fixed one.
+    /// The lease in Redis: the client's, or the fixed one.
     pub(crate) lease: Duration,
     /// The watchdog renews it.
     pub(crate) renewed: bool,

@@ -84,7 +84,7 @@ async fn a_write_hold_with_a_reader_under_it_is_not_handed_over() {
     assert!(!hold.is_clear());
 }
 
-/// Its field may be the next writer's by then: a reader that named it would get in beside that one.
+/// Its field may be the next writer's by then: a reader that named it would get in while that writer writes.
 #[tokio::test]
 async fn no_reader_comes_under_a_write_hold_whose_last_guard_went() {
     let hold = write_hold();

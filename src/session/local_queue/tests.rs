@@ -1,5 +1,5 @@
-//! A waker may drop its future at once, which then leaves the room that is being told.
-#![expect(clippy::disallowed_methods, reason = "a front is a task of its own")]
+//! A waker may drop its future at once, which then leaves the queue that is being changed.
+#![expect(clippy::disallowed_methods, reason = "a contender is a task of its own")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::pin::Pin;
@@ -30,14 +30,14 @@ fn without_hanging(what: &str, test: impl AsyncFnOnce() + Send + 'static) {
     });
 }
 
-/// Waits, as a future that is dropped by whoever wakes it.
+/// Waits, as a future that is dropped by the code that wakes it.
 async fn waits(client: &Client, mut future: impl Future + Send + Unpin + 'static) {
     assert!(timeout(MOMENT, &mut future).await.is_err(), "it has to wait");
     poll_and_drop_when_woken(async move { drop(future.await) });
     assert_ne!(client.stats().waiting, 0);
 }
 
-/// Two waiters that go as they are told; the next one after them gets the lock.
+/// Two waiters that go when they are signalled; the next one after them gets the lock.
 async fn wait_and_go(client: &Client, make: fn(&Client) -> Lock, lease: Lease) {
     waits(client, taking(make(client), lease)).await;
     waits(client, taking(make(client), lease)).await;
@@ -97,7 +97,7 @@ fn who_leaves_while_it_becomes_the_front_after_a_release_hangs_nobody() {
 #[test]
 fn who_leaves_while_it_becomes_the_front_hangs_nobody() {
     for make in KINDS {
-        without_hanging("the front leaves", async move || {
+        without_hanging("the contender leaves", async move || {
             let redis = EmbeddedRedis::new();
             let (client, elsewhere) = (redis.client(), redis.client());
             let guard = make(&elsewhere).lock().await.unwrap();

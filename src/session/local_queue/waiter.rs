@@ -42,7 +42,7 @@ pub(crate) struct Waiter {
     pub(super) since: Instant,
     /// Its place in a queue in Redis.
     ticket: Mutex<Option<Ticket>>,
-    /// The key that it met when it last asked has no expiry: the waiters behind it are told so too.
+    /// The key that it met when it last asked has no expiry: so it does for the waiters behind it.
     no_expiry: Arc<AtomicBool>,
     /// When a timer of its own is to let it go on.
     due: Mutex<Option<Instant>>,

@@ -1,4 +1,4 @@
-//! Which holds the running future is inside of, whatever becomes of sections and those beside them.
+//! Which holds the running future is inside of, whatever becomes of sections and of futures beside them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -48,7 +48,7 @@ async fn a_panic_inside_ends_the_section() {
     is_inside(&[]).await;
 }
 
-/// Without a future around it: what is inside is told while it unwinds, too.
+/// The stack of sections is right while a panic unwinds, too.
 #[test]
 fn a_section_is_left_while_the_thread_unwinds() {
     struct Looks(usize);

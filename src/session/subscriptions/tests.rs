@@ -1,4 +1,4 @@
-//! A waker may end its waiter at once, whose listener then leaves the channel that is being told.
+//! A waker may end its waiter at once, whose listener then leaves the channel whose message is being handed out.
 
 use tokio::runtime::Handle;
 

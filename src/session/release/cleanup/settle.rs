@@ -131,7 +131,7 @@ async fn keep_permits(session: &Session, hold: &Hold) {
 
 /// How a release of the background ended.
 enum End {
-    /// Released; so many subscribers were told.
+    /// Released; so many subscribers received the message.
     Free { receivers: i64 },
     /// The call that was sent then found nothing; perhaps an earlier one did it.
     Gone { in_doubt: bool, sent: Instant },

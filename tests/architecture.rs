@@ -1,0 +1,233 @@
+//! The layers of `docs/architecture.md`: imports in `src` point down, and no file imports itself by a
+//! detour.
+//!
+//! A file may name what its ancestors define: `lock/guard.rs` belongs to `lock.rs`. A re-export counts as
+//! an import of the file that defines the item. Unit tests are not looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// The layers, from the ground up; a module at the top of `src` that is not named is a public type.
+const LAYERS: [&[&str]; 4] =
+    [&["error", "fencing", "lease", "stats", "sync"], &["protocol"], &["transport"], &["session"]];
+
+/// A file of `src` by its module path, `lock::guard` for example.
+type Module = String;
+
+struct Import {
+    path: Vec<String>,
+    /// It is a re-export.
+    public: bool,
+}
+
+fn layer(module: &str) -> usize {
+    let top = module.split("::").next().unwrap_or_default();
+    LAYERS.iter().position(|layer| layer.contains(&top)).unwrap_or(LAYERS.len())
+}
+
+fn sources() -> BTreeMap<Module, Vec<Import>> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut modules, mut folders) = (BTreeMap::new(), vec![src.clone()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of src") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            if ["tests", "doctests", "lib"].contains(&&*name) {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let inside = path.strip_prefix(&src).expect("it is in src").with_extension("");
+                let module = inside.to_string_lossy().replace(['/', '\\'], "::");
+                let text = fs::read_to_string(&path).expect("a source file");
+                modules.insert(module, imports(&text));
+            }
+        }
+    }
+    modules
+}
+
+/// The paths that a file names: in `use` statements, and in its code if they begin at the crate or above.
+fn imports(text: &str) -> Vec<Import> {
+    let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let code = code.collect::<Vec<_>>().join("\n");
+    let code = code.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let (mut found, mut rest) = (Vec::new(), String::new());
+    let mut lines = code.lines();
+    while let Some(line) = lines.next() {
+        let Some((visibility, tree)) = use_tree(line) else {
+            rest.extend([line, "\n"]);
+            continue;
+        };
+        let mut tree = tree.to_owned();
+        while !tree.trim_end().ends_with(';') {
+            tree.push_str(lines.next().expect("a statement has an end"));
+        }
+        let public = !visibility.is_empty();
+        let tree = tree.trim_end().trim_end_matches(';');
+        expand("", tree, &mut |path| found.push(Import { path, public }));
+    }
+    for start in ["crate::", "super::"] {
+        for (at, _) in rest.match_indices(start) {
+            let within =
+                rest[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
+            if !within {
+                let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+                let end = rest[at..].find(|c| !is_path(c)).map_or(rest.len(), |end| at + end);
+                let path = rest[at..end].split("::").map(str::to_owned).collect();
+                found.push(Import { path, public: false });
+            }
+        }
+    }
+    found
+}
+
+/// The visibility and the tree of a line that begins a `use` statement.
+fn use_tree(line: &str) -> Option<(&str, &str)> {
+    let (visibility, tree) = line.trim_start().split_once("use ")?;
+    (visibility.is_empty() || visibility.starts_with("pub")).then_some((visibility, tree))
+}
+
+/// `a::{b, c::d}` is `a::b` and `a::c::d`.
+fn expand(before: &str, tree: &str, add: &mut impl FnMut(Vec<String>)) {
+    let tree = tree.trim();
+    if let Some((head, body)) = tree.split_once('{') {
+        let body = body.trim_end().strip_suffix('}').expect("a closed brace");
+        let (mut depth, mut start) = (0, 0);
+        for (at, letter) in body.char_indices().chain([(body.len(), ',')]) {
+            match letter {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 0 => {
+                    if !body[start..at].trim().is_empty() {
+                        expand(&format!("{before}{head}"), &body[start..at], add);
+                    }
+                    start = at + 1;
+                }
+                _ => {}
+            }
+        }
+        return;
+    }
+    let name = tree.split(" as ").next().unwrap_or(tree);
+    add(format!("{before}{name}").split("::").map(|part| part.trim().to_owned()).collect());
+}
+
+struct Graph {
+    modules: BTreeMap<Module, Vec<Import>>,
+    /// Which file defines an item that a module exports again.
+    exported: BTreeMap<(Module, String), Module>,
+}
+
+impl Graph {
+    fn new() -> Self {
+        let mut graph = Graph { modules: sources(), exported: BTreeMap::new() };
+        // A re-export of a re-export needs another look.
+        for _ in 0..3 {
+            let mut exported = BTreeMap::new();
+            for (module, imports) in &graph.modules {
+                for import in imports.iter().filter(|import| import.public) {
+                    if let Some(origin) = graph.resolve(module, &import.path) {
+                        let item = import.path.last().cloned().unwrap_or_default();
+                        exported.insert((module.clone(), item), origin);
+                    }
+                }
+            }
+            graph.exported = exported;
+        }
+        graph
+    }
+
+    /// The file that defines what a path means in a module; none if it is another crate's.
+    fn resolve(&self, module: &str, path: &[String]) -> Option<Module> {
+        let mut at: Vec<&str> = module.split("::").collect();
+        let mut path = path;
+        match path[0].as_str() {
+            "crate" => (at, path) = (Vec::new(), &path[1..]),
+            "self" | "super" => {
+                while let [first, rest @ ..] = path
+                    && (first == "self" || first == "super")
+                {
+                    if first == "super" {
+                        at.pop();
+                    }
+                    path = rest;
+                }
+            }
+            child => {
+                let child = [&at[..], &[child]].concat().join("::");
+                if !self.modules.contains_key(&child) {
+                    return None;
+                }
+            }
+        }
+        while let [next, rest @ ..] = path {
+            let deeper = [&at[..], &[next]].concat();
+            if !self.modules.contains_key(&deeper.join("::")) {
+                break;
+            }
+            (at, path) = (deeper, rest);
+        }
+        let file = at.join("::");
+        let item = path.first().cloned().unwrap_or_default();
+        let origin = self.exported.get(&(file.clone(), item)).cloned().unwrap_or(file);
+        (!origin.is_empty()).then_some(origin)
+    }
+
+    /// The files that a file imports, but for its ancestors.
+    fn imported_by(&self, module: &str) -> BTreeSet<Module> {
+        let imports = self.modules.get(module).into_iter().flatten();
+        let files = imports.filter_map(|import| self.resolve(module, &import.path));
+        let is_above = |file: &Module| {
+            file == module
+                || module.strip_prefix(&**file).is_some_and(|rest| rest.starts_with("::"))
+        };
+        files.filter(|file| !is_above(file)).collect()
+    }
+}
+
+#[test]
+fn imports_point_down() {
+    let graph = Graph::new();
+    let mut upward = Vec::new();
+    let mut arrows = 0;
+    for module in graph.modules.keys() {
+        for imported in graph.imported_by(module) {
+            arrows += 1;
+            if layer(&imported) > layer(module) {
+                upward.push(format!("{module} -> {imported}"));
+            }
+        }
+    }
+    assert!(arrows > 200, "only {arrows} imports were found: the look at the sources is wrong");
+    assert!(upward.is_empty(), "imports that point up:\n{}", upward.join("\n"));
+}
+
+#[test]
+fn no_file_imports_itself_by_a_detour() {
+    let graph = Graph::new();
+    let mut left: BTreeMap<Module, BTreeSet<Module>> =
+        graph.modules.keys().map(|module| (module.clone(), graph.imported_by(module))).collect();
+    // What imports nothing that is left is in no circle.
+    while let Some(leaf) = left.iter().find(|(_, imports)| imports.is_empty()) {
+        let leaf = leaf.0.clone();
+        left.remove(&leaf);
+        for imports in left.values_mut() {
+            imports.remove(&leaf);
+        }
+    }
+    // Nor is what nothing that is left imports.
+    loop {
+        let imported: BTreeSet<_> = left.values().flatten().cloned().collect();
+        let before = left.len();
+        left.retain(|module, _| imported.contains(module));
+        if left.len() == before {
+            break;
+        }
+    }
+    let circles: Vec<_> =
+        left.iter().map(|(module, imports)| format!("{module} -> {imports:?}")).collect();
+    assert!(circles.is_empty(), "imports in a circle:\n{}", circles.join("\n"));
+}
