@@ -1,7 +1,7 @@
 //! A fair lock serves its waiters in the order in which they came, whichever process they are in.
 //!
 //! ```text
-//! cargo run --example fair_queue --features embedded
+//! cargo run --example fair_queue
 //! ```
 //!
 //! Watch that the two tills take turns as their customers came, and that a look at the locks shows

@@ -1,7 +1,7 @@
 //! A value in Redis that a holder which was paused for too long cannot overwrite.
 //!
 //! ```text
-//! cargo run --example fenced_redis --features embedded
+//! cargo run --example fenced_redis
 //! ```
 //!
 //! The slow holder stands still until its lease is over, and goes on in the middle of a step. The

@@ -1,7 +1,7 @@
 //! A job that takes longer than its lease, and stops when the lock is lost.
 //!
 //! ```text
-//! cargo run --example long_job --features embedded
+//! cargo run --example long_job
 //! ```
 //!
 //! Runs on the embedded engine, or on the server of `REDIS_URL` if that is set. Watch that the

@@ -1,7 +1,7 @@
 //! At most three jobs at once, over all processes; and what happens to the place of a dead one.
 //!
 //! ```text
-//! cargo run --example rate_of_work --features embedded
+//! cargo run --example rate_of_work
 //! ```
 //!
 //! Watch that the peak never passes the number of permits, and that the permit of a worker which

@@ -1,7 +1,7 @@
 //! A catalogue that many read at once, and that one at a time changes.
 //!
 //! ```text
-//! cargo run --example read_write --features embedded
+//! cargo run --example read_write
 //! ```
 //!
 //! Watch that the readers work side by side, that the writer waits for all of them, and that it lets

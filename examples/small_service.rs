@@ -1,6 +1,6 @@
 //! A service of several tasks that share locks: each of the ways in which service code uses them.
 //!
-//! `cargo run --features embedded --example small_service`; with `REDIS_URL` set on a real server.
+//! `cargo run --example small_service`; with `REDIS_URL` set on a real server.
 #![expect(clippy::disallowed_methods, reason = "a service spawns tasks")]
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 

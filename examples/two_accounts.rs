@@ -1,7 +1,7 @@
 //! Two locks as one: transfers in both directions that never wait for each other in a circle.
 //!
 //! ```text
-//! cargo run --example two_accounts --features embedded
+//! cargo run --example two_accounts
 //! ```
 //!
 //! Each transfer locks both of its accounts, in whatever order it names them. Watch that all of them

@@ -25,7 +25,7 @@ impl Lease {
     /// The shortest lease: below it the margin for clocks would eat most of it.
     pub const MIN: Duration = Duration::from_millis(10);
     /// The longest lease: a year.
-    pub const MAX: Duration = Duration::from_hours(365 * 24);
+    pub const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
     /// The shortest lease that is renewed: a renewal has a third of it.
     pub const RENEWED_MIN: Duration = Duration::from_millis(100);
 

@@ -1,15 +1,15 @@
 //! Carries calls to Redis or to the embedded engine, and messages back.
 //!
-//! A call has exactly one of three outcomes: a reply, *certainly not applied*, or *unknown*. One
-//! attempt is made for each call; whether to repeat it is for the session to say, as every script
-//! may be repeated. Nothing here waits without a time-out.
+//! A call has exactly one of three outcomes: a reply, *certainly not applied*, or *unknown*. The
+//! transport makes one attempt for each call. The session decides whether to repeat it, as every
+//! script may be repeated. Nothing here waits without a time-out.
 //!
 //! # Lanes
 //!
 //! Calls on one lane are executed in the order in which they were sent, as long as the lane's
-//! connection lives; a dropped `call` future is still executed, in its place, or not at all.
-//! [`Transport::epoch`] changes whenever a connection of the lane was lost: only while it stays the
-//! same is a call whose future was dropped surely settled before one that is sent later.
+//! connection lives. A call whose future is dropped is executed in its place in that order, or not at
+//! all. [`Transport::epoch`] changes whenever a connection of the lane was lost. While the epoch stays
+//! the same, a call whose future was dropped is surely settled before a call that is sent later.
 
 #[cfg(feature = "embedded")]
 pub(crate) mod embedded;
@@ -23,10 +23,18 @@ use crate::protocol::{Call, Value};
 /// Which connection a call travels on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// Driven by the caller's runtime: the shortest way for a call that somebody waits for.
+    /// Driven by the caller's runtime: the shortest way for a call with a waiting caller.
     Caller,
-    /// Driven by the library's own thread: renewals and releases, whatever the caller's runtime does.
+    /// Driven by the library's own thread: renewals and releases, even if the caller's runtime stands
+    /// still.
     Background,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Calls(Lane),
+    Messages,
 }
 
 /// Why a call has no reply of its script.
@@ -34,7 +42,7 @@ pub(crate) enum Lane {
 pub(crate) enum CallError {
     /// Certainly not applied: it never left, or the server refused it before running it.
     NotApplied(Fault),
-    /// It may have been applied: sent, and no reply came.
+    /// Perhaps applied: it was sent, and no reply came.
     Unknown(Fault),
     /// The server answered with an error that repeating will not mend.
     Refused(Fault),
@@ -43,7 +51,7 @@ pub(crate) enum CallError {
 }
 
 impl CallError {
-    /// The same error of a call that takes nothing: whatever became of it, nothing is in doubt.
+    /// The same error of a call that takes nothing: its outcome leaves nothing in doubt.
     pub(crate) fn took_nothing(self) -> Self {
         match self {
             CallError::Unknown(fault) => CallError::NotApplied(fault),
@@ -51,7 +59,7 @@ impl CallError {
         }
     }
 
-    /// The same error after an earlier call of the same request whose outcome is not known.
+    /// The same error, if the outcome of an earlier call of the same request is unknown.
     pub(crate) fn in_doubt(self) -> Self {
         match self {
             CallError::NotApplied(fault) => CallError::Unknown(fault),
@@ -71,7 +79,7 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// A script met a key of another type. Up to Redis 6.2 the place where it met it comes first.
+    /// A script met a key of another type. Up to Redis 6.2 the text begins with the line of the script.
     pub(crate) fn is_wrong_type(&self) -> bool {
         self.0.starts_with("WRONGTYPE ")
             || self.0.starts_with("ERR Error running script") && self.0.contains(": WRONGTYPE ")
@@ -80,13 +88,13 @@ impl Fault {
 
 /// Sorts an error reply of the server: `LOADING …`, `WRONGTYPE …`.
 ///
-/// The first group passes by itself (a starting, failing-over or overloaded server); in the second
-/// a person has to change something. The first means that the script was not run, or that it stopped
-/// before its first write. A script of the second may have written before it was refused: a right that
-/// its user has not is missed only where it is used.
+/// *Not applied* is a condition that passes by itself (a starting, failing-over or overloaded server):
+/// the script was not run, or it stopped before its first write. *Refused* is a condition that a person
+/// has to change: the script may have written before, as a missing permission is noticed only by the
+/// command that needs it.
 pub(crate) fn sort_error_reply(text: &str) -> CallError {
     let fault = Fault(text.to_owned());
-    // Up to Redis 6.2 an error that a script met stands behind the place where it met it:
+    // Up to Redis 6.2 an error that a script met stands behind the line where the script met it:
     // `ERR Error running script (call to f_…): @user_script:2: -READONLY You can't write …`, or,
     // where the script caught it, `@user_script: 2: -READONLY You can't write …`.
     let met = text
@@ -97,7 +105,7 @@ pub(crate) fn sort_error_reply(text: &str) -> CallError {
     match code {
         "LOADING" | "MASTERDOWN" | "BUSY" | "READONLY" | "OOM" | "CLUSTERDOWN" | "TRYAGAIN"
         | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" => CallError::NotApplied(fault),
-        // It would answer the same for ever: only a client that knows all nodes can go to the right one.
+        // The answer never changes: only a client that knows all nodes finds the right one.
         "MOVED" | "ASK" | "CROSSSLOT" => CallError::Refused(Fault(format!(
             "{text}: the server is a node of a cluster, and this version speaks to one server by \
              itself; connect to a server without `cluster-enabled`"
@@ -107,11 +115,11 @@ pub(crate) fn sort_error_reply(text: &str) -> CallError {
     }
 }
 
-/// Where the transport reports what nobody asked for. Calls must return at once.
-pub(crate) trait Sink: Send + Sync + 'static {
+/// Receives messages and reconnections. Each call must return at once.
+pub(crate) trait TransportEvents: Send + Sync + 'static {
     /// A message on a subscribed channel.
     fn message(&self, channel: &str, payload: &[u8]);
-    /// Messages may have been missed on every channel: a reconnect, a lagging queue.
+    /// Messages may have been missed on every channel: after a reconnect, or because a queue was full.
     fn missed(&self);
     /// The lane's connection is usable again after it was lost.
     fn restored(&self, lane: Lane);
@@ -122,7 +130,7 @@ pub(crate) trait Sink: Send + Sync + 'static {
 pub(crate) enum Transport {
     Redis(redis::Redis),
     #[cfg(feature = "embedded")]
-    Embedded(embedded::Link),
+    Embedded(embedded::EmbeddedTransport),
 }
 
 impl Transport {
@@ -131,7 +139,7 @@ impl Transport {
         match self {
             Transport::Redis(redis) => redis.call(lane, call).await,
             #[cfg(feature = "embedded")]
-            Transport::Embedded(link) => link.call(lane, call).await,
+            Transport::Embedded(embedded) => embedded.call(lane, call).await,
         }
     }
 
@@ -140,27 +148,28 @@ impl Transport {
         match self {
             Transport::Redis(redis) => redis.epoch(lane),
             #[cfg(feature = "embedded")]
-            Transport::Embedded(link) => link.epoch(lane),
+            Transport::Embedded(embedded) => embedded.epoch(lane),
         }
     }
 
-    /// Listens to a channel. When this returns `Ok` the server has confirmed it: every message
-    /// published later reaches the sink, or [`Sink::missed`] is called. Subscriptions outlive
-    /// reconnects. If the future is dropped the channel may or may not be subscribed.
+    /// Subscribes to a channel. When this returns `Ok` the server has confirmed it: every message
+    /// published later reaches [`TransportEvents::message`], or [`TransportEvents::missed`] is called.
+    /// Subscriptions outlive reconnects. If the future is dropped the channel may or may not be
+    /// subscribed.
     pub(crate) async fn subscribe(&self, channel: &Arc<str>) -> Result<(), CallError> {
         match self {
             Transport::Redis(redis) => redis.subscribe(channel).await,
             #[cfg(feature = "embedded")]
-            Transport::Embedded(link) => link.subscribe(channel).await,
+            Transport::Embedded(embedded) => embedded.subscribe(channel).await,
         }
     }
 
-    /// Stops listening to a channel; ordered after earlier calls of [`Transport::subscribe`].
+    /// Unsubscribes from a channel; ordered after earlier calls of [`Transport::subscribe`].
     pub(crate) fn unsubscribe(&self, channel: &Arc<str>) {
         match self {
             Transport::Redis(redis) => redis.unsubscribe(channel),
             #[cfg(feature = "embedded")]
-            Transport::Embedded(link) => link.unsubscribe(channel),
+            Transport::Embedded(embedded) => embedded.unsubscribe(channel),
         }
     }
 
@@ -170,12 +179,12 @@ impl Transport {
         "PUBLISH"
     }
 
-    /// The server as the configuration names it; of the same text, it is the same one.
+    /// The server as the configuration names it. Equal texts mean the same server.
     pub(crate) fn server(&self) -> String {
         match self {
             Transport::Redis(redis) => redis.server(),
             #[cfg(feature = "embedded")]
-            Transport::Embedded(link) => link.server(),
+            Transport::Embedded(embedded) => embedded.server(),
         }
     }
 
@@ -184,7 +193,7 @@ impl Transport {
         match self {
             Transport::Redis(redis) => redis.reconnects(),
             #[cfg(feature = "embedded")]
-            Transport::Embedded(link) => link.reconnects(),
+            Transport::Embedded(embedded) => embedded.reconnects(),
         }
     }
 
@@ -193,7 +202,7 @@ impl Transport {
         match self {
             Transport::Redis(redis) => redis.close().await,
             #[cfg(feature = "embedded")]
-            Transport::Embedded(link) => link.close().await,
+            Transport::Embedded(embedded) => embedded.close().await,
         }
     }
 }

@@ -16,8 +16,8 @@ use crate::transport::embedded::EmbeddedRedis;
 use crate::transport::redis::dial::Dial;
 use crate::transport::redis::endpoint::Endpoint;
 #[cfg(feature = "fred")]
-use crate::transport::redis::fred::Pattern;
-use crate::transport::redis::{Absent, Node, Redis, Timing};
+use crate::transport::redis::fred::FredTemplate;
+use crate::transport::redis::{IfUnreachable, Node, Redis, Timing};
 use crate::transport::{CallError, Transport};
 
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
@@ -78,7 +78,7 @@ pub struct ClientBuilder {
 enum Target {
     Url(Result<Endpoint, ConfigError>),
     #[cfg(feature = "fred")]
-    Fred(Result<(Dial, Endpoint), ConfigError>),
+    Fred(Result<(FredTemplate, Endpoint), ConfigError>),
     #[cfg(feature = "embedded")]
     Engine(EmbeddedRedis),
     /// The same, by connections as to a server.
@@ -93,7 +93,7 @@ impl ClientBuilder {
 
     #[cfg(feature = "fred")]
     pub(crate) fn with_fred(pattern: &fred::clients::Client) -> Self {
-        ClientBuilder::with_target(Target::Fred(Pattern::of(pattern)))
+        ClientBuilder::with_target(Target::Fred(FredTemplate::of(pattern)))
     }
 
     fn with_target(target: Target) -> Self {
@@ -204,7 +204,7 @@ impl ClientBuilder {
     /// runtime; nothing was sent. [`Error::Unavailable`] if nobody answers within the connect time-out, [`Error::Protocol`] if
     /// the server refuses the user, the password or the database.
     pub async fn connect(self) -> Result<Client, Error> {
-        self.connect_to(Absent::Refused).await
+        self.connect_to(IfUnreachable::Fail).await
     }
 
     /// As [`connect`](ClientBuilder::connect), but a server that cannot be reached is no error: the
@@ -226,10 +226,10 @@ impl ClientBuilder {
     /// [`Error::Config`] names the setting, its value and its limits, or says that there is no tokio
     /// runtime; nothing was sent. [`Error::Protocol`] if the server refuses the user, the password or the database.
     pub async fn connect_in_background(self) -> Result<Client, Error> {
-        self.connect_to(Absent::Allowed).await
+        self.connect_to(IfUnreachable::RetryLater).await
     }
 
-    async fn connect_to(self, absent: Absent) -> Result<Client, Error> {
+    async fn connect_to(self, if_unreachable: IfUnreachable) -> Result<Client, Error> {
         let settings = self.settings()?;
         let (dial, endpoint) = match &self.target {
             Target::Url(endpoint) => {
@@ -238,14 +238,14 @@ impl ClientBuilder {
             }
             #[cfg(feature = "fred")]
             Target::Fred(checked) => {
-                let (dial, endpoint) = checked.clone()?;
-                (Ok(dial), endpoint)
+                let (template, endpoint) = checked.clone()?;
+                (Ok(Dial::Fred(template)), endpoint)
             }
             #[cfg(feature = "embedded")]
             Target::Engine(engine) => return Ok(self.embed(engine, settings)),
             #[cfg(feature = "test-util")]
             Target::Bytes(engine) => {
-                return self.connect_by_bytes(engine, settings, absent).await;
+                return self.connect_by_bytes(engine, settings, if_unreachable).await;
             }
         };
         // Later, tokio panics.
@@ -253,7 +253,8 @@ impl ClientBuilder {
             return Err(Error::Config(ConfigError::NoRuntime));
         }
         let thread = Thread::spawn().map_err(|error| failed(error.to_string()))?;
-        let session = self.session(dial, &endpoint, settings, absent, &thread.runtime).await?;
+        let session =
+            self.session(dial, &endpoint, settings, if_unreachable, &thread.runtime).await?;
         thread.serve(session.clone());
         Ok(Client::new(session))
     }
@@ -263,7 +264,7 @@ impl ClientBuilder {
         dial: Result<Dial, CallError>,
         endpoint: &Endpoint,
         settings: Settings,
-        absent: Absent,
+        if_unreachable: IfUnreachable,
         background: &Handle,
     ) -> Result<Arc<Session>, Error> {
         let refused =
@@ -274,14 +275,14 @@ impl ClientBuilder {
         let timing = Timing { command: self.command_timeout, connect: self.connect_timeout };
         let name = self.name.clone().unwrap_or_else(|| format!("leasehold:{client_id}"));
         let node = Node::new(dial.map_err(refused)?, endpoint, &name);
-        let redis = Redis::connect(node, timing, subscriptions.clone(), background, absent);
+        let redis = Redis::connect(node, timing, subscriptions.clone(), background, if_unreachable);
         let transport = Transport::Redis(redis.await.map_err(refused)?);
         let parts = Parts { transport, subscriptions, counters, settings, client_id };
         Ok(Session::new(parts))
     }
 
     fn settings(&self) -> Result<Settings, ConfigError> {
-        let minute = Duration::from_mins(1);
+        let minute = Duration::from_secs(60);
         let short = Duration::from_millis(10)..=minute;
         in_range("lease", self.lease, &(Duration::from_millis(100)..=Lease::MAX))?;
         in_range("command_timeout", self.command_timeout, &short)?;
@@ -374,9 +375,9 @@ impl ClientBuilder {
         let runtime = thread.as_ref().map_or_else(Handle::current, |thread| thread.runtime.clone());
         let counters = Arc::<Counters>::default();
         let subscriptions = Subscriptions::new(counters.clone());
-        let link = engine.link(subscriptions.clone(), &runtime);
-        link.set_command_timeout(settings.command_timeout);
-        let transport = Transport::Embedded(link);
+        let embedded = engine.connect(subscriptions.clone(), &runtime);
+        embedded.set_command_timeout(settings.command_timeout);
+        let transport = Transport::Embedded(embedded);
         let client_id = uuid::Uuid::new_v4();
         let parts = Parts { transport, subscriptions, counters, settings, client_id };
         let session = Session::new(parts);
@@ -394,14 +395,14 @@ impl ClientBuilder {
         &self,
         engine: &EmbeddedRedis,
         settings: Settings,
-        absent: Absent,
+        if_unreachable: IfUnreachable,
     ) -> Result<Client, Error> {
         let Ok(runtime) = Handle::try_current() else {
             return Err(Error::Config(ConfigError::NoRuntime));
         };
         let (dialer, _) = engine.dialer(&runtime);
         let (dial, endpoint) = (Ok(Dial::Memory(dialer)), Endpoint::parse(&engine.url())?);
-        let session = self.session(dial, &endpoint, settings, absent, &runtime).await?;
+        let session = self.session(dial, &endpoint, settings, if_unreachable, &runtime).await?;
         self.serve_here(&runtime, session.clone());
         Ok(Client::new(session))
     }

@@ -32,7 +32,7 @@ use tokio::time::Instant;
 
 use super::local_queue::Waiter;
 use crate::stats::Counters;
-use crate::transport::{CallError, Lane, Sink, Transport};
+use crate::transport::{CallError, Lane, Transport, TransportEvents};
 
 /// How long a subscription outlives its last waiter.
 const WARM: Duration = Duration::from_secs(3);
@@ -197,7 +197,7 @@ impl Drop for Listener<'_> {
     }
 }
 
-impl Sink for Subscriptions {
+impl TransportEvents for Subscriptions {
     fn message(&self, channel: &str, _payload: &[u8]) {
         let listeners = self.channels.get(channel).map(|entry| entry.listeners.clone());
         let listeners = listeners.unwrap_or_default();

@@ -9,24 +9,24 @@
 
 mod clock;
 mod commands;
+mod connections;
 mod convert;
 mod data;
 mod engine;
+mod engine_client;
 mod faults;
-#[cfg(feature = "test-util")]
-mod front;
-mod link;
 mod lua;
 mod number;
-mod peer;
-mod port;
 mod random;
 mod reply;
+#[cfg(feature = "test-util")]
+mod resp_server;
 mod store;
 #[cfg(feature = "test-util")]
 pub(crate) mod testing;
 #[cfg(all(test, feature = "test-util"))]
 mod tests;
+mod transport;
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use self::engine::Engine;
-pub(crate) use self::link::Link;
-use super::Sink;
+pub(crate) use self::transport::EmbeddedTransport;
+use super::TransportEvents;
 
 /// An in-memory stand-in for a Redis server, for examples and for tests of *your* service.
 ///
@@ -85,7 +85,7 @@ impl EmbeddedRedis {
         EmbeddedRedis { engine: Arc::new(Engine::new()) }
     }
 
-    /// Deletes the key of a lock, whoever holds it, and tells nobody.
+    /// Deletes the key of a lock, and tells no client.
     ///
     /// The holder finds out when it renews or releases, as after an operator's `DEL` or the failover
     /// to a replica that had not seen the lock. The name is the key: with a prefix, if the clients
@@ -96,7 +96,7 @@ impl EmbeddedRedis {
 
     /// Breaks the connections of all clients, until [`heal`](Self::heal).
     ///
-    /// Calls under way end without a reply, new ones fail at once. Keys and leases stay as they are.
+    /// Calls in flight end without a reply, new calls fail at once. Keys and leases stay as they are.
     pub fn cut(&self) {
         self.engine.cut();
     }
@@ -106,9 +106,13 @@ impl EmbeddedRedis {
         self.engine.heal();
     }
 
-    /// Connects one client. Its task runs on `runtime` until the link is closed or dropped.
-    pub(crate) fn link(&self, sink: Arc<dyn Sink>, runtime: &Handle) -> Link {
-        Link::new(&self.engine, sink, runtime)
+    /// Connects one client. Its task runs on `runtime` until the transport is closed or dropped.
+    pub(crate) fn connect(
+        &self,
+        events: Arc<dyn TransportEvents>,
+        runtime: &Handle,
+    ) -> EmbeddedTransport {
+        EmbeddedTransport::new(&self.engine, events, runtime)
     }
 }
 
@@ -121,7 +125,7 @@ impl Default for EmbeddedRedis {
 impl fmt::Debug for EmbeddedRedis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys = self.engine.with_store(|store| store.live().count());
-        let links = self.engine.ports().len();
-        f.debug_struct("EmbeddedRedis").field("keys", &keys).field("links", &links).finish()
+        let clients = self.engine.clients_by_calls().len();
+        f.debug_struct("EmbeddedRedis").field("keys", &keys).field("clients", &clients).finish()
     }
 }

@@ -1,22 +1,25 @@
 //! The transport over connections of our own to one server, a *node*.
 //!
 //! Three connections: calls of the caller's lane and messages, driven by the runtime that connected
-//! (the shortest way for whoever waits), and calls of the background lane, driven by the library's
+//! (the shortest way to a waiting caller), and calls of the background lane, driven by the library's
 //! own runtime. If the caller's runtime ends, its connections move to our own.
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `dial` (`tls`) | a stream of bytes to the server: TCP, TLS, a Unix socket, memory |
-//! | `login` | the first words on it |
+//! | `endpoint` | the URL of a server, checked |
+//! | `stream`, `tls` | a stream of bytes to the server |
 //! | `codec`, `encode` | RESP3 |
-//! | `ledger` | what was asked, and which of it was surely not sent |
+//! | `handshake` | the first commands on a stream |
+//! | `request` | the requests of a connection, and the notifications that end them |
+//! | `ledger` | the requests without a reply, and which of them were surely not sent |
 //! | `connection` | one ledger, one outbox, one driver |
-//! | `line`, `hub` | what callers and subscribers see of the connection of the moment |
+//! | `slot`, `subscriptions` | what callers and subscribers see of the present connection |
 //! | `fred` | another driver: requests go through the client `fred` |
-//! | `supervisor` | opens it, watches it, makes the next |
+//! | `dial` | which of these ways leads to a server |
+//! | `supervisor` | opens a connection, watches it, makes the next |
 //!
-//! A connection is never repaired and nothing moves from one to the next: a call either finds a
-//! connection or fails at once, and is sent once.
+//! A connection is never repaired, and no request moves from one connection to the next: a call either
+//! finds a connection or fails at once, and is sent once.
 //!
 //! # Bounds
 //!
@@ -29,11 +32,14 @@ mod encode;
 pub(crate) mod endpoint;
 #[cfg(feature = "fred")]
 pub(crate) mod fred;
-mod hub;
+mod handshake;
 mod ledger;
-mod line;
-mod login;
+mod request;
+mod slot;
+pub(crate) mod stream;
+mod subscriptions;
 mod supervisor;
+mod task;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -48,15 +54,15 @@ use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
 use self::dial::Dial;
-use self::hub::Hub;
-use self::line::Line;
-use self::login::Login;
-use self::supervisor::{CLOSING_MAX, Failure, Link, Place, Role, Supervisor};
-use super::{CallError, Fault, Lane, Sink};
+use self::endpoint::Endpoint;
+use self::handshake::Handshake;
+use self::slot::ConnectionSlot;
+use self::subscriptions::SubscriptionRegistry;
+use self::supervisor::{CLOSING_MAX, DrivenBy, DrivenConnection, OpenError, Supervisor};
+use super::{CallError, Fault, Lane, Role, TransportEvents};
 use crate::protocol::{Call, Value};
-use crate::transport::redis::endpoint::Endpoint;
 
-/// The lanes in the order of the lines.
+/// The lanes in the order of the slots.
 const LANES: [Lane; 2] = [Lane::Caller, Lane::Background];
 
 /// The time-outs of the transport.
@@ -75,10 +81,10 @@ pub(crate) struct Redis {
     supervisors: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// One server: how it is reached, and as whom.
+/// One server: how it is reached, and how a connection to it begins.
 pub(crate) struct Node {
     dial: Dial,
-    login: Login,
+    handshake: Handshake,
     /// For messages: without user and password.
     endpoint: String,
 }
@@ -87,31 +93,33 @@ pub(crate) struct Node {
 struct Shared {
     node: Node,
     timing: Timing,
-    sink: Arc<dyn Sink>,
-    lines: [Line; LANES.len()],
-    hub: Arc<Hub>,
+    events: Arc<dyn TransportEvents>,
+    slots: [ConnectionSlot; LANES.len()],
+    subscriptions: Arc<SubscriptionRegistry>,
     reconnects: AtomicU64,
 }
 
-/// Whether a server may be out of reach when its client is made.
+/// What a client does whose server cannot be reached when the client is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Absent {
-    Refused,
-    Allowed,
+pub(crate) enum IfUnreachable {
+    Fail,
+    RetryLater,
 }
 
 /// The first connection of a supervisor, or why there is none yet.
 async fn open_first(
     supervisor: &Supervisor,
-    absent: Absent,
-) -> Result<Result<Link, Fault>, CallError> {
+    if_unreachable: IfUnreachable,
+) -> Result<Result<DrivenConnection, Fault>, CallError> {
     match supervisor.open().await {
-        Ok(link) => Ok(Ok(link)),
-        Err(Failure::Call(CallError::NotApplied(fault))) if absent == Absent::Allowed => {
+        Ok(driven) => Ok(Ok(driven)),
+        Err(OpenError::Call(CallError::NotApplied(fault)))
+            if if_unreachable == IfUnreachable::RetryLater =>
+        {
             Ok(Err(fault))
         }
-        Err(Failure::Call(error)) => Err(error),
-        Err(Failure::NoRuntime) => {
+        Err(OpenError::Call(error)) => Err(error),
+        Err(OpenError::NoRuntime) => {
             Err(CallError::NotApplied(Fault("the runtime is shut down".into())))
         }
     }
@@ -120,72 +128,71 @@ async fn open_first(
 impl Node {
     /// `name` is shown by CLIENT LIST.
     pub(crate) fn new(dial: Dial, endpoint: &Endpoint, name: &str) -> Self {
-        Node { dial, login: Login::new(endpoint, name), endpoint: endpoint.to_string() }
+        Node { dial, handshake: Handshake::new(endpoint, name), endpoint: endpoint.to_string() }
     }
 }
 
 impl Redis {
     /// Opens the three connections, within `timing.connect`. Must be called on the runtime that is
-    /// to drive the caller's lane; `background` must have a thread of its own.
+    /// to drive the caller's lane; `own_runtime` must have a thread of its own.
     ///
-    /// What `absent` allows to be missing is opened later, as after a loss.
+    /// With [`IfUnreachable::RetryLater`] a missing connection is opened later, as after a loss.
     pub(crate) async fn connect(
         node: Node,
         timing: Timing,
-        sink: Arc<dyn Sink>,
-        background: &Handle,
-        absent: Absent,
+        events: Arc<dyn TransportEvents>,
+        own_runtime: &Handle,
+        if_unreachable: IfUnreachable,
     ) -> Result<Redis, CallError> {
         let shared = Arc::new(Shared {
             node,
             timing,
-            sink,
-            lines: LANES.map(|_| Line::new()),
-            hub: Arc::new(Hub::new()),
+            events,
+            slots: LANES.map(|_| ConnectionSlot::new()),
+            subscriptions: Arc::new(SubscriptionRegistry::default()),
             reconnects: AtomicU64::new(0),
         });
         let (stop, stopped) = watch::channel(false);
-        let supervisor = |role, home: &Handle, at| Supervisor {
+        let supervisor = |role, driven_by| Supervisor {
             shared: shared.clone(),
             role,
-            home: home.clone(),
-            background: background.clone(),
-            at,
+            caller_runtime: Handle::current(),
+            own_runtime: own_runtime.clone(),
+            driven_by,
             stop: stopped.clone(),
         };
-        let home = Handle::current();
         let supervisors = [
-            supervisor(Role::Calls(Lane::Caller), &home, Place::Home),
-            supervisor(Role::Calls(Lane::Background), background, Place::Background),
-            supervisor(Role::Messages, &home, Place::Home),
+            supervisor(Role::Calls(Lane::Caller), DrivenBy::CallerRuntime),
+            supervisor(Role::Calls(Lane::Background), DrivenBy::OwnThread),
+            supervisor(Role::Messages, DrivenBy::CallerRuntime),
         ];
-        // CANCEL: links that are already open close when they are dropped.
-        let first = |supervisor| open_first(supervisor, absent);
-        let links = futures::future::try_join_all(supervisors.iter().map(first)).await?;
-        let tasks = supervisors.into_iter().zip(links).map(|(supervisor, link)| {
-            match &link {
-                Ok(link) => supervisor.hand_out(link),
+        // CANCEL: connections that are already open close when they are dropped.
+        let first = |supervisor| open_first(supervisor, if_unreachable);
+        let opened = futures::future::try_join_all(supervisors.iter().map(first)).await?;
+        let tasks = supervisors.into_iter().zip(opened).map(|(supervisor, first)| {
+            match &first {
+                Ok(driven) => supervisor.fill_slot(driven),
                 Err(fault) => supervisor.not_connected(fault),
             }
-            background.spawn(supervisor.run(link))
+            own_runtime.spawn(supervisor.run(first))
         });
         let tasks = tasks.collect();
         Ok(Redis { shared, stop, supervisors: Mutex::new(tasks) })
     }
 
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
-        let answer = self.shared.line(lane).connection()?.run(call)?;
+        let answer = self.shared.slot(lane).connection()?.call(call)?;
         let given_up = |_| Err(CallError::Unknown(Fault("the connection was given up".into())));
         answer.await.unwrap_or_else(given_up)
     }
 
     pub(crate) fn epoch(&self, lane: Lane) -> u64 {
-        self.shared.line(lane).epoch()
+        self.shared.slot(lane).epoch()
     }
 
     pub(crate) async fn subscribe(&self, channel: &Arc<str>) -> Result<(), CallError> {
         let limit = self.shared.timing.command;
-        let answer = self.shared.hub.subscribe(channel)?;
+        let answer = self.shared.subscriptions.subscribe(channel)?;
         match timeout(limit, answer).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(CallError::Unknown(Fault("the subscription was given up".into()))),
@@ -197,7 +204,7 @@ impl Redis {
     }
 
     pub(crate) fn unsubscribe(&self, channel: &Arc<str>) {
-        self.shared.hub.unsubscribe(channel);
+        self.shared.subscriptions.unsubscribe(channel);
     }
 
     pub(crate) fn server(&self) -> String {
@@ -213,8 +220,8 @@ impl Redis {
         self.stop.send_replace(true);
         let supervisors = std::mem::take(&mut *self.supervisors.lock());
         let aborts: Vec<_> = supervisors.iter().map(JoinHandle::abort_handle).collect();
-        // They wait for outstanding answers, but not longer than this. A supervisor whose runtime is
-        // gone has ended.
+        // Supervisors wait for outstanding answers, but not longer than this. A supervisor whose runtime
+        // is gone has ended.
         drop(timeout(CLOSING_MAX * 2, futures::future::join_all(supervisors)).await);
         for supervisor in aborts {
             supervisor.abort();
@@ -243,21 +250,21 @@ impl fmt::Debug for Redis {
 }
 
 impl Shared {
-    fn line(&self, lane: Lane) -> &Line {
+    fn slot(&self, lane: Lane) -> &ConnectionSlot {
         match lane {
-            Lane::Caller => &self.lines[0],
-            Lane::Background => &self.lines[1],
+            Lane::Caller => &self.slots[0],
+            Lane::Background => &self.slots[1],
         }
     }
 
-    /// Says which server an attempt was about.
+    /// Adds the name of the server to the error of an attempt.
     fn cannot_connect(&self, error: CallError) -> CallError {
-        let told = |fault| Fault(format!("cannot connect to {}: {fault}", self.node.endpoint));
+        let named = |fault| Fault(format!("cannot connect to {}: {fault}", self.node.endpoint));
         match error {
             CallError::NotApplied(fault) | CallError::Unknown(fault) => {
-                CallError::NotApplied(told(fault))
+                CallError::NotApplied(named(fault))
             }
-            CallError::Refused(fault) => CallError::Refused(told(fault)),
+            CallError::Refused(fault) => CallError::Refused(named(fault)),
             CallError::Closed => CallError::Closed,
         }
     }
@@ -272,10 +279,8 @@ impl Shared {
     }
 
     fn close(&self) {
-        for line in &self.lines {
-            line.close();
-        }
-        self.hub.close();
+        self.slots.iter().for_each(ConnectionSlot::close);
+        self.subscriptions.close();
     }
 }
 

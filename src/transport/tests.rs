@@ -1,4 +1,4 @@
-//! Which error answers pass by themselves.
+//! Which error replies mean *not applied*, and which *refused*.
 
 #[cfg(feature = "embedded")]
 pub(crate) mod inline_waker;

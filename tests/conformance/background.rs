@@ -14,7 +14,7 @@ use leasehold::{Client, EmbeddedRedis, Lease, LockGuard};
 /// Holds in one renewal, and names in one safety poll.
 const BATCH: usize = 500;
 /// Longer than any of these tests.
-const LONG: Lease = Lease::Fixed(Duration::from_mins(10));
+const LONG: Lease = Lease::Fixed(Duration::from_secs(600));
 
 /// From now on a call takes so long, there and back.
 fn set_round_trip(link: &LinkControl, time: Duration) {

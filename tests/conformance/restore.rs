@@ -139,7 +139,7 @@ pub(crate) async fn what_is_being_released_is_given_to_nobody(world: World) {
     for end in ends.into_iter().chain(others) {
         let what = format!("{end:?}");
         let lock = hasty.string_lock("x");
-        let longest = if let End::HeldTooLong = end { ms(300) } else { Duration::from_hours(1) };
+        let longest = if let End::HeldTooLong = end { ms(300) } else { Duration::from_secs(3600) };
         let guard = lock.acquire().max_hold(longest).await.unwrap();
         let text = guard.owner().to_owned();
         world.pause();
@@ -198,12 +198,12 @@ pub(crate) async fn what_a_cancelled_restore_took_is_given_to_nobody(world: Worl
 
 pub(crate) async fn what_is_being_handed_over_is_given_to_nobody(world: World) {
     let client = world.client_with_long_streaks().await;
-    let long = Lease::fixed(Duration::from_mins(10));
+    let long = Lease::fixed(Duration::from_secs(600));
     for abandoned in [false, true] {
         let lock = client.string_lock("x");
         let guard = lock.try_lock(Duration::ZERO, long).await.unwrap();
         let text = guard.owner().to_owned();
-        let mut taking = Box::pin(lock.try_lock(Duration::from_mins(10), long));
+        let mut taking = Box::pin(lock.try_lock(Duration::from_secs(600), long));
         assert!(taking.as_mut().now_or_never().is_none());
         waiting(&client, 1).await;
         // No call: the next one has not looked yet.
@@ -215,7 +215,7 @@ pub(crate) async fn what_is_being_handed_over_is_given_to_nobody(world: World) {
             let next = soon("handed over", taking).await.0.unwrap();
             is_nobodys(&lock, &text, "handed over").await;
             next.check().unwrap();
-            next.extend(Duration::from_mins(10)).await.unwrap();
+            next.extend(Duration::from_secs(600)).await.unwrap();
             next.unlock().await.unwrap();
         }
         all_is_released(&client).await;

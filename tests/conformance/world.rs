@@ -96,7 +96,7 @@ impl World {
     }
 
     pub(crate) fn without_polls(&self) -> ClientBuilder {
-        self.builder().safety_poll(Duration::from_mins(1))
+        self.builder().safety_poll(Duration::from_secs(60))
     }
 
     /// A client that hands holds over however long the sections take.

@@ -336,7 +336,7 @@ async fn sweep_polls(stage: &mut Stage, repetitions: usize) {
 
 #[test]
 fn a_call_dropped_after_any_number_of_polls_leaves_nothing() {
-    alone(Duration::from_mins(1), async {
+    alone(Duration::from_secs(60), async {
         let server = Server::start();
         let mut stage = Stage::new(PLAIN, &server, &server.url()).await;
         Box::pin(sweep_polls(&mut stage, 16)).await;
@@ -345,7 +345,7 @@ fn a_call_dropped_after_any_number_of_polls_leaves_nothing() {
 
 #[test]
 fn a_call_of_any_sort_dropped_after_any_number_of_polls_leaves_nothing() {
-    alone(Duration::from_mins(3), async {
+    alone(Duration::from_secs(180), async {
         let server = Server::start();
         for sort in SORTS.into_iter().skip(1) {
             let mut stage = Stage::new(sort, &server, &server.url()).await;
@@ -357,7 +357,7 @@ fn a_call_of_any_sort_dropped_after_any_number_of_polls_leaves_nothing() {
 #[test]
 fn a_call_dropped_after_any_delay_leaves_nothing() {
     let step = Duration::from_micros(size("LEASEHOLD_STEP_US", 10) as u64);
-    alone(Duration::from_mins(2), async move {
+    alone(Duration::from_secs(120), async move {
         let server = Server::start();
         let mut stage = Stage::new(PLAIN, &server, &server.url()).await;
         Box::pin(sweep(&mut stage, "direct", step)).await;
@@ -367,7 +367,7 @@ fn a_call_dropped_after_any_delay_leaves_nothing() {
 #[test]
 fn a_call_of_any_sort_dropped_after_any_delay_leaves_nothing() {
     let step = Duration::from_micros(3 * size("LEASEHOLD_STEP_US", 10) as u64);
-    alone(Duration::from_mins(5), async move {
+    alone(Duration::from_secs(300), async move {
         let server = Server::start();
         for sort in SORTS.into_iter().skip(1) {
             let mut stage = Stage::new(sort, &server, &server.url()).await;
@@ -379,7 +379,7 @@ fn a_call_of_any_sort_dropped_after_any_delay_leaves_nothing() {
 #[test]
 fn a_call_dropped_after_any_delay_on_a_slow_line_leaves_nothing() {
     let step = Duration::from_micros(10 * size("LEASEHOLD_STEP_US", 10) as u64);
-    alone(Duration::from_mins(10), async move {
+    alone(Duration::from_secs(600), async move {
         let server = Server::start();
         let proxy = Proxy::start(server.address());
         let mut stage = Stage::new(PLAIN, &server, &proxy.url()).await;
@@ -421,7 +421,7 @@ async fn round_trip(client: &Client) -> Duration {
 
 #[test]
 fn a_dropped_waiter_lets_the_next_one_in() {
-    alone(Duration::from_mins(2), async {
+    alone(Duration::from_secs(120), async {
         let server = Server::start();
         for sort in SORTS {
             let mut stage = Stage::new(sort, &server, &server.url()).await;
@@ -448,7 +448,7 @@ fn a_dropped_waiter_lets_the_next_one_in() {
 
 #[test]
 fn a_connect_dropped_anywhere_leaves_no_connection_and_no_thread() {
-    alone(Duration::from_mins(1), async {
+    alone(Duration::from_secs(60), async {
         let server = Server::start();
         let proxy = Proxy::start(server.address());
         proxy.delay_replies(ms(1));

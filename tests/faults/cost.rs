@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// A client that sends nothing of itself for a while: no safety poll, no renewal within the test, nothing
 /// again whose reply is read late.
 fn quiet(server: &Server) -> ClientBuilder {
-    builder(&server.url()).safety_poll(Duration::from_mins(1)).command_timeout(SILENCE)
+    builder(&server.url()).safety_poll(Duration::from_secs(60)).command_timeout(SILENCE)
 }
 
 /// The server knows all scripts that the client will use.
@@ -144,7 +144,7 @@ fn a_hot_name_keeps_its_subscription() {
 fn local_waiters_of_a_held_lock_cost_nothing_and_are_served_without_calls() {
     alone(LIMIT, async {
         let server = Server::start();
-        let handover = LocalHandover::Streak { count: 1_000, time: Duration::from_mins(1) };
+        let handover = LocalHandover::Streak { count: 1_000, time: Duration::from_secs(60) };
         let client = quiet(&server).local_handover(handover).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
         warm(&client).await;
@@ -199,7 +199,7 @@ fn renewals_of_many_holds_share_calls() {
 
 const QUEUE: &str = "redisson_lock_queue:{n}";
 /// The longest: whoever is cut off keeps its place meanwhile.
-const CLAIM: Duration = Duration::from_mins(1);
+const CLAIM: Duration = Duration::from_secs(60);
 
 /// Scripts that the server ran since the last reset, and all commands of them.
 fn work(outside: &mut Outside) -> (u64, Vec<(String, u64)>) {

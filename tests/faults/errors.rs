@@ -379,7 +379,6 @@ fn nobody_there_is_unavailable() {
 }
 
 #[test]
-#[cfg(feature = "tls")]
 fn tls_with_a_plain_server_is_unavailable() {
     beside(LIMIT, async {
         let server = Server::start();

@@ -79,7 +79,7 @@ impl Turns {
 fn contending_process() {
     let Ok(address) = std::env::var("LEASEHOLD_CHILD_ADDRESS") else { return };
     let target = i64::try_from(size("LEASEHOLD_CHILD_TARGET", 0)).expect("a small number");
-    beside(Duration::from_mins(10), async move {
+    beside(Duration::from_secs(600), async move {
         let client = connect(&format!("redis://{address}")).await;
         let mut judge = Connection::open(address.parse().expect("an address")).expect("the server");
         // All start together: a process that comes late has no share.

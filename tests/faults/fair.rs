@@ -11,7 +11,7 @@ use crate::bed::{
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
 
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_secs(60);
 const QUEUE: &str = "redisson_lock_queue:{n}";
 const DEADLINES: &str = "redisson_lock_timeout:{n}";
 /// How long those that die keep their places: two of them last longer than one and what may be late.
@@ -54,7 +54,7 @@ async fn crowd(server: &Server, outside: &mut Outside) -> Running {
 #[ignore = "a child of another test"]
 fn queueing_process() {
     let Ok(address) = std::env::var("LEASEHOLD_CHILD_ADDRESS") else { return };
-    beside(Duration::from_mins(10), async move {
+    beside(Duration::from_secs(600), async move {
         let mut clients = Vec::new();
         for _ in 0..DEAD {
             let client = builder(&format!("redis://{address}")).lease(ms(1_000)).fair_claim(CLAIM);

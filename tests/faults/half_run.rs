@@ -14,7 +14,7 @@ use crate::support::server::Server;
 const LIMIT: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(5);
 /// Long enough that nothing here ends by it.
-const LEASE: Lease = Lease::Fixed(Duration::from_mins(10));
+const LEASE: Lease = Lease::Fixed(Duration::from_secs(600));
 
 /// A client that may do all that it needs, but for one command.
 async fn without(server: &Server, command: &str) -> Client {
@@ -81,7 +81,7 @@ fn a_reader_that_is_refused_shortens_no_lease_and_ends_no_hold() {
         let server = Server::start();
         let (mut outside, other) = (Outside::of(&server), connect(&server.url()).await);
         let theirs = other.read_write_lock("orders:1");
-        let lease = Lease::Fixed(Duration::from_mins(1));
+        let lease = Lease::Fixed(Duration::from_secs(60));
         let reading = theirs.read().try_lock(ms(0), lease).await.expect("nobody writes");
         let before = outside.pttl("orders:1");
         let client = without(&server, "pexpire").await;
@@ -104,7 +104,7 @@ async fn both_permits_come_back(command: &str) {
     let server = Server::start();
     let (mut outside, other) = (Outside::of(&server), connect(&server.url()).await);
     let client = without(&server, command).await;
-    let life = Duration::from_mins(5);
+    let life = Duration::from_secs(300);
     let semaphore = other.semaphore("orders:s");
     assert!(semaphore.try_set_permits_for(2, life).await.expect("it may"));
     let taken = client.semaphore("orders:s").try_acquire(1, ms(0)).await;

@@ -10,7 +10,7 @@ use crate::lost_replies::{Bed, HEALED};
 use crate::sorts::{SORTS, Sort};
 use crate::support::resp::Reply;
 
-const LIMIT: Duration = Duration::from_mins(2);
+const LIMIT: Duration = Duration::from_secs(120);
 /// Longer than any undo may take.
 const LONG: Duration = ms(20_000);
 

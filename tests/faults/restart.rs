@@ -8,7 +8,7 @@ use crate::bed::{alone, at_rest, brisk, lost, ms, until, within};
 use crate::sorts::SORTS;
 use crate::support::server::Server;
 
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_secs(60);
 const LEASE: Duration = ms(3_000);
 
 #[test]

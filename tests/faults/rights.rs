@@ -132,7 +132,7 @@ async fn count(a: &Client, b: &Client) -> Result<(), Error> {
     ours.release(2).await?;
     assert_eq!(ours.drain().await?, 2);
     assert!(theirs.release_if_exists(1).await?);
-    let life = Duration::from_mins(1);
+    let life = Duration::from_secs(60);
     let brief = a.semaphore("orders:brief");
     assert!(brief.try_set_permits_for(1, life).await?);
     brief.acquire(1).await?.release().await?;
@@ -235,7 +235,7 @@ fn the_documented_rights_of_all_kinds_are_enough_and_all_are_used() {
         assert!(matches!(outside.command(&rule), Reply::Status(_)));
         let url = server.url().replace("redis://", "redis://kinds:secret@");
         let builder = || Client::builder(&url).lease(ms(3000)).safety_poll(ms(100));
-        let client = || builder().fair_claim(Duration::from_mins(1)).connect();
+        let client = || builder().fair_claim(Duration::from_secs(60)).connect();
         let (a, b) = (client().await.expect("connects"), client().await.expect("connects"));
 
         Box::pin(every_kind(&a, &b, &mut outside)).await.expect("it may");

@@ -14,7 +14,7 @@ use crate::bed::{
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
 
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_secs(60);
 /// Between two safety polls; `brisk` has it.
 const POLL: Duration = ms(300);
 /// A waiter whose message is lost waits for a poll. Without it the lease of 30 s would have to end.

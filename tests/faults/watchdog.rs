@@ -13,7 +13,7 @@ use crate::bed::{
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
 
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_secs(60);
 const LEASE: Duration = ms(6_000);
 /// A renewal is due every third of the lease; the rest is for its way, and ends before the next is due.
 const TICK: Duration = ms(2_000 + 1_900);

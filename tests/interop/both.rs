@@ -38,7 +38,7 @@ impl Both {
     /// With the leases of 30 s that both sides have by themselves. Our client polls so seldom that
     /// only what it is told can wake its waiters within a test.
     pub(crate) async fn start() -> Both {
-        Both::with(None, |ours| ours.safety_poll(Duration::from_mins(1))).await
+        Both::with(None, |ours| ours.safety_poll(Duration::from_secs(60))).await
     }
 
     /// With short leases on both sides.

@@ -79,7 +79,7 @@ impl Contest<'_> {
         }
         let threads = threads.await;
         enough.store(true, Ordering::SeqCst);
-        let tasks = timeout(Duration::from_mins(1), tasks.join_all()).await.expect("in time");
+        let tasks = timeout(Duration::from_secs(60), tasks.join_all()).await.expect("in time");
         let tasks = tasks.into_iter().fold(Tally::default(), Tally::plus);
         eprintln!("{theirs}: rust {tasks:?}, java {threads:?}");
 

@@ -45,7 +45,7 @@ async fn multi_waiters_wake_when_the_other_side_releases() {
 /// waits for, until one of them lets go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn multi_locks_in_opposite_order_come_to_an_end() {
-    let always = LocalHandover::Streak { count: 256, time: Duration::from_mins(1) };
+    let always = LocalHandover::Streak { count: 256, time: Duration::from_secs(60) };
     let mut both = Both::with(None, |ours| ours.local_handover(always)).await;
     let door = both.client.lock("a").lock().await.expect("lock");
     let theirs = both.waiting(|both| both.java.lock("a", "multi:b+a", None)).await;

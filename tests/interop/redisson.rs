@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long the work of one request may take; long enough for a lock to be waited for.
-const DEADLINE: Duration = Duration::from_mins(1);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The reply to a request that has been sent.
 pub(crate) type Reply<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -73,7 +73,7 @@ impl Redisson {
     }
 
     fn launch() -> Redisson {
-        let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redisson/target");
+        let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../redisson/target");
         let (classes, deps) = (target.join("classes"), target.join("deps"));
         assert!(deps.is_dir(), "run tests/run once: it builds the Redisson driver");
         let path = format!("{}:{}/*", classes.display(), deps.display());

@@ -33,8 +33,8 @@ impl Library {
 
     /// What `tests/run` prepares for it, and how its driver is started.
     fn driver(self) -> (PathBuf, Command) {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let (sources, prepared) = (root.join("tests/peers"), root.join("target/peers"));
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let prepared = sources.join("../../target/peers");
         match self {
             Library::RedisPy => {
                 let python = prepared.join("bin/python");

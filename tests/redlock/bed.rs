@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// The one lock of most tests.
 pub(crate) const NAME: &str = "red";
 /// For tests in which no lease may end.
-pub(crate) const LONG: Lease = Lease::Fixed(Duration::from_mins(1));
+pub(crate) const LONG: Lease = Lease::Fixed(Duration::from_secs(60));
 
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

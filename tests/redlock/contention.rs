@@ -68,7 +68,7 @@ async fn ten_tasks_of_three_clients_on_five_servers() {
 async fn ten_owners_of_seven_locks_on_two_servers() {
     let servers = Servers::start(2);
     let nodes = servers.clients().await;
-    for lease in [Lease::Fixed(Duration::from_secs(10)), Lease::Fixed(Duration::from_mins(1))] {
+    for lease in [Lease::Fixed(Duration::from_secs(10)), Lease::Fixed(Duration::from_secs(60))] {
         let seven = || (0..7).map(|number| nodes.0[number % 2].lock(format!("member:{number}")));
         let locks = (0..10).map(|_| Lock::quorum(seven())).collect();
         all_enter(locks, 1, lease).await;

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 /// A seed takes a few hundred milliseconds; this is for machines that are busy elsewhere.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Barks unless it is dropped in time.
 pub(crate) struct Dog {

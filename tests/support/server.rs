@@ -1,14 +1,16 @@
 //! A private server on a free loopback port, without persistence, gone when it is dropped.
 //!
-//! `LEASEHOLD_SERVER` names another binary, for example `valkey-server`.
+//! `LEASEHOLD_SERVER` names another binary, for example `valkey-server`. Where there is none, tests that ask
+//! `is_missing` are left out, and say so; if it is set, or `LEASEHOLD_REQUIRE_SERVERS` as by `tests/run`, they fail.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::resp::{Connection, Reply};
@@ -147,6 +149,23 @@ impl Drop for Server {
         self.kill();
         drop(fs::remove_dir_all(&self.folder));
     }
+}
+
+/// Whether there is no server here, so that the test is to be left out.
+pub fn is_missing() -> bool {
+    static MISSING: LazyLock<bool> = LazyLock::new(|| {
+        let wanted = ["LEASEHOLD_SERVER", "LEASEHOLD_REQUIRE_SERVERS"];
+        if wanted.iter().any(|name| std::env::var_os(name).is_some())
+            || Command::new(binary()).arg("--version").output().is_ok()
+        {
+            return false;
+        }
+        // Not by `eprintln!`, whose output is kept from who runs the tests.
+        let told = "skipped: no redis-server, tests on a server are left out\n";
+        io::stderr().write_all(told.as_bytes()).expect("stderr");
+        true
+    });
+    *MISSING
 }
 
 fn binary() -> String {

@@ -14,7 +14,7 @@ use crate::{Client, EmbeddedRedis};
 const MOMENT: Duration = Duration::from_millis(1);
 /// Than what lies between two looks.
 const A_LITTLE_LESS: Duration = Duration::from_millis(35);
-const LONG: Duration = Duration::from_mins(1);
+const LONG: Duration = Duration::from_secs(60);
 
 /// Work that ends when it is told to, says when it is dropped, and can be woken.
 #[derive(Clone, Default)]

@@ -9,7 +9,7 @@ use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_wo
 
 struct Deaf;
 
-impl Sink for Deaf {
+impl TransportEvents for Deaf {
     fn message(&self, _: &str, _: &[u8]) {}
     fn missed(&self) {}
     fn restored(&self, _: Lane) {}
@@ -21,7 +21,7 @@ async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
         [Subscriptions::missed, |subscriptions: &Subscriptions| subscriptions.message("c", b"0")]
     {
         let subscriptions = Subscriptions::new(Arc::default());
-        let link = EmbeddedRedis::new().link(Arc::new(Deaf), &Handle::current());
+        let link = EmbeddedRedis::new().connect(Arc::new(Deaf), &Handle::current());
         let (lease, drift) = (Duration::from_secs(1), Duration::ZERO);
         let terms = HoldTerms { lease, renewed: true, max_hold: None, drift };
         let waiter = Waiter::new(terms, Arc::default());

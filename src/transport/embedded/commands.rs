@@ -38,11 +38,11 @@ const OWN: &[Command] = &[
     command("echo", 2, |_, words| Ok(Reply::Bulk(words[1].clone()))),
     command("time", 1, time),
     command("publish", 3, publish),
-    // Nobody of this engine listens with SSUBSCRIBE.
+    // The engine has no SSUBSCRIBE, so SPUBLISH reaches no subscriber.
     command("spublish", 3, |_, _| Ok(Reply::Int(0))),
 ];
 
-/// Why a command cannot be started; a client and a script are told in different words.
+/// Why a command cannot be started. The error has one text for clients and another for scripts.
 pub(crate) enum Unusable {
     Unknown,
     WrongArity(&'static str),
@@ -73,7 +73,7 @@ pub(crate) fn wrong_arity(name: &str) -> ErrorReply {
     ErrorReply(format!("ERR wrong number of arguments for '{name}' command"))
 }
 
-/// What a client is told.
+/// The error for a client.
 pub(crate) fn unusable(why: &Unusable, words: Words<'_>) -> ErrorReply {
     match why {
         Unusable::WrongArity(name) => wrong_arity(name),
@@ -92,7 +92,7 @@ fn show(word: &[u8]) -> String {
     String::from_utf8_lossy(word).chars().take(128).collect()
 }
 
-/// Whether an argument is this keyword, in whatever case.
+/// Whether an argument is this keyword, in upper or lower case.
 pub(crate) fn is(word: &[u8], keyword: &str) -> bool {
     word.eq_ignore_ascii_case(keyword.as_bytes())
 }
@@ -114,9 +114,9 @@ fn time(store: &mut Store, _: Words<'_>) -> Outcome {
 
 #[expect(clippy::unnecessary_wraps, reason = "a command")]
 fn publish(store: &mut Store, words: Words<'_>) -> Outcome {
-    let told = store.listeners.get(&words[1]).copied().unwrap_or(0);
-    if told > 0 {
+    let receivers = store.subscribers.get(&words[1]).copied().unwrap_or(0);
+    if receivers > 0 {
         store.outbox.push(Message { channel: words[1].clone(), payload: words[2].clone() });
     }
-    Ok(Reply::count(told))
+    Ok(Reply::count(receivers))
 }

@@ -16,7 +16,7 @@ pub(crate) fn word_of(value: &Value) -> Option<Bytes> {
     }
 }
 
-/// What a script sees of a reply.
+/// The Lua value that a script gets for a reply.
 #[expect(clippy::cast_precision_loss, reason = "scripts of Redis lose large numbers too")]
 pub(crate) fn to_lua(lua: &Lua, outcome: Outcome) -> mlua::Result<Value> {
     let one_field = |name: &str, text: &str| {
@@ -37,7 +37,7 @@ pub(crate) fn to_lua(lua: &Lua, outcome: Outcome) -> mlua::Result<Value> {
     }
 }
 
-/// A list of any length. One after another: Lua bears some 8000 values that are in no table.
+/// A list of any length. Values are added one by one: Lua holds only some 8000 outside a table.
 pub(crate) fn sequence(
     lua: &Lua,
     items: impl Iterator<Item = mlua::Result<Value>>,
@@ -49,7 +49,7 @@ pub(crate) fn sequence(
     Ok(table)
 }
 
-/// What a client sees of a script's result.
+/// The reply that a client gets for a script's result.
 pub(crate) fn from_lua(value: &Value) -> Outcome {
     Ok(match value {
         Value::String(text) => Reply::Bulk(text.as_bytes().to_vec()),
@@ -61,7 +61,7 @@ pub(crate) fn from_lua(value: &Value) -> Outcome {
     })
 }
 
-/// A cast of C: what does not fit becomes the smallest number on x86.
+/// A cast of C: a number that does not fit becomes the smallest number, as on x86.
 #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "as C does it")]
 fn truncate(number: f64) -> i64 {
     if number >= i64::MIN as f64 && number < i64::MAX as f64 { number as i64 } else { i64::MIN }
@@ -84,7 +84,7 @@ fn from_table(table: &Table) -> Outcome {
     Ok(Reply::Array(items))
 }
 
-/// On one line, as the wire demands.
+/// On one line, as the protocol demands.
 fn text_field(table: &Table, name: &str) -> Option<String> {
     match table.raw_get(name) {
         Ok(Value::String(text)) => Some(text.to_string_lossy().replace(['\r', '\n'], " ")),

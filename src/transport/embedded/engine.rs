@@ -1,9 +1,9 @@
-//! The engine: one keyspace, its scripts, and who listens.
+//! The engine: one keyspace, its scripts, its clients and their subscriptions.
 //!
 //! # Locking
 //!
-//! `inner` is held for one command or one script, never across an await. The lock of a port or of a
-//! conversation may be taken while it is held (to hand out messages), never the other way round.
+//! `inner` is held for one command or one script, never across an await. The locks of a client may be
+//! taken while it is held (to deliver messages), never the other way round.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,65 +15,50 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::commands::{self, Words};
-#[cfg(feature = "test-util")]
-use super::front::{ByteLine, Conversation};
+use super::connections::{Connections, ROLES};
+use super::engine_client::EngineClient;
+use super::faults::{Activity, Restart};
 use super::lua::Scripts;
 use super::number::parse_int;
-use super::peer::Peer;
-use super::port::{LINES, Port};
 use super::reply::{Bytes, Outcome, Reply};
+#[cfg(feature = "test-util")]
+use super::resp_server::{ByteClient, ServerConnection};
 use super::store::Store;
 #[cfg(feature = "test-util")]
 #[cfg(feature = "test-util")]
 use crate::protocol::script_named;
 use crate::protocol::{Arg, Call};
 
-/// Whether requests are executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Activity {
-    Runs,
-    Paused,
-}
-
-/// What a restart leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restart {
-    /// As after a restart with an append-only file.
-    WithData,
-    /// As after a failover to an empty replica.
-    Empty,
-}
-
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) struct Engine {
-    /// In the order in which they were made.
+    /// Numbers engines in the order in which they were made.
     pub(super) number: u64,
     inner: Mutex<Inner>,
     paused: AtomicBool,
-    /// Nobody can connect.
+    /// No client can connect.
     cut: AtomicBool,
 }
 
 struct Inner {
     scripts: Scripts,
-    /// Who listens to which channel.
-    listeners: BTreeMap<Bytes, BTreeSet<u64>>,
-    /// The links that were not closed, and the connections by bytes, by number.
-    peers: BTreeMap<u64, Peer>,
-    peers_made: u64,
+    /// The ids of the clients that are subscribed to a channel.
+    subscribers: BTreeMap<Bytes, BTreeSet<u64>>,
+    /// The clients that were not closed, by id.
+    clients: BTreeMap<u64, EngineClient>,
+    clients_made: u64,
     #[cfg(feature = "test-util")]
     bytes: ByBytes,
     scripts_run: BTreeMap<&'static str, u64>,
 }
 
-/// What is known of the clients that connect by bytes.
+/// The clients that connect by bytes.
 #[cfg(feature = "test-util")]
 #[derive(Default)]
 struct ByBytes {
-    /// The oldest first; who went is left out when somebody looks.
-    lines: Vec<Weak<ByteLine>>,
-    lines_made: u64,
+    /// The oldest first. Dropped clients are removed when the next one is added.
+    clients: Vec<Weak<ByteClient>>,
+    clients_made: u64,
     password: Option<String>,
 }
 
@@ -81,9 +66,9 @@ impl Engine {
     pub(crate) fn new() -> Self {
         let inner = Inner {
             scripts: Scripts::new(Store::new()),
-            listeners: BTreeMap::new(),
-            peers: BTreeMap::new(),
-            peers_made: 0,
+            subscribers: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            clients_made: 0,
             #[cfg(feature = "test-util")]
             bytes: ByBytes::default(),
             scripts_run: BTreeMap::new(),
@@ -100,7 +85,7 @@ impl Engine {
     pub(crate) fn command(&self, words: Words<'_>) -> Outcome {
         let mut inner = self.inner.lock();
         let outcome = inner.command(words);
-        inner.send_out();
+        inner.deliver_published();
         outcome
     }
 
@@ -119,7 +104,7 @@ impl Engine {
             let loaded = inner.scripts.load(call.script.text.as_bytes());
             loaded.and_then(|sha1| inner.scripts.run(&sha1, &keys, &args))
         };
-        inner.send_out();
+        inner.deliver_published();
         outcome
     }
 
@@ -140,8 +125,8 @@ impl Engine {
 
     pub(crate) fn set_activity(&self, activity: Activity) {
         self.paused.store(activity == Activity::Paused, Ordering::Release);
-        for peer in self.peers() {
-            peer.wake();
+        for client in self.clients() {
+            client.wake();
         }
     }
 
@@ -149,93 +134,96 @@ impl Engine {
     pub(crate) fn forget(&self, data: Restart) {
         let mut inner = self.inner.lock();
         inner.scripts.forget();
-        inner.listeners.clear();
-        for peer in inner.peers.values() {
-            // LOCKS: engine, then conversation.
-            peer.forget();
+        inner.subscribers.clear();
+        for client in inner.clients.values() {
+            // LOCKS: engine, then client.
+            client.forget();
         }
         let mut store = inner.scripts.store();
-        store.listeners.clear();
+        store.subscribers.clear();
         if data == Restart::Empty {
             store.clear();
         }
     }
 
-    pub(crate) fn ports(&self) -> Vec<Arc<Port>> {
-        let link = |peer: &Peer| match peer {
-            Peer::Link(port) => Some(port.clone()),
+    pub(crate) fn clients_by_calls(&self) -> Vec<Arc<Connections>> {
+        let by_calls = |client: &EngineClient| match client {
+            EngineClient::Calls(connections) => Some(connections.clone()),
             #[cfg(feature = "test-util")]
-            Peer::Bytes(_) => None,
+            EngineClient::Bytes(_) => None,
         };
-        self.inner.lock().peers.values().filter_map(link).collect()
+        self.inner.lock().clients.values().filter_map(by_calls).collect()
     }
 
-    fn peers(&self) -> Vec<Peer> {
-        self.inner.lock().peers.values().cloned().collect()
+    fn clients(&self) -> Vec<EngineClient> {
+        self.inner.lock().clients.values().cloned().collect()
     }
 
-    pub(crate) fn add_port(&self, make: impl FnOnce(u64) -> Arc<Port>) -> Arc<Port> {
+    pub(crate) fn add_client(
+        &self,
+        make: impl FnOnce(u64) -> Arc<Connections>,
+    ) -> Arc<Connections> {
         let mut inner = self.inner.lock();
-        inner.peers_made += 1;
-        let id = inner.peers_made;
-        let port = make(id);
-        inner.peers.insert(id, Peer::Link(port.clone()));
+        inner.clients_made += 1;
+        let id = inner.clients_made;
+        let connections = make(id);
+        inner.clients.insert(id, EngineClient::Calls(connections.clone()));
         if self.cut.load(Ordering::Acquire) {
-            port.cut(&LINES);
+            connections.cut(&ROLES);
         }
-        port
+        connections
     }
 
-    /// Breaks all connections; new ones cannot be made.
+    /// Breaks all connections; no client can connect.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::Release);
-        for peer in self.peers() {
-            peer.cut();
+        for client in self.clients() {
+            client.cut();
         }
     }
 
     /// Lets broken connections come back.
     pub(crate) fn heal(&self) {
         self.cut.store(false, Ordering::Release);
-        for peer in self.peers() {
-            peer.heal();
+        for client in self.clients() {
+            client.heal();
         }
     }
 
-    /// Forgets a link or a connection, and what it listened to.
-    pub(crate) fn remove_peer(&self, id: u64) {
+    /// Forgets a client and its subscriptions.
+    pub(crate) fn remove_client(&self, id: u64) {
         let mut inner = self.inner.lock();
-        inner.peers.remove(&id);
-        inner.unlisten_all(id);
+        inner.clients.remove(&id);
+        inner.unsubscribe_all(id);
     }
 
-    pub(crate) fn listen(&self, id: u64, channels: &[impl AsRef<[u8]>]) {
+    pub(crate) fn subscribe(&self, id: u64, channels: &[impl AsRef<[u8]>]) {
         let mut inner = self.inner.lock();
         inner.count("subscribe");
         for channel in channels.iter().map(AsRef::as_ref) {
-            inner.listeners.entry(channel.to_vec()).or_default().insert(id);
-            inner.count_listeners(channel);
+            inner.subscribers.entry(channel.to_vec()).or_default().insert(id);
+            inner.count_subscribers(channel);
         }
     }
 
-    pub(crate) fn unlisten(&self, id: u64, channels: &[impl AsRef<[u8]>]) {
+    pub(crate) fn unsubscribe(&self, id: u64, channels: &[impl AsRef<[u8]>]) {
         let mut inner = self.inner.lock();
         inner.count("unsubscribe");
         for channel in channels {
-            inner.unlisten(id, channel.as_ref());
+            inner.unsubscribe(id, channel.as_ref());
         }
     }
 
     /// The server noticed that a pub/sub connection is gone.
-    pub(crate) fn unlisten_all(&self, id: u64) {
-        self.inner.lock().unlisten_all(id);
+    pub(crate) fn unsubscribe_all(&self, id: u64) {
+        self.inner.lock().unsubscribe_all(id);
     }
 
-    /// How many links and connections listen to each channel.
-    pub(crate) fn listeners(&self) -> BTreeMap<String, usize> {
+    /// How many clients are subscribed to each channel.
+    pub(crate) fn subscribers(&self) -> BTreeMap<String, usize> {
         let inner = self.inner.lock();
         let name = |channel: &Bytes| String::from_utf8_lossy(channel).into_owned();
-        inner.listeners.iter().map(|(channel, ids)| (name(channel), ids.len())).collect()
+        inner.subscribers.iter().map(|(channel, ids)| (name(channel), ids.len())).collect()
     }
 
     pub(crate) fn scripts_run(&self) -> BTreeMap<&'static str, u64> {
@@ -245,40 +233,43 @@ impl Engine {
 
 #[cfg(feature = "test-util")]
 impl Engine {
-    /// Begins a conversation by bytes, unless nobody can connect.
+    /// Accepts a connection by bytes, unless no client can connect.
     pub(crate) fn accept(
         &self,
-        make: impl FnOnce(u64) -> Arc<Conversation>,
-    ) -> Option<Arc<Conversation>> {
+        make: impl FnOnce(u64) -> Arc<ServerConnection>,
+    ) -> Option<Arc<ServerConnection>> {
         let mut inner = self.inner.lock();
         if self.cut.load(Ordering::Acquire) {
             return None;
         }
-        inner.peers_made += 1;
-        let id = inner.peers_made;
-        let conversation = make(id);
+        inner.clients_made += 1;
+        let id = inner.clients_made;
+        let connection = make(id);
         if inner.bytes.password.is_some() {
-            // LOCKS: engine, then conversation.
-            conversation.require_password();
+            // LOCKS: engine, then connection.
+            connection.require_password();
         }
-        inner.peers.insert(id, Peer::Bytes(conversation.clone()));
-        Some(conversation)
+        inner.clients.insert(id, EngineClient::Bytes(connection.clone()));
+        Some(connection)
     }
 
-    pub(crate) fn add_byte_line(&self, make: impl FnOnce(u64) -> Arc<ByteLine>) -> Arc<ByteLine> {
+    pub(crate) fn add_byte_client(
+        &self,
+        make: impl FnOnce(u64) -> Arc<ByteClient>,
+    ) -> Arc<ByteClient> {
         let mut inner = self.inner.lock();
-        inner.bytes.lines.retain(|line| line.strong_count() > 0);
-        inner.bytes.lines_made += 1;
-        let line = make(inner.bytes.lines_made);
-        inner.bytes.lines.push(Arc::downgrade(&line));
-        line
+        inner.bytes.clients.retain(|client| client.strong_count() > 0);
+        inner.bytes.clients_made += 1;
+        let client = make(inner.bytes.clients_made);
+        inner.bytes.clients.push(Arc::downgrade(&client));
+        client
     }
 
     /// The clients that were neither closed nor crashed.
-    pub(crate) fn byte_lines(&self) -> Vec<Arc<ByteLine>> {
-        let lines: Vec<_> =
-            self.inner.lock().bytes.lines.iter().filter_map(Weak::upgrade).collect();
-        lines.into_iter().filter(|line| line.is_alive()).collect()
+    pub(crate) fn byte_clients(&self) -> Vec<Arc<ByteClient>> {
+        let clients: Vec<_> =
+            self.inner.lock().bytes.clients.iter().filter_map(Weak::upgrade).collect();
+        clients.into_iter().filter(|client| client.is_alive()).collect()
     }
 
     pub(crate) fn require_password(&self, password: &str) {
@@ -289,7 +280,7 @@ impl Engine {
         self.inner.lock().bytes.password.clone()
     }
 
-    /// Counts a command that is about a connection.
+    /// Counts a command that concerns a connection.
     pub(crate) fn count(&self, name: &str) {
         self.inner.lock().count(name);
     }
@@ -297,9 +288,9 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // Tasks of connections do not keep the engine, and must not outlive it.
-        for peer in self.peers() {
-            peer.forget();
+        // Tasks of connections do not own the engine, and must not outlive it.
+        for client in self.clients() {
+            client.forget();
         }
     }
 }
@@ -369,46 +360,46 @@ impl Inner {
         *self.scripts.store().commands_run.entry(name.to_owned()).or_insert(0) += 1;
     }
 
-    /// Hands what was published to the links, in order.
-    fn send_out(&mut self) {
+    /// Hands published messages to the subscribed clients, in order.
+    fn deliver_published(&mut self) {
         let sent = std::mem::take(&mut self.scripts.store().outbox);
         for message in sent {
-            let Some(ids) = self.listeners.get(&message.channel) else { continue };
-            for peer in ids.iter().filter_map(|id| self.peers.get(id)) {
-                // LOCKS: engine, then port or conversation.
-                peer.publish(&message);
+            let Some(ids) = self.subscribers.get(&message.channel) else { continue };
+            for client in ids.iter().filter_map(|id| self.clients.get(id)) {
+                // LOCKS: engine, then client.
+                client.publish(&message);
             }
         }
     }
 
-    fn unlisten(&mut self, id: u64, channel: &[u8]) {
-        if let Some(ids) = self.listeners.get_mut(channel) {
+    fn unsubscribe(&mut self, id: u64, channel: &[u8]) {
+        if let Some(ids) = self.subscribers.get_mut(channel) {
             ids.remove(&id);
             if ids.is_empty() {
-                self.listeners.remove(channel);
+                self.subscribers.remove(channel);
             }
         }
-        self.count_listeners(channel);
+        self.count_subscribers(channel);
     }
 
-    fn unlisten_all(&mut self, id: u64) {
+    fn unsubscribe_all(&mut self, id: u64) {
         let channels: Vec<Bytes> = self
-            .listeners
+            .subscribers
             .iter()
             .filter(|(_, ids)| ids.contains(&id))
             .map(|(channel, _)| channel.clone())
             .collect();
         for channel in channels {
-            self.unlisten(id, &channel);
+            self.unsubscribe(id, &channel);
         }
     }
 
-    /// PUBLISH answers how many listen; the store is told, as scripts publish too.
-    fn count_listeners(&mut self, channel: &[u8]) {
+    /// Tells the store how many clients are subscribed: PUBLISH answers that, also in scripts.
+    fn count_subscribers(&mut self, channel: &[u8]) {
         let mut store = self.scripts.store();
-        match self.listeners.get(channel) {
-            Some(ids) => store.listeners.insert(channel.to_vec(), ids.len()),
-            None => store.listeners.remove(channel),
+        match self.subscribers.get(channel) {
+            Some(ids) => store.subscribers.insert(channel.to_vec(), ids.len()),
+            None => store.subscribers.remove(channel),
         };
     }
 }

@@ -1,4 +1,5 @@
-//! What may go wrong on a link, how likely, and how slow it is. All of it is drawn from one seed.
+//! What may go wrong with the engine and with a client by calls: how likely, and how slow. All of it is
+//! drawn from one seed.
 
 use std::time::Duration;
 
@@ -31,18 +32,34 @@ impl Delay {
     }
 }
 
-/// Whether something gets through.
+/// Whether the engine executes requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activity {
+    Runs,
+    Paused,
+}
+
+/// What a restart leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// As after a restart with an append-only file.
+    WithData,
+    /// As after a failover to an empty replica.
+    Empty,
+}
+
+/// Whether a reply or a message gets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// As it should.
     Passes,
     /// It is sent, and never seen again.
     Vanishes,
-    /// It arrives, and is what no script answers. A message is a message, whatever it says.
+    /// A reply arrives as no script gives it. A message arrives as it should.
     Garbled,
 }
 
-/// The faults of one link. Chances are between 0 and 1; the default has no faults and no delays.
+/// The faults of one client by calls. Chances are between 0 and 1; the default has no faults and no delays.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
     /// The server refuses the call (or subscription) before it runs it.
@@ -53,15 +70,15 @@ pub struct Faults {
     pub lose_reply: f64,
     /// The call is applied twice, one right after the other; the second reply is answered.
     pub duplicate: f64,
-    /// The connection breaks right after a call was sent, and comes back after `reconnect`; whether
-    /// the call is applied is for `late_after_cut` to say.
+    /// The connection breaks right after a call was sent, and comes back after `reconnect`.
+    /// `late_after_cut` decides whether the call is applied.
     pub break_line: f64,
-    /// When a connection breaks, the server still runs the first few requests (none up to all) that
-    /// were on their way, `late` after it.
+    /// When a connection breaks, the server still runs the first few requests in flight (none up to all),
+    /// `late` after the break.
     pub late_after_cut: f64,
-    /// A published message vanishes, and nobody notices.
+    /// A published message vanishes without a notice.
     pub lose_message: f64,
-    /// A published message vanishes, and the link knows that it missed something.
+    /// A published message vanishes, and the client knows that it missed something.
     pub lag: f64,
     /// From the client to the server.
     pub request: Delay,

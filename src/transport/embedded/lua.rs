@@ -1,4 +1,4 @@
-//! Runs scripts as Redis does: Lua 5.1, nothing but the keyspace within reach, errors as replies.
+//! Runs scripts as Redis does: Lua 5.1, a sandbox with access to the keyspace only, errors as replies.
 //!
 //! The keyspace lives inside the Lua state as its application data, so that `redis.call` finds it
 //! without a lock of its own.
@@ -78,7 +78,7 @@ impl Scripts {
         Ok(sha1)
     }
 
-    /// Runs a loaded script. What it did before an error stays done, as in Redis.
+    /// Runs a loaded script. Its writes before an error stay, as in Redis.
     pub(crate) fn run(&self, sha1: &str, keys: &[Bytes], args: &[Bytes]) -> Outcome {
         let Some(script) = self.loaded.get(sha1) else {
             return Err("NOSCRIPT No matching script. Please use EVAL.".into());
@@ -150,7 +150,7 @@ fn raised(error: &mlua::Error) -> String {
     reply.map_or_else(|| format!("ERR {error}"), |reply| reply.0.clone())
 }
 
-/// What `pcall` shows of an error: the text of an error reply, anything else as it is.
+/// The value of an error that `pcall` returns: the text of an error reply, any other value unchanged.
 fn reason(lua: &Lua, error: Value) -> mlua::Result<Value> {
     match &error {
         Value::Error(inner) => Ok(Value::String(lua.create_string(raised(inner))?)),
@@ -162,7 +162,7 @@ fn reason(lua: &Lua, error: Value) -> mlua::Result<Value> {
     }
 }
 
-/// Adds to an error on which line of the script it arose.
+/// Adds the line of the script to an error.
 fn explain(lua: &Lua, error: Value) -> mlua::Result<Table> {
     let one_field = |text: String| lua.create_table_from([("err", text)]);
     let table = match error {

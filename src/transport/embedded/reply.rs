@@ -1,4 +1,4 @@
-//! Replies as they are on the wire, before they become a [`Value`].
+//! Replies with their RESP2 types, before they become a [`Value`].
 
 use crate::protocol::Value;
 use crate::transport::{CallError, sort_error_reply};
@@ -26,7 +26,7 @@ pub enum Reply {
 #[error("{0}")]
 pub struct ErrorReply(pub String);
 
-/// What a command answers.
+/// The outcome of a command.
 pub(crate) type Outcome = Result<Reply, ErrorReply>;
 
 impl From<&str> for ErrorReply {
@@ -59,7 +59,7 @@ impl From<bool> for Reply {
     }
 }
 
-/// As a client sees it.
+/// The reply as a client sees it.
 pub(crate) fn to_value(outcome: Outcome) -> Result<Value, CallError> {
     Ok(match outcome.map_err(|error| sort_error_reply(&error.0))? {
         Reply::Nil => Value::Nil,

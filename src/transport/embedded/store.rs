@@ -1,4 +1,4 @@
-//! The keyspace: values with deadlines, and what the last command published.
+//! The keyspace: values with deadlines, and the messages that the last command published.
 //!
 //! # Invariants
 //!
@@ -9,7 +9,7 @@
 //!
 //! # Bounds
 //!
-//! As many keys as callers make; expired ones go when they are next looked at or listed.
+//! As many keys as callers make. An expired key is removed when it is next looked at or listed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) const WRONG_TYPE: &str =
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) data: Data,
-    /// Epoch milliseconds; alive at this very moment, gone after it.
+    /// Epoch milliseconds: the key exists at this moment, and not after it.
     pub(crate) expires_at: Option<i64>,
 }
 
@@ -41,8 +41,8 @@ pub(crate) struct Store {
     keys: BTreeMap<Bytes, Entry>,
     clock: Clock,
     now_us: i64,
-    /// How many links listen to a channel.
-    pub(crate) listeners: BTreeMap<Bytes, usize>,
+    /// How many clients are subscribed to a channel.
+    pub(crate) subscribers: BTreeMap<Bytes, usize>,
     pub(crate) outbox: Vec<Message>,
     /// How often each command ran, in lower case, also within scripts.
     pub(crate) commands_run: BTreeMap<String, u64>,
@@ -57,14 +57,14 @@ impl Store {
             keys: BTreeMap::new(),
             clock,
             now_us,
-            listeners: BTreeMap::new(),
+            subscribers: BTreeMap::new(),
             outbox: Vec::new(),
             commands_run: BTreeMap::new(),
             random: Lrand48::default(),
         }
     }
 
-    /// A number below `below`: other ones each time, the same in every engine.
+    /// A number below `below`. Every engine gives the same sequence.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -143,7 +143,7 @@ impl Store {
         self.keys.clear();
     }
 
-    /// Every key that lives, in the order of their names.
+    /// Every key that has not expired, by name.
     pub(crate) fn live(&mut self) -> impl Iterator<Item = (&Bytes, &mut Entry)> {
         let now = self.now_ms();
         self.keys.retain(|_, entry| !is_expired(entry, now));

@@ -1,20 +1,21 @@
-//! What this crate's own tests need of the engine; no promise of stability.
+//! The engine's switches and inspection for this crate's own tests; no promise of stability.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::EmbeddedRedis;
+use super::connections::{Connections, ROLES};
 use super::data::Data;
-pub use super::engine::Restart;
-use super::engine::{Activity, Engine};
-pub use super::faults::{Delay, Faults, Flow};
-pub use super::front::{ByteControl, ByteFaults, ConnectionControl, Direction};
+use super::engine::Engine;
+use super::faults::Activity;
+pub use super::faults::{Delay, Faults, Flow, Restart};
 use super::number::format_float;
-use super::port::{LINES, Line, Port};
 use super::reply::Bytes;
 pub use super::reply::{ErrorReply, Reply};
+pub use super::resp_server::{ByteControl, ByteFaults, ConnectionControl, Direction};
 use crate::protocol::all_scripts;
+use crate::transport::Role;
 
 /// Name, text and SHA-1 of every script.
 pub fn scripts() -> Vec<(&'static str, &'static str, &'static str)> {
@@ -26,18 +27,18 @@ pub fn scripts() -> Vec<(&'static str, &'static str, &'static str)> {
 pub struct Dumped {
     /// `string`, `hash`, `list` or `zset`.
     pub kind: &'static str,
-    /// What is left of its lease.
+    /// The rest of its lease in milliseconds.
     pub pttl: Option<i64>,
     /// The string; the elements in order; fields or members each followed by value or score.
     pub content: Vec<Vec<u8>>,
 }
 
 impl EmbeddedRedis {
-    /// Runs one command, as if a client had sent it; needs no link and knows no faults.
+    /// Runs one command, as if a client had sent it; needs no client and knows no faults.
     ///
     /// # Errors
     ///
-    /// What Redis would answer.
+    /// The error reply of Redis.
     pub fn command<W: AsRef<[u8]>>(&self, words: &[W]) -> Result<Reply, ErrorReply> {
         let words: Vec<Bytes> = words.iter().map(|word| word.as_ref().to_vec()).collect();
         self.engine.command(&words)
@@ -58,7 +59,7 @@ impl EmbeddedRedis {
         })
     }
 
-    /// How often each command ran, those of scripts included; names in lower case.
+    /// How often each command ran, by clients and by scripts; names in lower case.
     pub fn commands_run(&self) -> BTreeMap<String, u64> {
         self.engine.with_store(|store| store.commands_run.clone())
     }
@@ -68,29 +69,29 @@ impl EmbeddedRedis {
         self.engine.scripts_run()
     }
 
-    /// How many clients listen to each channel; of those that are connected by bytes, how many
-    /// connections.
+    /// How many clients by calls and how many connections by bytes are subscribed to each channel.
     pub fn listeners(&self) -> BTreeMap<String, usize> {
-        self.engine.listeners()
+        self.engine.subscribers()
     }
 
-    /// The links that were not closed, the oldest first.
+    /// The clients by calls that were not closed, the oldest first.
     pub fn links(&self) -> Vec<LinkControl> {
-        let control = |port| LinkControl { engine: self.engine.clone(), port };
-        self.engine.ports().into_iter().map(control).collect()
+        let control = |connections| LinkControl { engine: self.engine.clone(), connections };
+        self.engine.clients_by_calls().into_iter().map(control).collect()
     }
 
-    /// Executes nothing until [`resume`](Self::resume); calls pile up and time out.
+    /// Executes no request until [`resume`](Self::resume); calls pile up and time out.
     pub fn pause(&self) {
         self.engine.set_activity(Activity::Paused);
     }
 
-    /// Executes what piled up, and goes on.
+    /// Executes the requests that piled up, and goes on.
     pub fn resume(&self) {
         self.engine.set_activity(Activity::Runs);
     }
 
-    /// All connections break and come back; the script cache is empty, and the keys too, if told so.
+    /// All connections break and come back; the script cache is empty, and with [`Restart::Empty`] the
+    /// keyspace too.
     pub fn restart(&self, data: Restart) {
         self.engine.cut();
         self.engine.forget(data);
@@ -117,68 +118,68 @@ fn content(data: &Data) -> Vec<Bytes> {
     }
 }
 
-/// The switches of one link.
+/// The switches of one client by calls.
 #[derive(Clone)]
 pub struct LinkControl {
     engine: Arc<Engine>,
-    port: Arc<Port>,
+    connections: Arc<Connections>,
 }
 
 impl LinkControl {
-    /// Numbers links in the order in which they were made, from 1.
+    /// Numbers clients in the order in which they were made, from 1.
     pub fn id(&self) -> u64 {
-        self.port.id
+        self.connections.id
     }
 
     /// Sets what goes wrong from now on, drawn anew from a seed.
     pub fn set_faults(&self, faults: Faults, seed: u64) {
-        self.port.set_faults(faults, seed);
+        self.connections.set_faults(faults, seed);
     }
 
     /// Breaks all connections until they are healed.
     pub fn cut(&self) {
-        self.port.cut(&LINES);
+        self.connections.cut(&ROLES);
     }
 
     /// Breaks the connection for messages; calls still work.
     pub fn cut_pubsub(&self) {
-        self.port.cut(&[Line::Messages]);
+        self.connections.cut(&[Role::Messages]);
     }
 
     /// Lets all broken connections come back.
     pub fn heal(&self) {
-        self.port.heal(&LINES);
+        self.connections.heal(&ROLES);
     }
 
     /// Calls are executed, and no reply comes, or one that no script gives.
     pub fn set_replies(&self, flow: Flow) {
-        self.port.set_replies(flow);
+        self.connections.set_replies(flow);
     }
 
-    /// Messages vanish, and nobody notices: a half-open connection.
+    /// Messages vanish without a notice: a half-open connection.
     pub fn set_messages(&self, flow: Flow) {
-        self.port.set_messages(flow);
+        self.connections.set_messages(flow);
     }
 
-    /// The client is gone without a farewell: nothing of it is executed or delivered any more.
+    /// The client vanishes: no request of it is executed any more, no message delivered.
     pub fn crash(&self) {
-        self.port.end();
-        self.engine.remove_peer(self.port.id);
+        self.connections.end();
+        self.engine.remove_client(self.connections.id);
     }
 
     /// How many calls wait for their reply.
     pub fn calls_under_way(&self) -> usize {
-        self.port.calls_under_way()
+        self.connections.calls_under_way()
     }
 
-    /// Whether the link was neither closed nor crashed.
+    /// Whether the client was neither closed nor crashed.
     pub fn is_alive(&self) -> bool {
-        self.port.is_open()
+        self.connections.is_open()
     }
 }
 
 impl std::fmt::Debug for LinkControl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LinkControl").field("id", &self.port.id).finish_non_exhaustive()
+        f.debug_struct("LinkControl").field("id", &self.connections.id).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The engine as a server, a link as a client's connections: order, delivery, faults.
+//! The engine and a client by calls: order, delivery, faults.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use tokio::runtime::Handle;
 use tokio::time::{advance, sleep};
 
 use super::testing::{Delay, Faults, Flow, LinkControl, Reply, Restart};
-use super::{EmbeddedRedis, Link};
+use super::{EmbeddedRedis, EmbeddedTransport};
 use crate::protocol::{Arg, Call, Script, Value, lock};
-use crate::transport::{CallError, Lane, Sink};
+use crate::transport::{CallError, Lane, TransportEvents};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
-struct Heard(Mutex<Vec<String>>);
+struct Recorder(Mutex<Vec<String>>);
 
-impl Sink for Heard {
+impl TransportEvents for Recorder {
     fn message(&self, channel: &str, payload: &[u8]) {
         self.0.lock().push(format!("{channel}={}", String::from_utf8_lossy(payload)));
     }
@@ -31,17 +31,17 @@ impl Sink for Heard {
     }
 }
 
-impl Heard {
+impl Recorder {
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock())
     }
 }
 
-fn connect(redis: &EmbeddedRedis) -> (Link, LinkControl, Arc<Heard>) {
-    let heard = Arc::new(Heard::default());
-    let link = redis.link(heard.clone(), &Handle::current());
+fn connect(redis: &EmbeddedRedis) -> (EmbeddedTransport, LinkControl, Arc<Recorder>) {
+    let recorder = Arc::new(Recorder::default());
+    let client = redis.connect(recorder.clone(), &Handle::current());
     let control = redis.links().pop().expect("just made");
-    (link, control, heard)
+    (client, control, recorder)
 }
 
 fn call(script: &'static Script, args: &[&str]) -> Call {
@@ -67,27 +67,27 @@ async fn settle() {
 #[tokio::test(start_paused = true)]
 async fn lease_ends_when_the_clock_was_advanced() {
     let redis = EmbeddedRedis::new();
-    let (link, ..) = connect(&redis);
-    assert_eq!(link.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
-    assert_eq!(link.call(Lane::Caller, acquire("b")).await, Ok(Value::Int(30_000)));
+    let (client, ..) = connect(&redis);
+    assert_eq!(client.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
+    assert_eq!(client.call(Lane::Caller, acquire("b")).await, Ok(Value::Int(30_000)));
     advance(LEASE).await;
-    assert_eq!(link.call(Lane::Caller, acquire("b")).await, Ok(Value::Int(0)));
+    assert_eq!(client.call(Lane::Caller, acquire("b")).await, Ok(Value::Int(0)));
     advance(Duration::from_millis(1)).await;
-    assert_eq!(link.call(Lane::Caller, acquire("b")).await, Ok(Value::Nil));
+    assert_eq!(client.call(Lane::Caller, acquire("b")).await, Ok(Value::Nil));
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_reaches_who_subscribed_before_it() {
+async fn message_reaches_earlier_subscribers() {
     let redis = EmbeddedRedis::new();
-    let (link, _, heard) = connect(&redis);
+    let (client, _, recorder) = connect(&redis);
     let (other, ..) = connect(&redis);
     let channel: Arc<str> = Arc::from("ch");
-    assert_eq!(link.subscribe(&channel).await, Ok(()));
+    assert_eq!(client.subscribe(&channel).await, Ok(()));
     assert_eq!(other.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
     assert_eq!(other.call(Lane::Background, release("a")).await, Ok(Value::Int(1)));
     settle().await;
-    assert_eq!(heard.take(), ["ch=0"]);
-    link.unsubscribe(&channel);
+    assert_eq!(recorder.take(), ["ch=0"]);
+    client.unsubscribe(&channel);
     settle().await;
     assert!(redis.listeners().is_empty());
 }
@@ -95,46 +95,46 @@ async fn message_reaches_who_subscribed_before_it() {
 #[tokio::test(start_paused = true)]
 async fn dropped_call_is_executed_in_its_place() {
     let redis = EmbeddedRedis::new();
-    let (link, ..) = connect(&redis);
-    let mut first = Box::pin(link.call(Lane::Caller, acquire("a")));
+    let (client, ..) = connect(&redis);
+    let mut first = Box::pin(client.call(Lane::Caller, acquire("a")));
     assert!(futures::poll!(&mut first).is_pending());
     drop(first);
-    assert_eq!(link.call(Lane::Caller, release("a")).await, Ok(Value::Int(0)));
+    assert_eq!(client.call(Lane::Caller, release("a")).await, Ok(Value::Int(0)));
     assert!(redis.dump().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn cut_tells_unknown_from_not_applied() {
     let redis = EmbeddedRedis::new();
-    let (link, control, heard) = connect(&redis);
+    let (client, control, recorder) = connect(&redis);
     let channel: Arc<str> = Arc::from("ch");
-    assert_eq!(link.subscribe(&channel).await, Ok(()));
-    let mut under_way = Box::pin(link.call(Lane::Caller, acquire("a")));
+    assert_eq!(client.subscribe(&channel).await, Ok(()));
+    let mut under_way = Box::pin(client.call(Lane::Caller, acquire("a")));
     assert!(futures::poll!(&mut under_way).is_pending());
     redis.cut();
     assert!(matches!(under_way.await, Err(CallError::Unknown(_))));
-    assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::NotApplied(_))));
-    assert_eq!((link.epoch(Lane::Caller), link.epoch(Lane::Background)), (1, 1));
+    assert!(matches!(client.call(Lane::Caller, acquire("a")).await, Err(CallError::NotApplied(_))));
+    assert_eq!((client.epoch(Lane::Caller), client.epoch(Lane::Background)), (1, 1));
     let (late, ..) = connect(&redis);
     assert!(matches!(late.subscribe(&channel).await, Err(CallError::NotApplied(_))));
     drop(late);
     redis.heal();
     settle().await;
-    assert_eq!(heard.take(), ["restored Caller", "restored Background", "missed"]);
+    assert_eq!(recorder.take(), ["restored Caller", "restored Background", "missed"]);
     assert_eq!(redis.command(&["PUBLISH", "ch", "1"]), Ok(Reply::Int(1)));
     settle().await;
-    assert_eq!(heard.take(), ["ch=1"]);
-    assert_eq!(link.reconnects(), 3);
+    assert_eq!(recorder.take(), ["ch=1"]);
+    assert_eq!(client.reconnects(), 3);
     assert!(control.is_alive());
 }
 
 #[tokio::test(start_paused = true)]
 async fn lost_reply_is_unknown_after_the_time_out() {
     let redis = EmbeddedRedis::new();
-    let (link, control, _) = connect(&redis);
+    let (client, control, _) = connect(&redis);
     control.set_replies(Flow::Vanishes);
     let start = tokio::time::Instant::now();
-    assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
+    assert!(matches!(client.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
     assert_eq!(start.elapsed(), TIMEOUT);
     assert_eq!(redis.dump().len(), 1);
 }
@@ -142,13 +142,13 @@ async fn lost_reply_is_unknown_after_the_time_out() {
 #[tokio::test(start_paused = true)]
 async fn delays_keep_the_order_of_a_lane() {
     let redis = EmbeddedRedis::new();
-    let (link, control, _) = connect(&redis);
+    let (client, control, _) = connect(&redis);
     let delay = Delay::between(Duration::ZERO, Duration::from_millis(50));
     control.set_faults(Faults { request: delay, reply: delay, ..Faults::default() }, 7);
     for round in 0..50 {
         let owner = format!("o{round}");
-        let taken = link.call(Lane::Caller, acquire(&owner));
-        let freed = link.call(Lane::Caller, release(&owner));
+        let taken = client.call(Lane::Caller, acquire(&owner));
+        let freed = client.call(Lane::Caller, release(&owner));
         let (taken, freed) = futures::join!(taken, freed);
         assert_eq!((taken, freed), (Ok(Value::Nil), Ok(Value::Int(0))), "round {round}");
     }
@@ -157,17 +157,17 @@ async fn delays_keep_the_order_of_a_lane() {
 #[tokio::test(start_paused = true)]
 async fn request_of_a_broken_connection_may_run_later() {
     let redis = EmbeddedRedis::new();
-    let (link, control, _) = connect(&redis);
+    let (client, control, _) = connect(&redis);
     let late = Delay::fixed(Duration::from_millis(100));
     let faults = Faults { late_after_cut: 1.0, late, ..Faults::default() };
-    // Of one request, none or one runs late: the seed is one of those where it does.
+    // Of one request, none or one runs late: with this seed it does.
     control.set_faults(faults, 2);
-    let mut late = Box::pin(link.call(Lane::Caller, acquire("a")));
+    let mut late = Box::pin(client.call(Lane::Caller, acquire("a")));
     assert!(futures::poll!(&mut late).is_pending());
     control.cut();
     control.heal();
     assert!(matches!(late.await, Err(CallError::Unknown(_))));
-    assert_eq!(link.call(Lane::Caller, release("a")).await, Ok(Value::Nil));
+    assert_eq!(client.call(Lane::Caller, release("a")).await, Ok(Value::Nil));
     sleep(Duration::from_millis(200)).await;
     assert_eq!(redis.dump().len(), 1);
 }
@@ -175,64 +175,64 @@ async fn request_of_a_broken_connection_may_run_later() {
 #[tokio::test(start_paused = true)]
 async fn each_fault_does_what_it_says() {
     let redis = EmbeddedRedis::new();
-    let (link, control, heard) = connect(&redis);
+    let (client, control, recorder) = connect(&redis);
     let none = Faults::default;
     let runs = || redis.scripts_run().get("lock_acquire").copied().unwrap_or(0);
     control.set_faults(Faults { refuse: 1.0, ..none() }, 1);
-    assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::NotApplied(_))));
+    assert!(matches!(client.call(Lane::Caller, acquire("a")).await, Err(CallError::NotApplied(_))));
     control.set_faults(Faults { lose_request: 1.0, ..none() }, 1);
-    assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
+    assert!(matches!(client.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
     assert_eq!(runs(), 0);
     control.set_faults(Faults { lose_reply: 1.0, ..none() }, 1);
-    assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
+    assert!(matches!(client.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
     assert_eq!(runs(), 1);
     control.set_faults(Faults { duplicate: 1.0, ..none() }, 1);
-    assert_eq!(link.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
+    assert_eq!(client.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
     assert_eq!(runs(), 3);
     control.set_faults(Faults { break_line: 1.0, ..none() }, 1);
-    assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
+    assert!(matches!(client.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
     settle().await;
-    assert_eq!((link.epoch(Lane::Caller), link.epoch(Lane::Background)), (1, 0));
-    assert_eq!((heard.take(), runs()), (vec!["restored Caller".to_owned()], 3));
+    assert_eq!((client.epoch(Lane::Caller), client.epoch(Lane::Background)), (1, 0));
+    assert_eq!((recorder.take(), runs()), (vec!["restored Caller".to_owned()], 3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn messages_are_late_lost_or_missed() {
     let redis = EmbeddedRedis::new();
-    let (link, control, heard) = connect(&redis);
-    assert_eq!(link.subscribe(&Arc::from("ch")).await, Ok(()));
+    let (client, control, recorder) = connect(&redis);
+    assert_eq!(client.subscribe(&Arc::from("ch")).await, Ok(()));
     let publish = || redis.command(&["PUBLISH", "ch", "1"]);
     control.set_faults(Faults { lose_message: 1.0, ..Faults::default() }, 1);
     assert_eq!(publish(), Ok(Reply::Int(1)));
     control.set_faults(Faults { lag: 1.0, ..Faults::default() }, 1);
     assert_eq!(publish(), Ok(Reply::Int(1)));
     settle().await;
-    assert_eq!(heard.take(), ["missed"]);
+    assert_eq!(recorder.take(), ["missed"]);
     let message = Delay::fixed(Duration::from_millis(5));
     control.set_faults(Faults { message, ..Faults::default() }, 1);
     assert_eq!(publish(), Ok(Reply::Int(1)));
     settle().await;
-    assert!(heard.take().is_empty());
+    assert!(recorder.take().is_empty());
     sleep(Duration::from_millis(5)).await;
     settle().await;
-    assert_eq!(heard.take(), ["ch=1"]);
+    assert_eq!(recorder.take(), ["ch=1"]);
     control.set_faults(Faults::default(), 1);
     control.set_messages(Flow::Vanishes);
     assert_eq!(publish(), Ok(Reply::Int(1)));
     settle().await;
-    assert!(heard.take().is_empty());
+    assert!(recorder.take().is_empty());
     control.cut_pubsub();
-    assert_eq!(link.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
+    assert_eq!(client.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
     control.set_messages(Flow::Passes);
     control.heal();
     settle().await;
-    assert_eq!(heard.take(), ["missed"]);
+    assert_eq!(recorder.take(), ["missed"]);
     assert_eq!(publish(), Ok(Reply::Int(1)));
     settle().await;
-    assert_eq!(heard.take(), ["ch=1"]);
+    assert_eq!(recorder.take(), ["ch=1"]);
 }
 
-/// The same seed gives the same course, another one another.
+/// The same seed gives the same history, another seed another.
 #[test]
 fn seed_decides_the_course() {
     fn course(seed: u64) -> Vec<String> {
@@ -240,7 +240,7 @@ fn seed_decides_the_course() {
             tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         runtime.unwrap().block_on(async move {
             let redis = EmbeddedRedis::new();
-            let (link, control, heard) = connect(&redis);
+            let (client, control, recorder) = connect(&redis);
             let delay = Delay::between(Duration::ZERO, Duration::from_millis(20));
             let faults = Faults {
                 refuse: 0.1,
@@ -258,10 +258,10 @@ fn seed_decides_the_course() {
             let mut course = Vec::new();
             for round in 0..60 {
                 let lane = if round % 3 == 0 { Lane::Background } else { Lane::Caller };
-                let answer = link.call(lane, acquire(&format!("o{round}"))).await;
+                let answer = client.call(lane, acquire(&format!("o{round}"))).await;
                 course.push(format!("{:?} {answer:?}", start.elapsed()));
             }
-            course.extend(heard.take());
+            course.extend(recorder.take());
             course
         })
     }
@@ -284,9 +284,9 @@ async fn values_are_bytes() {
 #[tokio::test(start_paused = true)]
 async fn paused_engine_runs_what_piled_up() {
     let redis = EmbeddedRedis::new();
-    let (link, ..) = connect(&redis);
+    let (client, ..) = connect(&redis);
     redis.pause();
-    assert!(matches!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
+    assert!(matches!(client.call(Lane::Caller, acquire("a")).await, Err(CallError::Unknown(_))));
     assert!(redis.dump().is_empty());
     redis.resume();
     settle().await;
@@ -296,50 +296,50 @@ async fn paused_engine_runs_what_piled_up() {
 #[tokio::test(start_paused = true)]
 async fn restart_loses_scripts_and_data_but_not_subscriptions() {
     let redis = EmbeddedRedis::new();
-    let (link, _, heard) = connect(&redis);
-    assert_eq!(link.subscribe(&Arc::from("ch")).await, Ok(()));
-    assert_eq!(link.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
+    let (client, _, recorder) = connect(&redis);
+    assert_eq!(client.subscribe(&Arc::from("ch")).await, Ok(()));
+    assert_eq!(client.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
     redis.restart(Restart::Empty);
     settle().await;
-    assert!(heard.take().contains(&"missed".to_owned()));
-    assert_eq!(link.call(Lane::Caller, acquire("b")).await, Ok(Value::Nil));
+    assert!(recorder.take().contains(&"missed".to_owned()));
+    assert_eq!(client.call(Lane::Caller, acquire("b")).await, Ok(Value::Nil));
     assert_eq!(redis.listeners().get("ch"), Some(&1));
     assert_eq!(redis.commands_run()["eval"], 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn closed_link_answers_and_leaves_nothing() {
+async fn closed_client_answers_and_leaves_nothing() {
     let redis = EmbeddedRedis::new();
-    let (link, ..) = connect(&redis);
-    assert_eq!(link.subscribe(&Arc::from("ch")).await, Ok(()));
-    link.close().await;
-    assert_eq!(link.call(Lane::Caller, acquire("a")).await, Err(CallError::Closed));
+    let (client, ..) = connect(&redis);
+    assert_eq!(client.subscribe(&Arc::from("ch")).await, Ok(()));
+    client.close().await;
+    assert_eq!(client.call(Lane::Caller, acquire("a")).await, Err(CallError::Closed));
     assert!(redis.listeners().is_empty() && redis.links().is_empty() && redis.dump().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn crashed_client_releases_nothing() {
     let redis = EmbeddedRedis::new();
-    let (link, control, _) = connect(&redis);
-    assert_eq!(link.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
+    let (client, control, _) = connect(&redis);
+    assert_eq!(client.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
     control.crash();
-    assert_eq!(link.call(Lane::Caller, release("a")).await, Err(CallError::Closed));
+    assert_eq!(client.call(Lane::Caller, release("a")).await, Err(CallError::Closed));
     assert_eq!(redis.dump().len(), 1);
     redis.jump_clock(LEASE + Duration::from_millis(1));
     assert!(redis.dump().is_empty());
 }
 
 #[test]
-fn link_ends_with_its_runtime() {
+fn client_ends_with_its_runtime() {
     let redis = EmbeddedRedis::new();
     let theirs = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let link = redis.link(Arc::new(Heard::default()), theirs.handle());
+    let client = redis.connect(Arc::new(Recorder::default()), theirs.handle());
     drop(theirs);
     let ours = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    assert_eq!(ours.block_on(link.call(Lane::Caller, acquire("a"))), Err(CallError::Closed));
+    assert_eq!(ours.block_on(client.call(Lane::Caller, acquire("a"))), Err(CallError::Closed));
 }
 
-/// Which ones no real server can be compared with.
+/// Commands that no real server can be compared with.
 #[tokio::test(start_paused = true)]
 async fn fields_are_drawn_without_repetition_and_each_has_its_turn() {
     let redis = EmbeddedRedis::new();

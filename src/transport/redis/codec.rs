@@ -2,16 +2,15 @@
 //!
 //! `boundary.rs` finds where a reply ends and holds the limits; only then `resp-rs` parses it,
 //! once and whole. So a reply that arrives in a thousand pieces costs one parse, and the parser
-//! never sees what is too big, too deep or not all there.
+//! never sees a reply that is too big, too deep or incomplete.
 //!
 //! Attributes are skipped. Streamed types (`$?`, `*?`), which no server sends, are malformed.
 //!
 //! # Bounds
 //!
-//! The buffer: whoever reads decodes until there is nothing more before it reads again. What is
-//! left then is less than one reply, and a reply that announces more than [`REPLY_BYTES`] is
-//! malformed before it has arrived. So a buffer never holds more than that, one line and one
-//! read. Nothing is reserved for what is only announced.
+//! The reader decodes every whole frame before it reads again. The rest of its buffer is less than one
+//! reply, and a reply that announces more than [`REPLY_BYTES`] is malformed before it has arrived. So a
+//! buffer holds at most [`REPLY_BYTES`], one line and one read. An announced length reserves no memory.
 
 mod boundary;
 #[cfg(test)]
@@ -23,15 +22,15 @@ use resp_rs::resp3::{Frame, parse_frame};
 use self::boundary::Boundary;
 use crate::protocol::Value;
 
-/// The greatest reply, in bytes on the wire: far more than any script of ours answers.
+/// The greatest reply, in encoded bytes: far more than any script of ours answers.
 const REPLY_BYTES: usize = 64 << 20;
 
 /// How deep arrays may be in each other. The parser and the drop of its result recurse, so this
 /// bounds the stack.
 const DEPTH: usize = 32;
 
-/// How many elements a reply may announce, at all depths together. An element costs 3 bytes on
-/// the wire and up to 64 in memory: without this, 64 MiB would become more than a gigabyte.
+/// How many elements a reply may announce, at all depths together. An element has at least 3 encoded
+/// bytes and up to 64 in memory: without this bound, 64 MiB would become more than a gigabyte.
 const ELEMENTS: usize = 1 << 20;
 
 /// One thing that the server sent.
@@ -40,16 +39,16 @@ pub(crate) enum Incoming {
     /// The answer to the oldest command without one; `Err` is the text of an error answer, or of
     /// one inside an array.
     Reply(Result<Value, String>),
-    /// What nobody asked for, or the confirmation of a subscription: its kind comes first.
+    /// A message, the confirmation of a subscription, or another push. Its kind comes first.
     Push(Vec<Value>),
 }
 
-/// Bytes that are not RESP3, or more than a reply may have. Where the next reply begins is not
-/// known after that: the connection is of no use any more.
+/// Bytes that are not RESP3, or a reply beyond the limits. The beginning of the next reply is unknown
+/// then: the connection is of no use any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) String);
 
-/// Takes frames out of what was read from one connection.
+/// Takes frames out of the bytes that were read from one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     boundary: Boundary,
@@ -87,9 +86,9 @@ fn parse(mut bytes: Bytes) -> Result<Frame, Malformed> {
 
 /// Why a frame is no value.
 enum Unfit {
-    /// It is an error, or has one in it.
+    /// The frame is an error, or has an error in it.
     Error(String),
-    /// It is a piece of a streamed reply. The boundary refuses those before the parser sees them.
+    /// A piece of a streamed reply. The boundary refuses streamed replies before the parser sees them.
     Streamed,
 }
 

@@ -1,22 +1,22 @@
-//! One connection in use: who asks, and the task that writes and reads for all.
+//! One connection in use: its requests, and the task that writes and reads for all of them.
 //!
-//! A call is pushed and its caller waits for the answer. The driver, one task, writes all that waits
+//! A caller pushes a call and waits for the answer. The driver, one task, writes all waiting requests
 //! with one system call and hands out all replies of one read. While the server has nothing to do,
-//! whoever asks writes himself: at once if calls come one at a time, which saves a switch of tasks,
+//! a caller writes itself: at once if calls come one at a time, which saves a switch of tasks,
 //! and in crowds when half of them wait, so that the server serves one half while the other asks.
 //!
 //! # Invariants
 //!
 //! - **C1** Bytes enter the outbox in the order of the ledger, under both locks; they leave it in
 //!   that order, under its lock.
-//! - **C2** After [`Connection::end`] nothing is written any more: what was not taken by the kernel
-//!   by then never is. So the ledger knows what was not sent, even if the driver's runtime stands
-//!   still in the middle of a write.
+//! - **C2** After [`Connection::end`] nothing is written any more: bytes that the kernel has not taken
+//!   by then are never sent. So the ledger knows what was not sent, even if the driver's runtime
+//!   stands still in the middle of a write.
 //!
 //! # Locking
 //!
-//! `outbox`, then `ledger`; neither across an await; nobody is told anything under either. The outbox is
-//! locked during a system call that does not block.
+//! `outbox`, then `ledger`; neither across an await; no notification is delivered under either. The
+//! outbox is locked during a system call that does not block.
 //!
 //! # Bounds
 //!
@@ -34,12 +34,15 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Duration, Instant};
 
 use super::codec::{Decoder, Incoming, Malformed};
-use super::dial::{Reader, Writer};
-use super::hub::Hub;
-use super::ledger::{Change, Form, Ledger, Listen, Outcome, Request, Run};
+use super::ledger::Ledger;
+use super::request::{
+    CallOutcome, CallRequest, Notification, Request, ScriptForm, SubscribeRequest,
+    SubscriptionObserver,
+};
+use super::stream::{Reader, Writer};
 use crate::protocol::{Call, Value};
 use crate::sync::{AtomicU64, AtomicUsize, AtomicWaker, Mutex};
-use crate::transport::{CallError, Fault, Sink};
+use crate::transport::{CallError, Fault, TransportEvents};
 
 /// How many bytes are gathered for one write.
 const CHUNK: usize = 64 * 1024;
@@ -52,14 +55,13 @@ pub(super) struct Connection {
     ledger: Mutex<Ledger>,
     outbox: Mutex<Outbox>,
     driver: AtomicWaker,
-    /// How many requests were on their way when something was sent last.
+    /// How many requests were in flight after the last write.
     crowd: AtomicUsize,
-    /// Bytes that came: signs of life.
-    heard: AtomicU64,
-    /// Rung when a call was answered READONLY.
+    bytes_read: AtomicU64,
+    /// Notified when a call was answered READONLY.
     read_only: Notify,
-    /// Rung when nothing is on its way any more, after [`Connection::close`].
-    quiet: Notify,
+    /// Notified when no request is left, after [`Connection::close`].
+    drained: Notify,
 }
 
 /// Bytes on their way to the kernel.
@@ -67,7 +69,7 @@ struct Outbox {
     bytes: BytesMut,
     /// How many bytes the kernel has taken since the connection began.
     taken: u64,
-    /// Something was taken that a layer above the socket may still hold.
+    /// A layer above the socket may still hold bytes that were taken.
     to_flush: bool,
     /// `None`: nothing is written any more.
     writer: Option<Writer>,
@@ -82,28 +84,28 @@ impl Connection {
             outbox: Mutex::new(outbox),
             driver: AtomicWaker::new(),
             crowd: AtomicUsize::new(0),
-            heard: AtomicU64::new(0),
+            bytes_read: AtomicU64::new(0),
             read_only: Notify::new(),
-            quiet: Notify::new(),
+            drained: Notify::new(),
         }
     }
 
-    /// Asks, or says why nothing is sent here any more.
-    pub(super) fn run(&self, call: Call) -> Result<oneshot::Receiver<Outcome>, CallError> {
+    /// Sends a call. An error says why this connection takes no requests any more.
+    pub(super) fn call(&self, call: Call) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
         let (answer, receiver) = oneshot::channel();
-        self.push(Request::Run(Run { call, answer, form: Form::Hash }))?;
+        self.push(Request::Call(CallRequest { call, answer, form: ScriptForm::Hash }))?;
         Ok(receiver)
     }
 
-    pub(super) fn listen(&self, listen: Listen) -> Result<(), CallError> {
-        self.push(Request::Listen(listen))
+    pub(super) fn subscribe(&self, request: SubscribeRequest) -> Result<(), CallError> {
+        self.push(Request::Subscribe(request))
     }
 
-    pub(super) fn unlisten(&self, channel: &Arc<str>) -> Result<(), CallError> {
-        self.push(Request::Unlisten(channel.clone()))
+    pub(super) fn unsubscribe(&self, channel: &Arc<str>) -> Result<(), CallError> {
+        self.push(Request::Unsubscribe(channel.clone()))
     }
 
-    /// The receiver is told when everything that was asked before is answered.
+    /// The receiver resolves when every earlier request is answered.
     pub(super) fn ping(&self) -> Result<oneshot::Receiver<()>, CallError> {
         let (pong, receiver) = oneshot::channel();
         self.push(Request::Ping(Some(pong)))?;
@@ -117,16 +119,16 @@ impl Connection {
             ledger.push(request, since)?;
             let (waiting, crowd) = (ledger.waiting(), self.crowd.load(Ordering::Relaxed));
             // While the server has nothing to do, half a crowd does not wait for the other.
-            (waiting, ledger.on_the_way() == 0 && 2 * waiting >= crowd)
+            (waiting, ledger.in_flight() == 0 && 2 * waiting >= crowd)
         };
-        // Of several that wait, the first has woken it.
+        // Of several waiting requests, the first has woken the driver.
         if (!due || !self.write_now()) && waiting == 1 {
             self.driver.wake();
         }
         Ok(())
     }
 
-    /// Writes what waits in the caller's place; `false` if another one writes.
+    /// Writes the waiting requests in the caller's place; `false` if another task writes.
     fn write_now(&self) -> bool {
         let Some(mut outbox) = self.outbox.try_lock() else { return false };
         if !outbox.bytes.is_empty() {
@@ -142,19 +144,20 @@ impl Connection {
         true
     }
 
-    /// Gives what waits to the outbox; says whether more is waiting.
+    /// Moves waiting requests to the outbox; says whether more are waiting.
     fn encode(&self, outbox: &mut Outbox) -> bool {
         // LOCKS: outbox, then ledger.
         let mut ledger = self.ledger.lock();
         ledger.encode(&mut outbox.bytes, CHUNK);
-        self.crowd.store(ledger.on_the_way(), Ordering::Relaxed);
-        // All that waited may have been abandoned.
-        self.ring(&ledger);
+        self.crowd.store(ledger.in_flight(), Ordering::Relaxed);
+        // All waiting requests may have been abandoned.
+        self.notify_if_drained(&ledger);
         ledger.waiting() > 0
     }
 
-    pub(super) fn heard(&self) -> u64 {
-        self.heard.load(Ordering::Relaxed)
+    /// How many bytes have come. The number grows while the server lives.
+    pub(super) fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
     }
 
     /// Waits for a call that is answered READONLY from now on.
@@ -162,68 +165,65 @@ impl Connection {
         self.read_only.notified().await;
     }
 
-    /// Answers calls that are older than `limit`. Returns how long the oldest of the others may still
-    /// wait.
-    pub(super) fn expire(&self, limit: Duration, hub: &Hub) -> Duration {
-        let now = Instant::now();
-        let Some(oldest) = now.checked_sub(limit) else { return limit };
-        let fault = Fault(format!("no answer within {} ms", limit.as_millis()));
-        let mut told = Vec::new();
-        let rest = {
-            let Outbox { bytes, taken, .. } = &mut *self.outbox.lock();
-            self.ledger.lock().expire(oldest, &fault, bytes, *taken, &mut told)
-        };
-        for told in told {
-            told.say(hub);
-        }
+    /// How long the oldest call may still wait; `limit` if there is none.
+    pub(super) fn until_expiry(&self, limit: Duration) -> Duration {
+        let oldest = self.ledger.lock().oldest_call();
+        let left = |since: Instant| (since + limit).saturating_duration_since(Instant::now());
         // A clock that was paused may have gone back.
-        rest.map_or(limit, |since| (since + limit).saturating_duration_since(now)).min(limit)
+        oldest.map_or(limit, left).min(limit)
     }
 
-    /// Takes nothing more. What was sent may still be answered.
-    pub(super) fn close(&self, hub: &Hub) {
-        let mut told = Vec::new();
-        self.ledger.lock().close(&CallError::Closed, &mut told);
-        for told in told {
-            told.say(hub);
+    /// Ends the calls that are older than `limit`.
+    pub(super) fn expire(&self, limit: Duration, observer: &dyn SubscriptionObserver) {
+        let Some(oldest) = Instant::now().checked_sub(limit) else { return };
+        let fault = Fault(format!("no answer within {} ms", limit.as_millis()));
+        let mut notifications = Vec::new();
+        {
+            let Outbox { bytes, taken, .. } = &mut *self.outbox.lock();
+            self.ledger.lock().expire(oldest, &fault, bytes, *taken, &mut notifications);
         }
+        Notification::deliver(notifications, observer);
+    }
+
+    /// Takes no more requests. A request in flight may still be answered.
+    pub(super) fn close(&self, observer: &dyn SubscriptionObserver) {
+        let mut notifications = Vec::new();
+        self.ledger.lock().close(&CallError::Closed, &mut notifications);
+        Notification::deliver(notifications, observer);
         self.driver.wake();
     }
 
-    /// Waits until everything that was sent is answered.
-    pub(super) async fn quiet(&self) {
+    /// Waits until every request is answered, after [`Connection::close`].
+    pub(super) async fn drained(&self) {
         loop {
-            let quiet = self.quiet.notified();
-            if self.ledger.lock().is_quiet() {
+            let drained = self.drained.notified();
+            if self.ledger.lock().is_drained() {
                 return;
             }
-            quiet.await;
+            drained.await;
         }
     }
 
-    /// Tells whoever waits for it that nothing is on its way. Owed after each step that takes something
-    /// out of the ledger.
-    fn ring(&self, ledger: &Ledger) {
-        if ledger.is_quiet() {
-            self.quiet.notify_waiters();
+    /// Owed after each step that takes a request out of the ledger.
+    fn notify_if_drained(&self, ledger: &Ledger) {
+        if ledger.is_drained() {
+            self.drained.notify_waiters();
         }
     }
 
-    /// The connection is of no use any more: everybody is told what is known.
-    pub(super) fn end(&self, fault: &Fault, hub: &Hub) {
-        let mut told = Vec::new();
+    /// Ends the connection; each request gets the outcome that is known.
+    pub(super) fn end(&self, fault: &Fault, observer: &dyn SubscriptionObserver) {
+        let mut notifications = Vec::new();
         {
             let mut outbox = self.outbox.lock();
             // INVARIANT C2. The socket closes when the driver's half is gone, too.
             drop(outbox.writer.take());
-            self.ledger.lock().end(fault, outbox.taken, &mut told);
+            self.ledger.lock().end(fault, outbox.taken, &mut notifications);
         }
-        for told in told {
-            told.say(hub);
-        }
+        Notification::deliver(notifications, observer);
     }
 
-    /// Writes what waits; pending when the kernel takes no more or nothing waits.
+    /// Writes the waiting requests; pending when the kernel takes no more or no request waits.
     fn poll_write(&self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         let mut outbox = self.outbox.lock();
         loop {
@@ -238,47 +238,48 @@ impl Connection {
     }
 
     /// Takes one frame in.
-    fn receive(&self, incoming: Incoming, hub: &Hub, sink: &dyn Sink) -> Result<(), Fault> {
-        let told = match incoming {
+    fn receive(
+        &self,
+        incoming: Incoming,
+        observer: &dyn SubscriptionObserver,
+        events: &dyn TransportEvents,
+    ) -> Result<(), Fault> {
+        let notification = match incoming {
             Incoming::Reply(reply) => {
                 if reply.as_ref().is_err_and(|text| text.contains("READONLY")) {
                     self.read_only.notify_waiters();
                 }
-                // Whoever writes at this moment has the lock until it knows what was taken.
+                // A task in the middle of a write has this lock until it knows what was taken.
                 let taken = self.outbox.lock().taken;
                 let mut ledger = self.ledger.lock();
-                let told = ledger.replied(reply, taken)?;
+                let notification = ledger.replied(reply, taken)?;
                 if ledger.waiting() > 0 {
                     // It may be this call, which is sent again with its text.
                     self.driver.wake();
                 }
-                self.ring(&ledger);
-                told
+                self.notify_if_drained(&ledger);
+                notification
             }
             Incoming::Push(push) => match push.as_slice() {
                 [Value::Text(kind), Value::Text(channel), Value::Text(payload)]
                     if kind == "message" =>
                 {
-                    sink.message(channel, payload.as_bytes());
+                    events.message(channel, payload.as_bytes());
                     None
                 }
                 [Value::Text(kind), Value::Text(channel), Value::Int(_)]
                     if kind == "subscribe" || kind == "unsubscribe" =>
                 {
-                    let subscribed = kind == "subscribe";
-                    let change = if subscribed { Change::Subscribed } else { Change::Unsubscribed };
                     let mut ledger = self.ledger.lock();
-                    let told = ledger.confirmed(change, channel);
-                    self.ring(&ledger);
-                    told
+                    let notification = ledger.confirmed(kind, channel);
+                    self.notify_if_drained(&ledger);
+                    notification
                 }
-                // Invalidations and whatever servers may say in future: nobody asked.
+                // Invalidations, and pushes that servers may send in future: no request caused them.
                 _ => None,
             },
         };
-        if let Some(told) = told {
-            told.say(hub);
-        }
+        Notification::deliver(notification, observer);
         Ok(())
     }
 }
@@ -286,7 +287,8 @@ impl Connection {
 /// For a driver that takes requests as they are, see `fred.rs`.
 #[cfg(feature = "fred")]
 impl Connection {
-    /// Nothing is ever put into the outbox; what the driver took counts as taken by the kernel.
+    /// Nothing is ever put into the outbox; a request that the driver took counts as taken by the
+    /// kernel.
     pub(super) fn without_bytes() -> Self {
         let mut connection = Connection::new(Box::new(tokio::io::sink()));
         connection.outbox.get_mut().taken = u64::MAX;
@@ -304,14 +306,19 @@ impl Connection {
         self.driver.register(cx.waker());
         let mut ledger = self.ledger.lock();
         let taken = ledger.take(take);
-        self.ring(&ledger);
+        self.notify_if_drained(&ledger);
         taken.map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Takes in what the driver was told.
-    pub(super) fn hear(&self, incoming: Incoming, hub: &Hub, sink: &dyn Sink) -> Result<(), Fault> {
-        self.heard.fetch_add(1, Ordering::Relaxed);
-        self.receive(incoming, hub, sink)
+    /// Takes in an answer that the driver got.
+    pub(super) fn receive_from_driver(
+        &self,
+        incoming: Incoming,
+        observer: &dyn SubscriptionObserver,
+        events: &dyn TransportEvents,
+    ) -> Result<(), Fault> {
+        self.bytes_read.fetch_add(1, Ordering::Relaxed);
+        self.receive(incoming, observer, events)
     }
 }
 
@@ -343,18 +350,18 @@ pub(super) async fn drive(
     connection: Arc<Connection>,
     mut reader: Reader,
     mut inbox: BytesMut,
-    hub: Arc<Hub>,
-    sink: Arc<dyn Sink>,
+    observer: Arc<dyn SubscriptionObserver>,
+    events: Arc<dyn TransportEvents>,
 ) -> Fault {
     let mut decoder = Decoder::default();
     let connection = &*connection;
     let mut gathers = false;
     std::future::poll_fn(move |cx| {
         connection.driver.register(cx.waker());
-        // In a crowd, whoever else can run asks first: one write for all.
+        // In a crowd, other tasks that can run ask first: one write for all.
         gathers = !gathers && connection.crowd.load(Ordering::Relaxed) > 1;
         if gathers {
-            // Not by waking itself: a runtime of several threads wakes another one for that.
+            // Not by waking itself: a runtime of several threads wakes another thread for that.
             let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
         } else if let Poll::Ready(Err(fault)) = connection.poll_write(cx) {
             return Poll::Ready(fault);
@@ -363,17 +370,19 @@ pub(super) async fn drive(
             loop {
                 let fault = match decoder.decode(&mut inbox) {
                     Ok(None) => break,
-                    Ok(Some(incoming)) => match connection.receive(incoming, &hub, &*sink) {
-                        Ok(()) => continue,
-                        Err(fault) => fault,
-                    },
+                    Ok(Some(incoming)) => {
+                        match connection.receive(incoming, &*observer, &*events) {
+                            Ok(()) => continue,
+                            Err(fault) => fault,
+                        }
+                    }
                     Err(Malformed(text)) => Fault(text),
                 };
                 return Poll::Ready(fault);
             }
             match ready!(poll_read(&mut reader, cx, &mut inbox)) {
                 Ok(0) => return Poll::Ready(Fault("the server closed the connection".into())),
-                Ok(read) => drop(connection.heard.fetch_add(read as u64, Ordering::Relaxed)),
+                Ok(read) => drop(connection.bytes_read.fetch_add(read as u64, Ordering::Relaxed)),
                 Err(error) => return Poll::Ready(lost(&error)),
             }
         }
@@ -389,7 +398,7 @@ fn poll_read(
     inbox: &mut BytesMut,
 ) -> Poll<std::io::Result<usize>> {
     if inbox.is_empty() && inbox.capacity() > 64 * READ {
-        // One great reply is no reason to keep so much.
+        // After one great reply the buffer is given back.
         *inbox = BytesMut::new();
     }
     inbox.reserve(READ);
@@ -400,29 +409,5 @@ fn lost(error: &std::io::Error) -> Fault {
     Fault(format!("the connection was lost: {error}"))
 }
 
-/// What is on its way, for tests.
 #[cfg(test)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Left {
-    pub(super) waiting: usize,
-    pub(super) sent: usize,
-    /// Bytes that the kernel has not taken.
-    pub(super) bytes: usize,
-}
-
-#[cfg(test)]
-impl Left {
-    pub(super) fn unsent(self) -> usize {
-        self.waiting + self.bytes
-    }
-}
-
-#[cfg(test)]
-impl Connection {
-    pub(super) fn left(&self) -> Left {
-        let outbox = self.outbox.lock();
-        let ledger = self.ledger.lock();
-        let bytes = outbox.bytes.len();
-        Left { waiting: ledger.waiting(), sent: ledger.on_the_way(), bytes }
-    }
-}
+mod tests;

@@ -1,30 +1,13 @@
-//! How a server is reached: a stream of bytes there and back, whatever carries it.
+//! How a server is reached: by TCP, TLS, a Unix socket, in memory, or through `fred`.
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
-use std::time::Duration;
 
-use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
-use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
 use tokio::runtime::Handle;
-use tokio::time::sleep;
 
-use super::supervisor::Task;
+use super::stream::{Reader, Writer, tcp};
 use crate::transport::CallError;
 use crate::transport::redis::endpoint::{Address, Endpoint};
-
-pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
-pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
-
-/// So that a router which forgets silent connections does not forget ours.
-pub(super) const KEEPALIVE: Duration = Duration::from_secs(10);
-
-/// How long an address of a name may be silent before the next one is tried beside it.
-const SILENT_MAX: Duration = Duration::from_millis(250);
 
 /// Makes streams to one server.
 #[derive(Clone)]
@@ -41,9 +24,9 @@ pub(crate) enum Dial {
     },
     #[cfg(unix)]
     Unix(std::path::PathBuf),
-    /// By a client that has streams of its own: `Dial::connect` has none.
+    /// The client `fred` opens its own streams: [`Dial::connect`] does not.
     #[cfg(feature = "fred")]
-    Fred(super::fred::Pattern),
+    Fred(super::fred::FredTemplate),
     /// In this process.
     #[cfg(any(test, feature = "test-util"))]
     Memory(std::sync::Arc<dyn Fn() -> io::Result<(Reader, Writer)> + Send + Sync>),
@@ -67,19 +50,19 @@ impl Dial {
         }
     }
 
-    /// Resolves and connects. Time is limited by whoever waits.
+    /// Resolves and connects. The caller limits the time.
     ///
-    /// Names are resolved by a blocking thread of `names`: those of the caller's runtime may all be
-    /// taken, even by tasks that wait for this connection.
-    pub(super) async fn connect(&self, names: &Handle) -> io::Result<(Reader, Writer)> {
+    /// Hosts are resolved on `resolver`: the blocking threads of the caller's runtime may all be taken,
+    /// even by tasks that wait for this connection.
+    pub(super) async fn connect(&self, resolver: &Handle) -> io::Result<(Reader, Writer)> {
         match self {
             Dial::Tcp { host, port } => {
-                let (reader, writer) = tcp(host, *port, names).await?.into_split();
+                let (reader, writer) = tcp(host, *port, resolver).await?.into_split();
                 Ok((Box::new(reader), Box::new(writer)))
             }
             #[cfg(feature = "tls")]
             Dial::Tls { host, port, tls } => {
-                let stream = tls.connect(tcp(host, *port, names).await?).await?;
+                let stream = tls.connect(tcp(host, *port, resolver).await?).await?;
                 let (reader, writer) = super::tls::split(stream);
                 Ok((Box::new(reader), Box::new(writer)))
             }
@@ -92,41 +75,6 @@ impl Dial {
             Dial::Fred(_) => Err(io::ErrorKind::Unsupported.into()),
             #[cfg(any(test, feature = "test-util"))]
             Dial::Memory(dial) => dial(),
-        }
-    }
-}
-
-async fn tcp(host: &str, port: u16, names: &Handle) -> io::Result<TcpStream> {
-    // An IPv6 address has brackets in a URL, and none where names are resolved.
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let resolve = async move { lookup_host((host, port)).await.map(Vec::from_iter) };
-    let addresses = (&mut Task(names.spawn(resolve)).0).await??;
-    let stream = connect_first(addresses.into_iter()).await?;
-    stream.set_nodelay(true)?;
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 2);
-    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
-    Ok(stream)
-}
-
-/// Connects to the first address that answers. One after the other, a dead one would use up the time
-/// for all of them.
-pub(super) async fn connect_first(
-    mut addresses: impl Iterator<Item = SocketAddr>,
-) -> io::Result<TcpStream> {
-    let mut connecting = FuturesUnordered::new();
-    let mut error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    loop {
-        let next = addresses.next();
-        let is_last = next.is_none();
-        connecting.extend(next.map(TcpStream::connect));
-        tokio::select! {
-            biased;
-            outcome = connecting.next() => match outcome {
-                Some(Ok(stream)) => return Ok(stream),
-                Some(Err(failed)) => error = failed,
-                None => return Err(error),
-            },
-            () = sleep(SILENT_MAX), if !is_last => {}
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Commands as they are on the wire: arrays of bulk strings.
+//! Commands as bytes: arrays of bulk strings.
 
 use bytes::{BufMut as _, BytesMut};
 
-use super::ledger::Form;
+use super::request::ScriptForm;
 use crate::protocol::{Arg, Call};
 
 /// EVALSHA, or EVAL where the server does not know the script.
-pub(super) fn run(out: &mut BytesMut, call: &Call, form: Form) {
+pub(super) fn call(out: &mut BytesMut, call: &Call, form: ScriptForm) {
     head(out, b'*', 3 + call.keys.len() + call.args.len());
     match form {
-        Form::Hash => {
+        ScriptForm::Hash => {
             bulk(out, b"EVALSHA");
             bulk(out, call.script.sha1().as_bytes());
         }
-        Form::Text => {
+        ScriptForm::Text => {
             bulk(out, b"EVAL");
             bulk(out, call.script.text.as_bytes());
         }

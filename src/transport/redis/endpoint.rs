@@ -1,4 +1,4 @@
-//! Where the server is and how to log in: a Redis URL, parsed and validated.
+//! The address of a server and the credentials for it: a Redis URL, parsed and validated.
 //!
 //! | URL | meaning |
 //! | --- | --- |
@@ -6,10 +6,10 @@
 //! | `rediss://…` | TCP with TLS (feature `tls`) |
 //! | `redis+unix:///path[?db=N&user=…&pass=…]` | Unix socket |
 //!
-//! `valkey`, `valkeys` and `valkey+unix` say the same.
+//! `valkey`, `valkeys` and `valkey+unix` mean the same.
 //!
 //! No message of this file repeats any part of the URL: a password with an unescaped `@`, `#` or `/`
-//! ends up where nobody expects it.
+//! is parsed as part of the host, the path or the fragment.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::error::ConfigError;
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     address: Address,
-    login: Option<Login>,
+    credentials: Option<Credentials>,
     database: Option<u8>,
 }
 
@@ -34,9 +34,9 @@ pub(crate) enum Address {
     Unix { path: PathBuf },
 }
 
-/// What is sent with HELLO. Has no `Debug`: it would show the password.
+/// User and password, sent with HELLO. Without `Debug`, which would show the password.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Login {
+pub(crate) struct Credentials {
     /// `None`: the server's default user.
     pub(crate) user: Option<String>,
     pub(crate) password: String,
@@ -78,18 +78,18 @@ impl Endpoint {
         }
     }
 
-    /// One that somebody else logs in to.
+    /// A server whose credentials are in the configuration of `fred`.
     #[cfg(feature = "fred")]
-    pub(crate) fn without_login(address: Address, database: Option<u8>) -> Self {
-        Endpoint { address, login: None, database }
+    pub(crate) fn without_credentials(address: Address, database: Option<u8>) -> Self {
+        Endpoint { address, credentials: None, database }
     }
 
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }
 
-    pub(crate) fn login(&self) -> Option<&Login> {
-        self.login.as_ref()
+    pub(crate) fn credentials(&self) -> Option<&Credentials> {
+        self.credentials.as_ref()
     }
 
     pub(crate) fn database(&self) -> Option<u8> {
@@ -105,8 +105,8 @@ impl Endpoint {
             number => Some(database(number)?),
         };
         let user = decode(url.username())?;
-        let login = login(user, decode(url.password().unwrap_or_default())?)?;
-        Ok(Endpoint { address, login, database })
+        let credentials = credentials(user, decode(url.password().unwrap_or_default())?)?;
+        Ok(Endpoint { address, credentials, database })
     }
 
     fn unix(url: &Url) -> Result<Self, ConfigError> {
@@ -135,8 +135,8 @@ impl Endpoint {
                 ));
             }
         }
-        let login = login(user.unwrap_or_default(), password.unwrap_or_default())?;
-        Ok(Endpoint { address: Address::Unix { path }, login, database: number })
+        let credentials = credentials(user.unwrap_or_default(), password.unwrap_or_default())?;
+        Ok(Endpoint { address: Address::Unix { path }, credentials, database: number })
     }
 }
 
@@ -185,7 +185,7 @@ fn database(text: &str) -> Result<u8, ConfigError> {
     text.parse().map_err(|_| refused("the database must be a number from 0 to 255"))
 }
 
-fn login(user: String, password: String) -> Result<Option<Login>, ConfigError> {
+fn credentials(user: String, password: String) -> Result<Option<Credentials>, ConfigError> {
     match (user.is_empty(), password.is_empty()) {
         (true, true) => Ok(None),
         // Sent without a password the user would silently be the default user.
@@ -193,7 +193,7 @@ fn login(user: String, password: String) -> Result<Option<Login>, ConfigError> {
             "a user without a password; write redis://user:password@host, \
              or redis://:password@host for the default user",
         )),
-        (no_user, false) => Ok(Some(Login { user: (!no_user).then_some(user), password })),
+        (no_user, false) => Ok(Some(Credentials { user: (!no_user).then_some(user), password })),
     }
 }
 

@@ -1,19 +1,20 @@
 //! A connection that the client `fred` makes, for programs that configure their Redis through it.
 //!
-//! `fred` writes and reads in a task of its own. Here it is one connection as any other: opened
-//! once, used until it is lost, thrown away. It repeats nothing and reconnects to nothing. The driver
-//! takes requests out of the ledger, gives each to `fred`, and brings what that says back as what a
-//! server would have sent: hub, line and supervisor know no difference.
+//! `fred` writes and reads in a task of its own. Here a client of `fred` is one connection as any
+//! other: opened once, used until it is lost, thrown away. It repeats nothing and reconnects to nothing.
+//! The driver takes requests out of the ledger, gives each to `fred`, and turns its answer into the
+//! frame that a server would have sent: registry, slot and supervisor see no difference.
 //!
 //! # Limits
 //!
-//! - What `fred` was given may have been sent: without a reply it is *unknown*, also if it never left.
+//! - A request that `fred` took may have been sent: without a reply it is *unknown*, also if it never
+//!   left.
 //! - One system call for each request: `fred` flushes each script.
-//! - `fred` answers SUBSCRIBE before it is written, and gives a refusal to whichever command waits at
-//!   that time. So each SUBSCRIBE is followed by a PING with a token: its answer confirms, an error in
-//!   its place refuses, and both what is refused and a foreign token end the connection, as replies
-//!   and commands no longer belong together.
-//! - It drops messages that nobody takes in time: then [`Sink::missed`] is called.
+//! - `fred` answers SUBSCRIBE before it is written, and gives a refusal to any command that waits at
+//!   that time. So each SUBSCRIBE is followed by a PING with a number: its answer confirms, an error in
+//!   its place refuses. A refusal and a foreign number both end the connection, as replies and commands
+//!   no longer belong together.
+//! - `fred` drops messages that are not taken in time: then [`TransportEvents::missed`] is called.
 //!
 //! # Bounds
 //!
@@ -42,37 +43,37 @@ use tokio::time::Duration;
 
 use super::codec::Incoming;
 use super::connection::Connection;
-use super::dial::{Dial, KEEPALIVE};
-use super::hub::Hub;
-use super::ledger::{Form, Request};
-use super::login::{not_connected, without_arguments};
-use super::supervisor::{Role, Task};
+use super::endpoint::{Address, Endpoint};
+use super::handshake::{not_connected, without_arguments};
+use super::request::{Request, ScriptForm};
+use super::stream::KEEPALIVE;
+use super::subscriptions::SubscriptionRegistry;
+use super::task::AbortOnDrop;
 use crate::error::ConfigError;
 use crate::protocol::{Arg, Call, Value};
-use crate::transport::redis::endpoint::{Address, Endpoint};
-use crate::transport::{CallError, Fault, Sink, sort_error_reply};
+use crate::transport::{CallError, Fault, Role, TransportEvents, sort_error_reply};
 
-/// Events that `fred` keeps for a slow reader: it has a buffer of this size for each kind of them.
+/// How many events `fred` keeps for a slow reader, of each kind.
 const EVENTS: usize = 32;
 
-/// As many on a connection for messages.
+/// The same on the connection for messages.
 const MESSAGES: usize = 8_192;
 
-/// Makes clients as this one is: of its configuration and its resolver.
+/// A client whose configuration and resolver the connections take over.
 #[derive(Clone)]
-pub(crate) struct Pattern(Client);
+pub(crate) struct FredTemplate(Client);
 
 /// A client of `fred` that is connected.
-pub(super) struct Peer {
+pub(super) struct FredClient {
     client: Client,
     /// Ends when the connection does.
-    router: Task<Result<(), Error>>,
+    router: AbortOnDrop<Result<(), Error>>,
     messages: Receiver<Message>,
 }
 
-impl Pattern {
-    /// Checks that it is about one server; says which.
-    pub(crate) fn of(client: &Client) -> Result<(Dial, Endpoint), ConfigError> {
+impl FredTemplate {
+    /// Takes the client of a single server, and says which server.
+    pub(crate) fn of(client: &Client) -> Result<(Self, Endpoint), ConfigError> {
         let config = client.client_config();
         let address = match &config.server {
             ServerConfig::Centralized { server } => {
@@ -91,17 +92,16 @@ impl Pattern {
                 return Err(ConfigError::Fred { reason });
             }
         };
-        let endpoint = Endpoint::without_login(address, config.database);
-        Ok((Dial::Fred(Pattern(client.clone())), endpoint))
+        Ok((FredTemplate(client.clone()), Endpoint::without_credentials(address, config.database)))
     }
 
-    /// Connects and logs in. Time is limited by whoever waits; no step takes longer than `limit`.
+    /// Connects and authenticates. The caller limits the time; no step takes longer than `limit`.
     pub(super) async fn open(
         &self,
         role: Role,
         limit: Duration,
         name: &str,
-    ) -> Result<Peer, CallError> {
+    ) -> Result<FredClient, CallError> {
         // Messages and the answers to PING come on one connection.
         let version = RespVersion::RESP3;
         let config = Config {
@@ -117,19 +117,19 @@ impl Pattern {
         let client = Client::new(config, Some(performance), Some(connection(limit)), None);
         client.inner().set_resolver(self.0.inner().get_resolver().await).await;
         let (messages, mut up) = (client.message_rx(), client.reconnect_rx());
-        let mut router = Task(client.connect());
+        let mut router = AbortOnDrop(client.connect());
         tokio::select! {
             biased;
             _ = up.recv() => {}
             ended = &mut router.0 => return Err(match ended {
-                Ok(Err(error)) => not_let_in(&error),
+                Ok(Err(error)) => refused(&error),
                 _ => not_connected("the task of fred ended"),
             }),
         }
-        // fred takes a connection that is closed during the login for a good one, and the name is
+        // fred takes a connection that is closed during the handshake for a good one, and the name is
         // wanted anyway. A server may refuse the name.
         match send(&client, "CLIENT", vec!["SETNAME".into(), name.into()]).await {
-            Ok(_) => Ok(Peer { client, router, messages }),
+            Ok(_) => Ok(FredClient { client, router, messages }),
             Err(fault) => Err(not_connected(&fault.0)),
         }
     }
@@ -153,7 +153,7 @@ fn connection(limit: Duration) -> ConnectionConfig {
 }
 
 /// Sorts the error of a connection attempt: `fred` mixes its own with answers to HELLO and SELECT.
-fn not_let_in(error: &Error) -> CallError {
+fn refused(error: &Error) -> CallError {
     let text = without_arguments(error.details());
     let is_reply = text.split_once(' ').is_some_and(|(code, _)| {
         code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
@@ -170,17 +170,17 @@ fn not_let_in(error: &Error) -> CallError {
 /// Carries requests to `fred` and back until the connection is of no use, and says why.
 pub(super) async fn drive(
     connection: Arc<Connection>,
-    peer: Peer,
-    hub: Arc<Hub>,
-    sink: Arc<dyn Sink>,
+    client: FredClient,
+    registry: Arc<SubscriptionRegistry>,
+    events: Arc<dyn TransportEvents>,
 ) -> Fault {
-    let Peer { client, mut router, mut messages } = peer;
-    let mut talk = Talk { client, asked: VecDeque::new(), tokens: 0 };
+    let FredClient { client, mut router, mut messages } = client;
+    let mut driver = Driver { client, in_flight: VecDeque::new(), pings: 0 };
     tokio::select! {
         biased;
-        // First, so that what was answered before the end is told.
-        fault = poll_fn(|cx| talk.poll(cx, &connection, &hub, &*sink)) => fault,
-        () = deliver(&mut messages, &*sink) => Fault("fred ended".into()),
+        // First, so that answers that came before the end are delivered.
+        fault = poll_fn(|cx| driver.poll(cx, &connection, &registry, &*events)) => fault,
+        () = deliver(&mut messages, &*events) => Fault("fred ended".into()),
         ended = &mut router.0 => match ended {
             Ok(Err(error)) => lost(&error),
             Ok(Ok(())) | Err(_) => Fault("the task of fred ended".into()),
@@ -188,51 +188,52 @@ pub(super) async fn drive(
     }
 }
 
-/// Brings messages to the sink. Ends with the client.
-async fn deliver(messages: &mut Receiver<Message>, sink: &dyn Sink) {
+/// Reports messages. Ends with the client.
+async fn deliver(messages: &mut Receiver<Message>, events: &dyn TransportEvents) {
     loop {
         match messages.recv().await {
             Ok(message) => {
-                sink.message(&message.channel, message.value.as_bytes().unwrap_or_default());
+                events.message(&message.channel, message.value.as_bytes().unwrap_or_default());
             }
-            Err(RecvError::Lagged(_)) => sink.missed(),
+            Err(RecvError::Lagged(_)) => events.missed(),
             Err(RecvError::Closed) => return,
         }
     }
 }
 
-struct Talk {
+struct Driver {
     client: Client,
-    /// In the order of the ledger, which is that of the wire.
-    asked: VecDeque<Asked>,
-    /// Of the PINGs.
-    tokens: u64,
+    /// In the order of the ledger, in which `fred` writes.
+    in_flight: VecDeque<InFlight>,
+    /// Numbers the PINGs.
+    pings: u64,
 }
 
-/// A request that `fred` has, and what a server would answer. An error is the end.
-struct Asked {
+/// A request that `fred` took, and the frame that a server would answer. An error ends the connection.
+struct InFlight {
     subscribes: Option<Arc<str>>,
-    answer: MaybeDone<Coming>,
+    answer: MaybeDone<Answering>,
 }
 
 /// Boxed: futures of `fred` have several kilobytes.
-type Coming = Pin<Box<dyn Future<Output = Result<Incoming, Fault>> + Send>>;
+type Answering = Pin<Box<dyn Future<Output = Result<Incoming, Fault>> + Send>>;
 
-impl Talk {
+impl Driver {
     /// Ready when the connection is of no use any more.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
         connection: &Connection,
-        hub: &Hub,
-        sink: &dyn Sink,
+        registry: &SubscriptionRegistry,
+        events: &dyn TransportEvents,
     ) -> Poll<Fault> {
-        while let Poll::Ready(mut asked) = connection.poll_take(cx, |request| self.ask(request)) {
+        while let Poll::Ready(mut request) = connection.poll_take(cx, |request| self.send(request))
+        {
             // The first poll sends it.
-            let _ = Pin::new(&mut asked.answer).poll(cx);
-            self.asked.push_back(asked);
+            let _ = Pin::new(&mut request.answer).poll(cx);
+            self.in_flight.push_back(request);
         }
-        while let Some(Asked { subscribes, answer }) = self.asked.front_mut() {
+        while let Some(InFlight { subscribes, answer }) = self.in_flight.front_mut() {
             let mut answer = Pin::new(answer);
             ready!(answer.as_mut().poll(cx));
             let incoming = match answer.take_output().expect("BUG: an answer is taken once") {
@@ -243,14 +244,14 @@ impl Talk {
                 (Some(channel), Incoming::Reply(Err(text))) => Some((channel, text.clone())),
                 _ => None,
             };
-            self.asked.pop_front();
+            self.in_flight.pop_front();
             if let Some((channel, text)) = &refusal
                 && let CallError::Refused(_) = sort_error_reply(text)
             {
-                // It would be refused on the next connection, too, and end that.
-                hub.unsubscribe(channel);
+                // The next connection would be refused the channel, too, and end.
+                registry.unsubscribe(channel);
             }
-            if let Err(fault) = connection.hear(incoming, hub, sink) {
+            if let Err(fault) = connection.receive_from_driver(incoming, registry, events) {
                 return Poll::Ready(fault);
             }
             if let Some((_, text)) = refusal {
@@ -261,38 +262,38 @@ impl Talk {
     }
 
     #[expect(clippy::large_futures, reason = "each is boxed here")]
-    fn ask(&mut self, request: &Request) -> Asked {
-        self.tokens += 1;
-        let (client, token) = (self.client.clone(), self.tokens.to_string());
+    fn send(&mut self, request: &Request) -> InFlight {
+        self.pings += 1;
+        let (client, number) = (self.client.clone(), self.pings.to_string());
         let mut subscribes = None;
-        let answer: Coming = match request {
-            Request::Run(run) => {
-                let (command, script) = if run.form == Form::Text {
-                    ("EVAL", run.call.script.text)
+        let answer: Answering = match request {
+            Request::Call(request) => {
+                let (command, script) = if request.form == ScriptForm::Text {
+                    ("EVAL", request.call.script.text)
                 } else {
-                    ("EVALSHA", run.call.script.sha1())
+                    ("EVALSHA", request.call.script.sha1())
                 };
-                let words = words(script, &run.call);
+                let words = words(script, &request.call);
                 Box::pin(async move { send(&client, command, words).await.map(Incoming::Reply) })
             }
             Request::Ping(_) => {
-                Box::pin(async move { ping(&client, token).await.map(Incoming::Reply) })
+                Box::pin(async move { ping(&client, number).await.map(Incoming::Reply) })
             }
-            Request::Listen(listen) => {
-                let channel = subscribes.insert(listen.channel.clone()).clone();
+            Request::Subscribe(request) => {
+                let channel = subscribes.insert(request.channel.clone()).clone();
                 Box::pin(async move {
-                    // Both in one poll: an error that comes when nobody waits for an answer is
-                    // dropped, so the PING must be there before the server can refuse.
-                    let order = client.subscribe(channel.to_string());
-                    let (given, pong) = join(order, ping(&client, token)).await;
-                    given.map_err(|error| lost(&error))?;
+                    // Both in one poll: fred drops an error that comes while no command waits for an
+                    // answer, so the PING must be there before the server can refuse.
+                    let outcome = client.subscribe(channel.to_string());
+                    let (outcome, pong) = join(outcome, ping(&client, number)).await;
+                    outcome.map_err(|error| lost(&error))?;
                     Ok(match pong? {
                         Ok(_) => confirmed("subscribe", &channel),
                         refused => Incoming::Reply(refused),
                     })
                 })
             }
-            Request::Unlisten(channel) => {
+            Request::Unsubscribe(channel) => {
                 let channel = channel.clone();
                 Box::pin(async move {
                     let gone = client.unsubscribe(channel.to_string()).await;
@@ -301,7 +302,7 @@ impl Talk {
                 })
             }
         };
-        Asked { subscribes, answer: maybe_done(answer) }
+        InFlight { subscribes, answer: maybe_done(answer) }
     }
 }
 
@@ -309,16 +310,16 @@ fn confirmed(kind: &str, channel: &str) -> Incoming {
     Incoming::Push(vec![Value::Text(kind.into()), Value::Text(channel.into()), Value::Int(0)])
 }
 
-/// `Ok`: our token, so everything that was sent before has been answered; or an error answer.
-async fn ping(client: &Client, token: String) -> Result<Answer, Fault> {
-    match send(client, "PING", vec![token.as_str().into()]).await? {
-        Ok(Value::Text(text)) if text == token => Ok(Ok(Value::Nil)),
+/// `Ok`: our number, so every earlier command has been answered; or an error answer.
+async fn ping(client: &Client, number: String) -> Result<Answer, Fault> {
+    match send(client, "PING", vec![number.as_str().into()]).await? {
+        Ok(Value::Text(text)) if text == number => Ok(Ok(Value::Nil)),
         Ok(_) => Err(Fault("answers no longer belong to their commands".into())),
         Err(text) => Ok(Err(text)),
     }
 }
 
-/// An answer of the server. Commands are sent raw, so that it is never mistaken for an error of `fred`.
+/// An answer of the server. Commands are sent raw: an answer is never mistaken for an error of `fred`.
 type Answer = Result<Value, String>;
 
 async fn send(client: &Client, command: &'static str, words: Vec<Word>) -> Result<Answer, Fault> {
@@ -369,9 +370,9 @@ fn value(frame: Resp3Frame) -> Answer {
     })
 }
 
-impl fmt::Debug for Pattern {
+impl fmt::Debug for FredTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Its configuration has the password.
-        f.write_str("Pattern")
+        // The configuration has the password.
+        f.write_str("FredTemplate")
     }
 }

@@ -1,4 +1,4 @@
-//! What one connection was asked, and what became of it: pure accounts, no I/O, no clock, no lock.
+//! The account of one connection: its requests and their outcomes. No I/O, no clock, no lock.
 //!
 //! Bytes are numbered from the first that this ledger encoded. A request knows the numbers of its
 //! bytes; the outbox knows how many the kernel has taken (`connection.rs`). A server cannot run half a
@@ -6,101 +6,43 @@
 //!
 //! # States of a request
 //!
-//! | state | what happens | next |
+//! | state | event | next state, or outcome |
 //! | --- | --- | --- |
-//! | waiting | its future is gone when its turn comes | forgotten, never sent |
+//! | waiting | its turn comes, its future is gone | forgotten, never sent |
 //! | waiting | it is too old, or the connection ends | *not applied* |
-//! | waiting | its turn comes: it is encoded | sent |
-//! | sent | its reply comes | answered |
-//! | sent | NOSCRIPT comes, and its future is there | waiting, at the front, with the text |
-//! | sent | too old, none of it taken: withdrawn from the outbox | *not applied* |
-//! | sent | too old, some of it taken | *unknown*; its place waits for the reply |
-//! | sent | the connection ends, its last byte not taken | *not applied* |
-//! | sent | the connection ends, its last byte taken | *unknown* |
+//! | waiting | its turn comes: it is encoded | in flight |
+//! | in flight | its reply comes | answered |
+//! | in flight | NOSCRIPT comes, and its future is there | waiting, at the front, with the text |
+//! | in flight | too old, none of it taken: withdrawn from the outbox | *not applied* |
+//! | in flight | too old, some of it taken | *unknown*; its entry waits for the reply |
+//! | in flight | the connection ends, its last byte not taken | *not applied* |
+//! | in flight | the connection ends, its last byte taken | *unknown* |
 //!
 //! # Invariants
 //!
-//! - **L1** Requests are sent in the order in which they were pushed, each once; `sent` has the order
-//!   of the wire, and so have replies. A reply without a request ends the connection.
+//! - **L1** Requests are sent in the order in which they were pushed, each once. `in_flight` has the
+//!   order of the bytes, and replies have the same order. A reply without a request ends the connection.
 //! - **L2** A request is answered at most once, by exactly one of the rows above.
-//! - **L3** What undoes a call is pushed after the call's future was dropped; so a call is sent again
-//!   with its text only if its future is still there: then the undo comes behind it.
+//! - **L3** The undo of a call is pushed after the call's future was dropped. A call is sent again with
+//!   its text only if its future is still there: the undo then comes behind it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use bytes::{Buf as _, BytesMut};
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::encode;
-use super::hub::Hub;
-use crate::protocol::{Call, Value};
+use super::request::{Notification, Request, ScriptForm};
+use crate::protocol::Value;
 use crate::transport::{CallError, Fault, sort_error_reply};
-
-pub(super) type Outcome = Result<Value, CallError>;
-pub(super) type Listening = Result<(), CallError>;
-
-#[derive(Debug)]
-pub(super) enum Request {
-    Run(Run),
-    Listen(Listen),
-    Unlisten(Arc<str>),
-    Ping(Option<oneshot::Sender<()>>),
-}
-
-#[derive(Debug)]
-pub(super) struct Run {
-    pub(super) call: Call,
-    pub(super) answer: oneshot::Sender<Outcome>,
-    pub(super) form: Form,
-}
-
-/// How a script is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    Hash,
-    /// The server does not know the script.
-    Text,
-}
-
-/// SUBSCRIBE to one channel, so that a refusal is that of this channel.
-#[derive(Debug)]
-pub(super) struct Listen {
-    pub(super) channel: Arc<str>,
-    /// Which of the orders for this channel.
-    pub(super) order: u64,
-    /// How many connections were lost before the one that is asked.
-    pub(super) losses: u64,
-    /// `None`: restored after a loss, nobody waits.
-    pub(super) answer: Option<oneshot::Sender<Listening>>,
-}
-
-/// What the server says of a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    Subscribed,
-    Unsubscribed,
-}
-
-/// What somebody is to be told, when nothing is locked any more.
-#[derive(Debug)]
-pub(super) enum Told {
-    Run(oneshot::Sender<Outcome>, Outcome),
-    /// The server confirmed or refused the subscription.
-    Listen(Listen, Listening),
-    /// The connection ended before the server did either.
-    Unheard(Listen),
-    Pong(oneshot::Sender<()>),
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     waiting: VecDeque<Waiting>,
-    sent: VecDeque<Sent>,
+    in_flight: VecDeque<InFlight>,
     /// The number of the next byte.
     encoded: u64,
-    /// Why nothing is taken any more.
+    /// Why no request is taken any more.
     closed: Option<CallError>,
 }
 
@@ -111,8 +53,8 @@ struct Waiting {
 }
 
 #[derive(Debug)]
-struct Sent {
-    /// `None`: it was told that it is too old. Its reply is still to come.
+struct InFlight {
+    /// `None`: the call has timed out, and its reply is still to come.
     request: Option<Request>,
     since: Instant,
     first: u64,
@@ -133,22 +75,29 @@ impl Ledger {
         self.waiting.len()
     }
 
-    /// How many requests have no reply yet.
-    pub(super) fn on_the_way(&self) -> usize {
-        self.sent.len()
+    /// How many requests were sent and have no reply yet.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.len()
     }
 
-    /// Nothing more will be asked, and everything is answered.
-    pub(super) fn is_quiet(&self) -> bool {
+    /// The ledger is closed, and every request is answered.
+    pub(super) fn is_drained(&self) -> bool {
         self.closed.is_some() && self.is_idle()
     }
 
-    /// Nothing waits and nothing is on its way.
     fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.sent.is_empty()
+        self.waiting.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Gives what waits to the outbox, until that has `enough` bytes.
+    /// Since when the oldest call is without an answer.
+    pub(super) fn oldest_call(&self) -> Option<Instant> {
+        let waiting = self.waiting.iter().map(|waiting| (Some(&waiting.request), waiting.since));
+        let in_flight = self.in_flight.iter().map(|sent| (sent.request.as_ref(), sent.since));
+        let calls = waiting.chain(in_flight).filter(|(one, _)| one.is_some_and(Request::is_call));
+        calls.map(|(_, since)| since).min()
+    }
+
+    /// Moves waiting requests to the outbox, until that has `enough` bytes.
     pub(super) fn encode(&mut self, out: &mut BytesMut, enough: usize) {
         while out.len() < enough
             && let Some(Waiting { request, since }) = self.waiting.pop_front()
@@ -158,29 +107,30 @@ impl Ledger {
             }
             let (first, had) = (self.encoded, out.len());
             match &request {
-                Request::Run(run) => encode::run(out, &run.call, run.form),
-                Request::Listen(listen) => {
-                    encode::command(out, &[b"SUBSCRIBE", listen.channel.as_bytes()]);
+                Request::Call(request) => encode::call(out, &request.call, request.form),
+                Request::Subscribe(request) => {
+                    encode::command(out, &[b"SUBSCRIBE", request.channel.as_bytes()]);
                 }
-                Request::Unlisten(channel) => {
+                Request::Unsubscribe(channel) => {
                     encode::command(out, &[b"UNSUBSCRIBE", channel.as_bytes()]);
                 }
                 Request::Ping(_) => encode::command(out, &[b"PING"]),
             }
             self.encoded += (out.len() - had) as u64;
             let end = self.encoded;
-            self.sent.push_back(Sent { request: Some(request), since, first, end });
+            self.in_flight.push_back(InFlight { request: Some(request), since, first, end });
         }
     }
 
-    /// Hands the next request over to a driver that sends it in its own way. Its bytes are of no
-    /// number: the kernel is taken to have taken them.
+    /// Hands the next request to a driver that sends it in its own way. The request has no numbered
+    /// bytes: the kernel counts as having taken it.
     #[cfg(feature = "fred")]
     pub(super) fn take<T>(&mut self, take: impl FnOnce(&Request) -> T) -> Option<T> {
         while let Some(Waiting { request, since }) = self.waiting.pop_front() {
             if !request.is_abandoned() {
                 let taken = take(&request);
-                self.sent.push_back(Sent { request: Some(request), since, first: 0, end: 0 });
+                let request = Some(request);
+                self.in_flight.push_back(InFlight { request, since, first: 0, end: 0 });
                 return Some(taken);
             }
         }
@@ -193,75 +143,71 @@ impl Ledger {
         &mut self,
         reply: Result<Value, String>,
         taken: u64,
-    ) -> Result<Option<Told>, Fault> {
-        let Some(Sent { request, since, .. }) = self.sent.pop_front_if(|sent| sent.end <= taken)
-        else {
+    ) -> Result<Option<Notification>, Fault> {
+        // `VecDeque::pop_front_if` is of Rust 1.93.
+        let answered = self.in_flight.front().is_some_and(|sent| sent.end <= taken);
+        let next = if answered { self.in_flight.pop_front() } else { None };
+        let Some(InFlight { request, since, .. }) = next else {
             return Err(Fault("the server answered what it was not asked".into()));
         };
         Ok(match request {
-            None | Some(Request::Unlisten(_)) => None,
-            Some(Request::Ping(pong)) => pong.map(Told::Pong),
-            Some(Request::Listen(listen)) => match reply {
-                Err(text) => Some(Told::Listen(listen, Err(sort_error_reply(&text)))),
+            None | Some(Request::Unsubscribe(_)) => None,
+            Some(Request::Ping(pong)) => pong.map(Notification::Pong),
+            Some(Request::Subscribe(request)) => match reply {
+                Err(text) => Some(Notification::Subscribed(request, Err(sort_error_reply(&text)))),
                 Ok(_) => return Err(Fault("the server answered SUBSCRIBE without a push".into())),
             },
-            Some(Request::Run(mut run)) => match reply {
-                Err(text) if text.starts_with("NOSCRIPT") && run.form == Form::Hash => {
+            Some(Request::Call(mut request)) => match reply {
+                Err(text) if text.starts_with("NOSCRIPT") && request.form == ScriptForm::Hash => {
                     // INVARIANT L3.
-                    if run.answer.is_closed() {
+                    if request.answer.is_closed() {
                         return Ok(None);
                     }
-                    run.form = Form::Text;
-                    self.waiting.push_front(Waiting { request: Request::Run(run), since });
+                    request.form = ScriptForm::Text;
+                    self.waiting.push_front(Waiting { request: Request::Call(request), since });
                     None
                 }
                 reply => {
                     let outcome = reply.map_err(|text| sort_error_reply(&text));
-                    Some(Told::Run(run.answer, outcome))
+                    Some(Notification::Called(request.answer, outcome))
                 }
             },
         })
     }
 
-    /// The server said that a channel is subscribed, or is not any more. What was not asked for next
-    /// shifts nothing.
-    pub(super) fn confirmed(&mut self, change: Change, channel: &str) -> Option<Told> {
-        let asked = self.sent.front().is_some_and(|sent| match &sent.request {
-            Some(Request::Listen(listen)) => {
-                change == Change::Subscribed && *listen.channel == *channel
+    /// The server sent `subscribe` or `unsubscribe` for a channel. A push that does not answer the oldest
+    /// request shifts nothing.
+    pub(super) fn confirmed(&mut self, kind: &str, channel: &str) -> Option<Notification> {
+        let asked = self.in_flight.front().is_some_and(|sent| match &sent.request {
+            Some(Request::Subscribe(request)) => {
+                kind == "subscribe" && *request.channel == *channel
             }
-            Some(Request::Unlisten(gone)) => change == Change::Unsubscribed && **gone == *channel,
+            Some(Request::Unsubscribe(gone)) => kind == "unsubscribe" && **gone == *channel,
             _ => false,
         });
-        match self.sent.pop_front_if(|_| asked)?.request? {
-            Request::Listen(listen) => Some(Told::Listen(listen, Ok(()))),
+        if !asked {
+            return None;
+        }
+        match self.in_flight.pop_front()?.request? {
+            Request::Subscribe(request) => Some(Notification::Subscribed(request, Ok(()))),
             _ => None,
         }
     }
 
-    /// Answers calls that were pushed before `oldest`, and withdraws what is still in the outbox.
-    /// Returns since when the oldest of the others waits.
+    /// Ends the calls that were pushed at `oldest` or before, and withdraws their bytes from the outbox.
     pub(super) fn expire(
         &mut self,
         oldest: Instant,
         fault: &Fault,
         out: &mut BytesMut,
         taken: u64,
-        told: &mut Vec<Told>,
-    ) -> Option<Instant> {
-        let mut rest = None;
-        let mut live = |since: Instant| {
-            rest = Some(rest.map_or(since, |before: Instant| before.min(since)));
-        };
+        ended: &mut Vec<Notification>,
+    ) {
         let mut withdrawn = 0;
-        self.sent.retain_mut(|sent| {
+        self.in_flight.retain_mut(|sent| {
             sent.first -= withdrawn;
             sent.end -= withdrawn;
-            if !sent.request.as_ref().is_some_and(Request::is_call) {
-                return true;
-            }
-            if sent.since > oldest {
-                live(sent.since);
+            if sent.since > oldest || !sent.request.as_ref().is_some_and(Request::is_call) {
                 return true;
             }
             let is_taken = sent.first < taken;
@@ -271,80 +217,43 @@ impl Ledger {
             }
             let error = if is_taken { CallError::Unknown } else { CallError::NotApplied };
             let request = sent.request.take();
-            told.extend(request.and_then(|request| request.unanswered(error(fault.clone()))));
+            ended.extend(request.and_then(|request| request.unanswered(error(fault.clone()))));
             is_taken
         });
         self.encoded -= withdrawn;
         for waiting in std::mem::take(&mut self.waiting) {
-            if waiting.request.is_call() {
-                if waiting.since <= oldest {
-                    let error = CallError::NotApplied(fault.clone());
-                    told.extend(waiting.request.unanswered(error));
-                    continue;
-                }
-                live(waiting.since);
+            if waiting.since > oldest || !waiting.request.is_call() {
+                self.waiting.push_back(waiting);
+            } else {
+                let error = CallError::NotApplied(fault.clone());
+                ended.extend(waiting.request.unanswered(error));
             }
-            self.waiting.push_back(waiting);
         }
-        rest
     }
 
-    /// Nothing more is taken; what waits is told why. What was sent may still be answered.
-    pub(super) fn close(&mut self, error: &CallError, told: &mut Vec<Told>) {
+    /// Takes no more requests, and ends the waiting ones. A request in flight may still be answered.
+    pub(super) fn close(&mut self, error: &CallError, ended: &mut Vec<Notification>) {
         self.closed.get_or_insert_with(|| error.clone());
         for waiting in std::mem::take(&mut self.waiting) {
-            told.extend(waiting.request.unanswered(error.clone()));
+            ended.extend(waiting.request.unanswered(error.clone()));
         }
     }
 
     /// The connection has ended, for this reason, when the kernel had taken so many bytes.
-    pub(super) fn end(&mut self, fault: &Fault, taken: u64, told: &mut Vec<Told>) {
-        self.close(&CallError::NotApplied(fault.clone()), told);
-        for Sent { request, end, .. } in std::mem::take(&mut self.sent) {
+    pub(super) fn end(&mut self, fault: &Fault, taken: u64, ended: &mut Vec<Notification>) {
+        self.close(&CallError::NotApplied(fault.clone()), ended);
+        for InFlight { request, end, .. } in std::mem::take(&mut self.in_flight) {
             let error = if end <= taken { CallError::Unknown } else { CallError::NotApplied };
-            told.extend(request.and_then(|request| request.unanswered(error(fault.clone()))));
-        }
-    }
-}
-
-impl Told {
-    pub(super) fn say(self, hub: &Hub) {
-        // Nobody may be waiting any more.
-        match self {
-            Told::Run(answer, outcome) => drop(answer.send(outcome)),
-            Told::Listen(listen, outcome) => hub.told(listen, outcome),
-            Told::Unheard(listen) => hub.unheard(listen),
-            Told::Pong(pong) => drop(pong.send(())),
-        }
-    }
-}
-
-impl Request {
-    /// Nobody waits for it any more, and nothing was sent. A subscription without a waiter is one
-    /// that is restored, or that its unsubscription follows.
-    fn is_abandoned(&self) -> bool {
-        matches!(self, Request::Run(run) if run.answer.is_closed())
-    }
-
-    /// Only calls have a time-out here.
-    fn is_call(&self) -> bool {
-        matches!(self, Request::Run(_))
-    }
-
-    fn unanswered(self, error: CallError) -> Option<Told> {
-        match self {
-            Request::Run(run) => Some(Told::Run(run.answer, Err(error))),
-            Request::Listen(listen) => Some(Told::Unheard(listen)),
-            Request::Unlisten(_) | Request::Ping(_) => None,
+            ended.extend(request.and_then(|request| request.unanswered(error(fault.clone()))));
         }
     }
 }
 
 /// Takes these bytes out of the middle.
 fn withdraw(out: &mut BytesMut, first: u64, end: u64) {
-    let place = |number| usize::try_from(number).expect("BUG: more bytes than memory");
-    let mut rest = out.split_off(place(first));
-    rest.advance(place(end - first));
+    let offset = |number| usize::try_from(number).expect("BUG: more bytes than memory");
+    let mut rest = out.split_off(offset(first));
+    rest.advance(offset(end - first));
     out.unsplit(rest);
 }
 

@@ -1,10 +1,18 @@
 //! The transport against a real server, and against everything that can be wrong with one.
 //!
-//! Every test has a server of its own. Nothing waits for a duration where it can wait for a
-//! condition.
+//! Every test has a server of its own. A test waits for a condition, not for a duration, wherever it can.
 
 #[path = "../../../tests/support/mod.rs"]
 mod support;
+
+/// Leaves the test out where there is no server.
+macro_rules! needs_a_server {
+    () => {
+        if $crate::transport::redis::tests::support::server::is_missing() {
+            return;
+        }
+    };
+}
 
 mod calls;
 mod connecting;
@@ -38,13 +46,13 @@ const NAME: &str = "leasehold:test";
 const SECOND: Duration = Duration::from_secs(1);
 const TIMING: Timing = Timing { command: Duration::from_millis(300), connect: SECOND };
 
-/// Remembers what the transport reported.
+/// Records the events of the transport.
 #[derive(Default)]
 struct Recorder {
     messages: Mutex<Vec<(String, Vec<u8>)>>,
     missed: AtomicUsize,
     restored: Mutex<Vec<Lane>>,
-    /// How long each message takes to digest.
+    /// How long each message keeps the consumer busy.
     pause: Option<Duration>,
 }
 
@@ -62,7 +70,7 @@ impl Recorder {
     }
 }
 
-impl Sink for Recorder {
+impl TransportEvents for Recorder {
     fn message(&self, channel: &str, payload: &[u8]) {
         if let Some(pause) = self.pause {
             #[expect(clippy::disallowed_methods, reason = "a consumer that blocks")]
@@ -81,12 +89,12 @@ impl Sink for Recorder {
 }
 
 /// A runtime on its own thread, as the library has one.
-struct Own(Option<Runtime>);
+struct OwnRuntime(Option<Runtime>);
 
-impl Own {
+impl OwnRuntime {
     fn new() -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        Own(Some(runtime.unwrap()))
+        OwnRuntime(Some(runtime.unwrap()))
     }
 
     fn handle(&self) -> &Handle {
@@ -98,52 +106,53 @@ impl Own {
     }
 }
 
-impl Drop for Own {
+impl Drop for OwnRuntime {
     fn drop(&mut self) {
         self.0.take().unwrap().shutdown_background();
     }
 }
 
-/// A connected transport with all that it needs. Declared last, so that it is dropped first.
-struct Bed {
+/// A connected transport with all that it needs. A test declares it last, so that it is dropped first.
+struct Testbed {
     redis: Arc<Redis>,
-    sink: Arc<Recorder>,
-    own: Own,
+    events: Arc<Recorder>,
+    own: OwnRuntime,
 }
 
-impl Bed {
+impl Testbed {
     async fn new(server: &Server) -> Self {
-        Bed::at(&server.url()).await
+        Testbed::at(&server.url()).await
     }
 
     async fn at(url: &str) -> Self {
-        Bed::with(url, Recorder::default()).await
+        Testbed::with(url, Recorder::default()).await
     }
 
-    async fn with(url: &str, sink: Recorder) -> Self {
-        let (own, sink) = (Own::new(), Arc::new(sink));
-        let redis = connect(url, sink.clone(), own.handle()).await.unwrap();
-        Bed { redis: Arc::new(redis), sink, own }
+    async fn with(url: &str, events: Recorder) -> Self {
+        let (own, events) = (OwnRuntime::new(), Arc::new(events));
+        let redis = connect(url, events.clone(), own.handle()).await.unwrap();
+        Testbed { redis: Arc::new(redis), events, own }
     }
 
     /// Nothing runs on a current-thread runtime outside `block_on`.
     fn on_a_runtime_that_stands_still(server: &Server) -> (Self, Runtime) {
-        let (own, sink) = (Own::new(), Arc::new(Recorder::default()));
+        let (own, events) = (OwnRuntime::new(), Arc::new(Recorder::default()));
         let callers = Builder::new_current_thread().enable_all().build().unwrap();
-        let redis = callers.block_on(connect(&server.url(), sink.clone(), own.handle())).unwrap();
-        (Bed { redis: Arc::new(redis), sink, own }, callers)
+        let redis = callers.block_on(connect(&server.url(), events.clone(), own.handle())).unwrap();
+        (Testbed { redis: Arc::new(redis), events, own }, callers)
     }
 
     /// For work that may take longer than the time-out of the other tests.
     async fn patient(server: &Server) -> Self {
-        Bed::patient_at(&server.url()).await
+        Testbed::patient_at(&server.url()).await
     }
 
     async fn patient_at(url: &str) -> Self {
-        let (own, sink) = (Own::new(), Arc::<Recorder>::default());
+        let (own, events) = (OwnRuntime::new(), Arc::<Recorder>::default());
         let timing = Timing { command: SECOND * 10, connect: SECOND };
-        let redis = Redis::connect(node(url), timing, sink.clone(), own.handle(), Absent::Refused);
-        Bed { redis: Arc::new(redis.await.unwrap()), sink, own }
+        let redis =
+            Redis::connect(node(url), timing, events.clone(), own.handle(), IfUnreachable::Fail);
+        Testbed { redis: Arc::new(redis.await.unwrap()), events, own }
     }
 
     async fn add(&self, lane: Lane, key: &str) -> Result<i64, CallError> {
@@ -167,8 +176,12 @@ impl Bed {
     }
 }
 
-async fn connect(url: &str, sink: Arc<Recorder>, background: &Handle) -> Result<Redis, CallError> {
-    Redis::connect(node(url), TIMING, sink, background, Absent::Refused).await
+async fn connect(
+    url: &str,
+    events: Arc<Recorder>,
+    background: &Handle,
+) -> Result<Redis, CallError> {
+    Redis::connect(node(url), TIMING, events, background, IfUnreachable::Fail).await
 }
 
 fn node(url: &str) -> Node {

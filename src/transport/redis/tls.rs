@@ -34,7 +34,7 @@ impl Tls {
     }
 
     pub(super) fn new(host: &str, roots: RootCertStore) -> Result<Self, CallError> {
-        // The provider is named: `ClientConfig::builder()` panics in programs that also link another.
+        // The provider is named: `ClientConfig::builder()` panics in programs that link two providers.
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| refused(&error.to_string()))?
@@ -54,7 +54,7 @@ impl Tls {
     }
 }
 
-/// The two ways of a stream, for two who do not know of each other.
+/// The two directions of a stream, for independent users.
 pub(super) fn split<S>(stream: TlsStream<S>) -> (ReadHalf<TlsStream<S>>, Records<S>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -63,11 +63,11 @@ where
     (reader, Records(writer))
 }
 
-/// Writes one TLS record at a time. A write of several that fails may have sent the first of them and
-/// says that it took nothing; a record of which a part is missing is nothing to the server.
+/// Writes one TLS record at a time. A failed write of several records says that it took nothing, and may
+/// have sent the first of them. A failed write of one record has sent none that the server can read.
 pub(super) struct Records<S>(WriteHalf<TlsStream<S>>);
 
-/// The most that one record holds (RFC 8446, section 5.1).
+/// How many bytes a record holds at most (RFC 8446, section 5.1).
 const RECORD_MAX: usize = 1 << 14;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Records<S> {

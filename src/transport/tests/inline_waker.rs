@@ -18,7 +18,7 @@ impl Wake for Cancelled {
     }
 }
 
-/// Polls a future that is not ready; whoever wakes it drops it.
+/// Polls a future that is not ready. Its wake-up drops it.
 pub(crate) fn poll_and_drop_when_woken(future: impl Future<Output = ()> + Send + 'static) {
     let cancelled = Arc::<Cancelled>::default();
     let waker = Waker::from(cancelled.clone());
@@ -27,7 +27,7 @@ pub(crate) fn poll_and_drop_when_woken(future: impl Future<Output = ()> + Send +
     *cancelled.0.lock() = Some(future);
 }
 
-/// Runs what may wait for itself, on a thread that is left behind if it does.
+/// Runs code that may deadlock, on a thread that is left behind if it does.
 pub(crate) fn does_not_hang(what: &str, run: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || {

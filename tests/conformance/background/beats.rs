@@ -53,7 +53,7 @@ async fn every_waiter_of_a_long_line_keeps_its_place() {
 async fn a_beat_without_an_answer_costs_nobody_a_place() {
     let redis = EmbeddedRedis::new();
     let world = World::Embedded(redis.clone());
-    let patient = redis.builder().command_timeout(Duration::from_mins(1));
+    let patient = redis.builder().command_timeout(Duration::from_secs(60));
     let client = patient.fair_claim(CLAIM).connect().await.unwrap();
     let link = redis.links().remove(0);
     let _held = [take_fair(&client, "a").await, take_fair(&client, "b").await];

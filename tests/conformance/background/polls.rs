@@ -32,7 +32,7 @@ async fn soon_served(waiters: Vec<Waiter>) -> Vec<LockGuard> {
 #[tokio::test(start_paused = true)]
 async fn all_names_that_vanished_are_found_by_one_call() {
     let redis = EmbeddedRedis::new();
-    let builder = || redis.builder().safety_poll(POLL).lease(Duration::from_mins(10));
+    let builder = || redis.builder().safety_poll(POLL).lease(Duration::from_secs(600));
     let (holder, client) = (builder().connect().await.unwrap(), builder().connect().await.unwrap());
     let _foreign = take_all(&holder, 0..BATCH / 2, LONG).await;
     let _own = take_all(&client, BATCH / 2..BATCH, Lease::Renewed).await;

@@ -56,7 +56,7 @@ fn fields(store: &mut Store, key: &[u8]) -> Result<Vec<(Bytes, Bytes)>, ErrorRep
     Ok(store.find::<Hash>(key)?.map_or_else(Vec::new, |hash| hash.in_order()))
 }
 
-/// Some fields, no two of them the same, or one.
+/// Several different fields, or one.
 fn hrandfield(store: &mut Store, words: Words<'_>) -> Outcome {
     let (key, options) = (&words[1], &words[2..]);
     let Some((count, options)) = options.split_first() else {

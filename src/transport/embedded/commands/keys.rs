@@ -40,7 +40,7 @@ enum Unit {
     Epoch,
 }
 
-/// Milliseconds, or the number that Redis gives instead.
+/// The remaining milliseconds, or the number that Redis answers instead.
 pub(crate) fn left_ms(store: &mut Store, key: &[u8]) -> Result<i64, i64> {
     const NO_KEY: i64 = -2;
     const NO_EXPIRY: i64 = -1;
@@ -91,7 +91,7 @@ fn expire(store: &mut Store, words: Words<'_>, name: &str, unit: Unit) -> Outcom
     Ok(Reply::Int(1))
 }
 
-/// All in one answer: a cursor would have to survive changes in between.
+/// All keys in one answer: a cursor would have to survive changes in between.
 fn scan(store: &mut Store, words: Words<'_>) -> Outcome {
     let cursor = std::str::from_utf8(&words[1]).ok().and_then(|text| text.parse::<u64>().ok());
     if cursor.is_none() {

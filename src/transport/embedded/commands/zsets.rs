@@ -142,7 +142,7 @@ fn with_scores(found: impl IntoIterator<Item = (f64, Bytes)>) -> Reply {
     Reply::bulks(found.into_iter().flat_map(|(score, member)| [member, score_text(score)]))
 }
 
-/// By position only; the forms BYSCORE, BYLEX and REV are not here.
+/// By position only: BYSCORE, BYLEX and REV are missing.
 fn zrange(store: &mut Store, words: Words<'_>) -> Outcome {
     let options = &words[4..];
     if !options.iter().all(|word| is(word, "withscores")) {

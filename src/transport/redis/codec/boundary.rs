@@ -1,33 +1,32 @@
-//! Finds where a reply ends, and refuses what is more than a reply may be.
+//! Finds where a reply ends, and refuses a reply beyond the limits.
 //!
-//! The search goes on where it stopped, so a reply that arrives in pieces is looked at once. What
-//! the elements mean is the parser's business; here only the letter, the line and the length of
-//! each are read.
+//! The search goes on where it stopped, so each byte is looked at once. Only the type byte, the line and
+//! the length of each element are read: the parser finds out what they mean.
 
 use resp_rs::resp3::MAX_LINE_LENGTH;
 
 use super::{DEPTH, ELEMENTS, Malformed, REPLY_BYTES};
 
-/// How far the reply at the front of a buffer is known.
+/// How far the reply at the front of a buffer was searched.
 #[derive(Debug, Default)]
 pub(super) struct Boundary {
-    /// Where the first element begins of which not all has been seen.
+    /// Where the first incomplete element begins.
     next: usize,
-    /// Before this the end of that element's line is not.
+    /// The end of that element's line is not before this position.
     searched: usize,
-    /// With fewer bytes than these, that element is not complete.
+    /// The buffer must have this length before that element can be complete.
     wanted: usize,
     /// The elements that were announced so far.
     elements: usize,
-    /// The elements that are missing at each depth; the outermost is the reply itself.
+    /// How many elements are missing at each depth. The outermost element is the reply itself.
     missing: Vec<usize>,
 }
 
 impl Boundary {
     /// The length of the reply at the front of `bytes`, if all of it is there.
     ///
-    /// Is called again with more bytes behind the same ones, or, after it gave a length, with
-    /// those that follow.
+    /// The next call gets the same bytes and more. After a length was returned, it gets the bytes behind
+    /// that reply.
     pub(super) fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
         if self.missing.is_empty() {
             self.missing.push(1);
@@ -46,7 +45,7 @@ impl Boundary {
         Ok(None)
     }
 
-    /// The end of the element at `next`; that of an array is before its first element.
+    /// The end of the element at `next`. An array ends before its first element.
     fn element(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
         let Some(&letter) = bytes.get(self.next) else { return Ok(None) };
         let kind = Kind::of(letter)?;
@@ -70,7 +69,7 @@ impl Boundary {
             self.wanted = end;
             return Ok(None);
         }
-        // An attribute comes in front of an element and is none.
+        // An attribute stands in front of an element and does not count.
         if let (false, Some(missing)) = (kind == Kind::Attribute, self.missing.last_mut()) {
             *missing -= 1;
         }
@@ -111,18 +110,18 @@ impl Boundary {
     }
 }
 
-/// What follows the letter of an element.
+/// What follows the type byte of an element.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A line that is all.
+    /// A line, which is the whole element.
     Line,
     /// A line with the length of a text, and the text.
     Text,
-    /// A line with a number of elements, and those.
+    /// A line with a number, and so many elements.
     Items,
-    /// A line with a number of pairs, and those.
+    /// A line with a number, and so many pairs.
     Pairs,
-    /// Like pairs, and then the element that they are about.
+    /// Like pairs, and then the element that they belong to.
     Attribute,
 }
 
@@ -140,7 +139,7 @@ impl Kind {
     }
 }
 
-/// The number on a line, or none for what is not there (`$-1` and `*-1`).
+/// The number on a line; `None` for a null (`$-1` and `*-1`).
 fn length(letter: u8, line: &[u8]) -> Result<Option<usize>, Malformed> {
     match line {
         b"-1" if matches!(letter, b'$' | b'*') => Ok(None),

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use super::{DEPTH, Decoder, ELEMENTS, Incoming, Malformed, REPLY_BYTES};
 use crate::protocol::Value;
 
-/// What came of a stream of bytes: the frames, and the reason if there are no more for ever.
+/// The outcome of a stream of bytes: the frames, and the reason if no more can follow.
 type Decoded = (Vec<Incoming>, Option<Malformed>);
 
 /// Decodes what arrives in pieces of these sizes, over and over.
@@ -54,7 +54,7 @@ fn array<const N: usize>(items: [Value; N]) -> Value {
     Value::Array(items.into())
 }
 
-/// Every type, with what it is for us.
+/// Every type, with its frame.
 fn of_each_type() -> Vec<(&'static [u8], Decoded)> {
     use Value::{Int, Nil};
     let message = vec![text("message"), text("c"), text("0")];
@@ -116,7 +116,7 @@ fn frames_in_one_buffer_come_one_after_the_other() {
     assert_eq!(whole(&all.concat()), (expected, None));
 }
 
-/// Checks that nothing comes of these bytes but a refusal with this text, in whatever pieces.
+/// Checks that these bytes are refused with this text, in any pieces.
 fn is_malformed(bytes: &[u8], reason: &str) {
     for sizes in [usize::MAX, 1000, 1] {
         let (frames, malformed) = decoded(bytes, &[sizes]);

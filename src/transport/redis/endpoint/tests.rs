@@ -43,8 +43,11 @@ fn unix_sockets_are_understood() {
     assert_eq!(parse("valkey+unix:///s?db=1"), parse("redis+unix:///s?db=1"));
     let endpoint = parse("redis+unix:///run/redis.sock?user=ann&pass=a+b%26c&db=0");
     assert_eq!(endpoint.address(), &Address::Unix { path: "/run/redis.sock".into() });
-    let login = endpoint.login().unwrap();
-    assert_eq!((login.user.as_deref(), login.password.as_str()), (Some("ann"), "a+b&c"));
+    let credentials = endpoint.credentials().unwrap();
+    assert_eq!(
+        (credentials.user.as_deref(), credentials.password.as_str()),
+        (Some("ann"), "a+b&c")
+    );
     assert_eq!(endpoint.to_string(), "redis+unix:///run/redis.sock?db=0");
 }
 
@@ -64,7 +67,7 @@ fn tls_names_its_feature() {
 }
 
 #[test]
-fn logins_are_decoded() {
+fn credentials_are_decoded() {
     let table = [
         ("redis://h", None),
         ("redis://:p%40ss%2F%23%25w@h", Some((None, "p@ss/#%w"))),
@@ -73,8 +76,10 @@ fn logins_are_decoded() {
     ];
     for (text, expected) in table {
         let endpoint = parse(text);
-        let login = endpoint.login().map(|login| (login.user.as_deref(), login.password.as_str()));
-        assert_eq!(login, expected, "{text}");
+        let credentials = endpoint
+            .credentials()
+            .map(|credentials| (credentials.user.as_deref(), credentials.password.as_str()));
+        assert_eq!(credentials, expected, "{text}");
     }
 }
 

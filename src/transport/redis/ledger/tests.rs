@@ -1,33 +1,39 @@
 //! Every row of the table of states, and the invariants, without a stream and without a clock.
 
-use tokio::sync::oneshot::error::TryRecvError;
+use std::sync::Arc;
+
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Duration;
 
 use super::*;
-use crate::protocol::{Arg, Script};
+use crate::protocol::{Arg, Call, Script};
+use crate::transport::redis::request::{
+    CallOutcome, CallRequest, SubscribeOutcome, SubscribeRequest,
+};
+use crate::transport::redis::subscriptions::SubscriptionRegistry;
 
 static SCRIPT: Script = Script::new("script", "return ARGV[1]");
 
 const ALL: usize = usize::MAX;
 
-/// A ledger and its outbox, of which bytes are taken as the test says.
-struct Desk {
+/// A ledger and its outbox. The test takes bytes in the place of the kernel.
+struct Testbed {
     ledger: Ledger,
     out: BytesMut,
     taken: u64,
     /// Every byte that was taken.
-    wire: Vec<u8>,
+    written: Vec<u8>,
     /// The time: seconds since this.
     start: Instant,
 }
 
-/// The end of a call where its answer arrives.
-type Answer = oneshot::Receiver<Outcome>;
+/// The receiving end of a call.
+type Answer = oneshot::Receiver<CallOutcome>;
 
-impl Desk {
+impl Testbed {
     fn new() -> Self {
         let (ledger, out, start) = (Ledger::default(), BytesMut::new(), Instant::now());
-        Desk { ledger, out, taken: 0, wire: Vec::new(), start }
+        Testbed { ledger, out, taken: 0, written: Vec::new(), start }
     }
 
     fn at(&self, second: u64) -> Instant {
@@ -36,65 +42,65 @@ impl Desk {
 
     fn call(&mut self, number: i64, second: u64) -> Answer {
         let (answer, receiver) = oneshot::channel();
-        let run = Run { call: call(number), answer, form: Form::Hash };
-        self.ledger.push(Request::Run(run), self.at(second)).unwrap();
+        let request = CallRequest { call: call(number), answer, form: ScriptForm::Hash };
+        self.ledger.push(Request::Call(request), self.at(second)).unwrap();
         receiver
     }
 
     fn encode(&mut self) -> usize {
-        let before = self.ledger.on_the_way();
+        let before = self.ledger.in_flight();
         self.ledger.encode(&mut self.out, ALL);
-        self.ledger.on_the_way() - before
+        self.ledger.in_flight() - before
     }
 
     /// So many bytes are taken.
     fn take(&mut self, bytes: usize) {
         let bytes = bytes.min(self.out.len());
-        self.wire.extend(self.out.split_to(bytes));
+        self.written.extend(self.out.split_to(bytes));
         self.taken += bytes as u64;
     }
 
     fn reply(&mut self, reply: Result<Value, &str>) -> Result<(), Fault> {
-        let told = self.ledger.replied(reply.map_err(str::to_owned), self.taken)?;
-        say(told);
+        let notification = self.ledger.replied(reply.map_err(str::to_owned), self.taken)?;
+        deliver(notification);
         Ok(())
     }
 
-    /// What was pushed before this second is too old.
+    /// Calls that were pushed up to this second time out. Returns since when the oldest other call waits.
     fn expire(&mut self, second: u64) -> Option<Instant> {
-        let (oldest, mut told) = (self.at(second), Vec::new());
-        let rest = self.ledger.expire(oldest, &late(), &mut self.out, self.taken, &mut told);
-        say(told);
-        rest
+        let (oldest, mut notifications) = (self.at(second), Vec::new());
+        self.ledger.expire(oldest, &late(), &mut self.out, self.taken, &mut notifications);
+        deliver(notifications);
+        self.ledger.oldest_call()
     }
 
     fn end(&mut self) {
-        let mut told = Vec::new();
-        self.ledger.end(&cut(), self.taken, &mut told);
-        say(told);
+        let mut notifications = Vec::new();
+        self.ledger.end(&cut(), self.taken, &mut notifications);
+        deliver(notifications);
     }
 }
 
-fn say(told: impl IntoIterator<Item = Told>) {
-    let hub = Hub::new();
-    told.into_iter().for_each(|told| told.say(&hub));
+fn deliver(notifications: impl IntoIterator<Item = Notification>) {
+    let registry = SubscriptionRegistry::default();
+    Notification::deliver(notifications, &registry);
 }
 
 fn call(number: i64) -> Call {
     Call { script: &SCRIPT, keys: vec![Arc::from("k")], args: vec![Arg::Int(number)] }
 }
 
-/// A call on the wire.
+/// A call as bytes.
 fn by_hash(number: i64) -> BytesMut {
     let mut bytes = BytesMut::new();
-    encode::run(&mut bytes, &call(number), Form::Hash);
+    encode::call(&mut bytes, &call(number), ScriptForm::Hash);
     bytes
 }
 
 /// The same with the text of its script.
 fn by_text(number: i64) -> BytesMut {
     let mut bytes = BytesMut::new();
-    encode::run(&mut bytes, &call(number), Form::Text);
+    encode::call(&mut bytes, &call(number), ScriptForm::Text);
     bytes
 }
 
@@ -110,11 +116,11 @@ fn cut() -> Fault {
     Fault("cut".into())
 }
 
-fn not_applied(fault: Fault) -> Outcome {
+fn not_applied(fault: Fault) -> CallOutcome {
     Err(CallError::NotApplied(fault))
 }
 
-fn unknown(fault: Fault) -> Outcome {
+fn unknown(fault: Fault) -> CallOutcome {
     Err(CallError::Unknown(fault))
 }
 
@@ -153,111 +159,111 @@ fn each_row_of_a_call_whose_future_waits() {
         (S::Taken(n), E::Answered, answered()),
     ];
     for (stage, event, expected) in rows {
-        let mut desk = Desk::new();
-        let mut answer = desk.call(7, 1);
+        let mut testbed = Testbed::new();
+        let mut answer = testbed.call(7, 1);
         if let Stage::Taken(bytes) = stage {
-            assert_eq!(desk.encode(), 1);
-            desk.take(bytes);
+            assert_eq!(testbed.encode(), 1);
+            testbed.take(bytes);
         }
         assert_eq!(answer.try_recv(), Err(TryRecvError::Empty));
         match event {
-            Event::Ends => desk.end(),
-            Event::TooOld => assert_eq!(desk.expire(1), None),
-            Event::Answered => desk.reply(Ok(Value::Int(1))).unwrap(),
+            Event::Ends => testbed.end(),
+            Event::TooOld => assert_eq!(testbed.expire(1), None),
+            Event::Answered => testbed.reply(Ok(Value::Int(1))).unwrap(),
         }
         assert_eq!(answer.try_recv(), Ok(expected), "{stage:?} {event:?}");
         // INVARIANT L2: nothing is left that could be answered again.
         let place = matches!((stage, event), (Stage::Taken(1..), Event::TooOld));
-        assert_eq!(desk.ledger.is_idle(), !place, "{stage:?} {event:?}");
-        // All that was not taken is taken now: it is not there, unless a part of it was.
-        desk.encode();
-        desk.take(ALL);
+        assert_eq!(testbed.ledger.is_idle(), !place, "{stage:?} {event:?}");
+        // The rest of the outbox is taken now. The call is in it only if a part of it was taken before.
+        testbed.encode();
+        testbed.take(ALL);
         let sent = match stage {
             Stage::Taken(1..) => n,
             _ => 0,
         };
-        // After the end nobody gives the outbox to the kernel any more.
+        // After the end the outbox is not written any more.
         if !matches!(event, Event::Ends) {
-            assert_eq!(desk.wire.len(), sent, "{stage:?} {event:?}");
+            assert_eq!(testbed.written.len(), sent, "{stage:?} {event:?}");
         }
     }
 }
 
 #[test]
 fn what_is_dropped_while_it_waits_is_forgotten() {
-    let mut desk = Desk::new();
-    let (one, two, three) = (desk.call(1, 1), desk.call(2, 1), desk.call(3, 1));
+    let mut testbed = Testbed::new();
+    let (one, two, three) = (testbed.call(1, 1), testbed.call(2, 1), testbed.call(3, 1));
     drop(two);
-    assert_eq!(desk.encode(), 2);
-    desk.take(ALL);
-    assert_eq!(desk.wire, [by_hash(1), by_hash(3)].concat());
+    assert_eq!(testbed.encode(), 2);
+    testbed.take(ALL);
+    assert_eq!(testbed.written, [by_hash(1), by_hash(3)].concat());
     for (number, mut answer) in [(1, one), (3, three)] {
-        desk.reply(Ok(Value::Int(number))).unwrap();
+        testbed.reply(Ok(Value::Int(number))).unwrap();
         assert_eq!(answer.try_recv(), Ok(Ok(Value::Int(number))));
     }
-    assert!(desk.ledger.is_idle());
+    assert!(testbed.ledger.is_idle());
 }
 
 #[test]
 fn what_is_dropped_after_it_was_encoded_keeps_its_place() {
     for taken in [0, length(1), ALL] {
-        let mut desk = Desk::new();
-        let (one, mut two) = (desk.call(1, 1), desk.call(2, 1));
-        desk.encode();
-        desk.take(taken);
+        let mut testbed = Testbed::new();
+        let (one, mut two) = (testbed.call(1, 1), testbed.call(2, 1));
+        testbed.encode();
+        testbed.take(taken);
         drop(one);
-        desk.take(ALL);
-        desk.reply(Ok(Value::Int(1))).unwrap();
+        testbed.take(ALL);
+        testbed.reply(Ok(Value::Int(1))).unwrap();
         assert_eq!(two.try_recv(), Err(TryRecvError::Empty), "not the reply of the other");
-        desk.reply(Ok(Value::Int(2))).unwrap();
+        testbed.reply(Ok(Value::Int(2))).unwrap();
         assert_eq!(two.try_recv(), Ok(Ok(Value::Int(2))));
     }
 }
 
 #[test]
 fn a_call_without_its_script_is_sent_again_with_it_before_what_waits() {
-    let mut desk = Desk::new();
-    let mut one = desk.call(1, 1);
-    desk.encode();
-    desk.take(ALL);
-    let mut two = desk.call(2, 1);
-    desk.reply(Err("NOSCRIPT no")).unwrap();
-    assert_eq!((one.try_recv(), desk.ledger.waiting()), (Err(TryRecvError::Empty), 2));
-    desk.wire.clear();
-    desk.encode();
-    desk.take(ALL);
-    assert_eq!(desk.wire, [by_text(1), by_hash(2)].concat());
+    let mut testbed = Testbed::new();
+    let mut one = testbed.call(1, 1);
+    testbed.encode();
+    testbed.take(ALL);
+    let mut two = testbed.call(2, 1);
+    testbed.reply(Err("NOSCRIPT no")).unwrap();
+    assert_eq!((one.try_recv(), testbed.ledger.waiting()), (Err(TryRecvError::Empty), 2));
+    testbed.written.clear();
+    testbed.encode();
+    testbed.take(ALL);
+    assert_eq!(testbed.written, [by_text(1), by_hash(2)].concat());
     // Not a third time: this is the script's own answer.
-    desk.reply(Err("NOSCRIPT again")).unwrap();
+    testbed.reply(Err("NOSCRIPT again")).unwrap();
     assert_eq!(one.try_recv(), Ok(not_applied(Fault("NOSCRIPT again".into()))));
-    desk.reply(Ok(Value::Int(2))).unwrap();
+    testbed.reply(Ok(Value::Int(2))).unwrap();
     assert_eq!(two.try_recv(), Ok(Ok(Value::Int(2))));
-    assert!(desk.ledger.is_idle());
+    assert!(testbed.ledger.is_idle());
 }
 
 #[test]
 fn a_call_without_its_script_and_without_its_future_is_not_sent_again() {
-    // Dropped before the answer, between the answer and its turn, or told that it is too old.
+    // Dropped before the answer, between the answer and its turn, or timed out.
     for case in 0..3 {
-        let mut desk = Desk::new();
-        let mut one = Some(desk.call(1, 1));
-        desk.encode();
-        desk.take(ALL);
-        let undo = desk.call(2, 2);
+        let mut testbed = Testbed::new();
+        let mut one = Some(testbed.call(1, 1));
+        testbed.encode();
+        testbed.take(ALL);
+        let undo = testbed.call(2, 2);
         match case {
             0 => drop(one.take()),
             1 => {}
             _ => {
-                desk.expire(1);
+                testbed.expire(1);
                 assert_eq!(one.as_mut().unwrap().try_recv(), Ok(unknown(late())));
             }
         }
-        desk.reply(Err("NOSCRIPT no")).unwrap();
+        testbed.reply(Err("NOSCRIPT no")).unwrap();
         drop(one);
-        desk.wire.clear();
-        assert_eq!(desk.encode(), 1, "case {case}");
-        desk.take(ALL);
-        assert_eq!(desk.wire, by_hash(2), "case {case}");
+        testbed.written.clear();
+        assert_eq!(testbed.encode(), 1, "case {case}");
+        testbed.take(ALL);
+        assert_eq!(testbed.written, by_hash(2), "case {case}");
         drop(undo);
     }
 }
@@ -265,44 +271,44 @@ fn a_call_without_its_script_and_without_its_future_is_not_sent_again() {
 #[test]
 fn a_call_that_waits_to_be_sent_with_its_text_was_not_applied() {
     for ends in [false, true] {
-        let mut desk = Desk::new();
-        let mut one = desk.call(1, 1);
-        desk.encode();
-        desk.take(ALL);
-        desk.reply(Err("NOSCRIPT no")).unwrap();
+        let mut testbed = Testbed::new();
+        let mut one = testbed.call(1, 1);
+        testbed.encode();
+        testbed.take(ALL);
+        testbed.reply(Err("NOSCRIPT no")).unwrap();
         if ends {
-            desk.end();
+            testbed.end();
             assert_eq!(one.try_recv(), Ok(not_applied(cut())));
         } else {
-            // It is as old as it was.
-            assert_eq!(desk.expire(0), Some(desk.at(1)));
-            assert_eq!(desk.expire(1), None);
+            // It keeps its age.
+            assert_eq!(testbed.expire(0), Some(testbed.at(1)));
+            assert_eq!(testbed.expire(1), None);
             assert_eq!(one.try_recv(), Ok(not_applied(late())));
         }
-        assert_eq!(desk.encode(), 0);
+        assert_eq!(testbed.encode(), 0);
     }
 }
 
-/// Of three calls, sent one second after the other, any may be too old, wherever the kernel is.
+/// Of three calls, sent one second after the other, any may time out, after any number of taken bytes.
 #[test]
 fn what_is_withdrawn_leaves_the_others_whole() {
     let lengths = [1, 22, 333].map(length);
     let whole: usize = lengths.iter().sum();
     for taken in 0..=whole {
         for old in [[true, false, false], [false, true, false], [false, false, true], [true; 3]] {
-            let mut desk = Desk::new();
+            let mut testbed = Testbed::new();
             let numbers = [1, 22, 333];
             let second = |old: bool| if old { 1 } else { 2 };
             let mut answers: Vec<_> =
-                (0..3).map(|at| desk.call(numbers[at], second(old[at]))).collect();
-            desk.encode();
-            desk.take(taken);
-            desk.expire(1);
+                (0..3).map(|at| testbed.call(numbers[at], second(old[at]))).collect();
+            testbed.encode();
+            testbed.take(taken);
+            testbed.expire(1);
             let mut expected = BytesMut::new();
             let mut first = 0;
             let mut left = Vec::new();
             for at in 0..3 {
-                // Withdrawn if it is too old and none of it was taken.
+                // Withdrawn if it has timed out and none of it was taken.
                 let begun = first < taken;
                 first += lengths[at];
                 if old[at] {
@@ -314,200 +320,200 @@ fn what_is_withdrawn_leaves_the_others_whole() {
                     left.push(at);
                 }
             }
-            desk.take(ALL);
-            assert_eq!(desk.wire, expected, "{taken} {old:?}");
-            // Each of the others gets its own reply, and what comes later, too.
-            let mut later = desk.call(4, 3);
-            desk.encode();
-            desk.take(ALL);
+            testbed.take(ALL);
+            assert_eq!(testbed.written, expected, "{taken} {old:?}");
+            // Each of the others gets its own reply, and so does a later call.
+            let mut later = testbed.call(4, 3);
+            testbed.encode();
+            testbed.take(ALL);
             for at in left {
-                desk.reply(Ok(Value::Int(numbers[at]))).unwrap();
+                testbed.reply(Ok(Value::Int(numbers[at]))).unwrap();
                 if !old[at] {
                     assert_eq!(answers[at].try_recv(), Ok(Ok(Value::Int(numbers[at]))));
                 }
             }
-            desk.reply(Ok(Value::Int(4))).unwrap();
+            testbed.reply(Ok(Value::Int(4))).unwrap();
             assert_eq!(later.try_recv(), Ok(Ok(Value::Int(4))), "{taken} {old:?}");
-            assert!(desk.ledger.is_idle());
+            assert!(testbed.ledger.is_idle());
         }
     }
 }
 
 #[test]
-fn the_oldest_of_those_that_are_not_too_old_is_told() {
-    let mut desk = Desk::new();
-    let early = [desk.call(1, 1), desk.call(2, 5)];
-    desk.encode();
-    let later = [desk.call(3, 3), desk.call(4, 9)];
+fn the_oldest_call_that_has_not_timed_out_is_known() {
+    let mut testbed = Testbed::new();
+    let early = [testbed.call(1, 1), testbed.call(2, 5)];
+    testbed.encode();
+    let later = [testbed.call(3, 3), testbed.call(4, 9)];
     for (second, rest) in [(0, Some(1)), (1, Some(3)), (2, Some(3)), (3, Some(5)), (8, Some(9))] {
-        assert_eq!(desk.expire(second), rest.map(|rest| desk.at(rest)), "{second}");
+        assert_eq!(testbed.expire(second), rest.map(|rest| testbed.at(rest)), "{second}");
     }
-    assert_eq!(desk.expire(9), None);
+    assert_eq!(testbed.expire(9), None);
     drop((early, later));
 }
 
 /// INVARIANT L1.
 #[test]
 fn a_reply_without_a_request_is_a_fault() {
-    let mut desk = Desk::new();
-    assert!(desk.reply(Ok(Value::Nil)).is_err(), "nothing was asked");
-    let mut one = desk.call(1, 1);
-    assert!(desk.reply(Ok(Value::Nil)).is_err(), "it waits");
-    desk.encode();
+    let mut testbed = Testbed::new();
+    assert!(testbed.reply(Ok(Value::Nil)).is_err(), "nothing was asked");
+    let mut one = testbed.call(1, 1);
+    assert!(testbed.reply(Ok(Value::Nil)).is_err(), "it waits");
+    testbed.encode();
     for _ in 0..length(1) {
-        assert!(desk.reply(Ok(Value::Nil)).is_err(), "not all of it was sent");
-        desk.take(1);
+        assert!(testbed.reply(Ok(Value::Nil)).is_err(), "not all of it was sent");
+        testbed.take(1);
     }
     assert_eq!(one.try_recv(), Err(TryRecvError::Empty));
-    desk.reply(Ok(Value::Nil)).unwrap();
+    testbed.reply(Ok(Value::Nil)).unwrap();
     assert_eq!(one.try_recv(), Ok(Ok(Value::Nil)));
-    assert!(desk.reply(Ok(Value::Nil)).is_err(), "it was answered");
+    assert!(testbed.reply(Ok(Value::Nil)).is_err(), "it was answered");
 }
 
 /// INVARIANT L1: of every prefix that is encoded at once.
 #[test]
 fn order_is_that_of_the_pushes_however_much_is_encoded_at_once() {
     for enough in 1..3 * length(10) {
-        let mut desk = Desk::new();
-        let answers: Vec<_> = (10..30).map(|number| desk.call(number, 1)).collect();
-        while desk.ledger.waiting() > 0 {
-            let before = desk.ledger.on_the_way();
-            desk.ledger.encode(&mut desk.out, enough);
-            let sent = desk.ledger.on_the_way() - before;
-            assert!(sent > 0 && desk.out.len() < enough + length(10), "{enough}: {sent}");
-            desk.take(ALL);
+        let mut testbed = Testbed::new();
+        let answers: Vec<_> = (10..30).map(|number| testbed.call(number, 1)).collect();
+        while testbed.ledger.waiting() > 0 {
+            let before = testbed.ledger.in_flight();
+            testbed.ledger.encode(&mut testbed.out, enough);
+            let sent = testbed.ledger.in_flight() - before;
+            assert!(sent > 0 && testbed.out.len() < enough + length(10), "{enough}: {sent}");
+            testbed.take(ALL);
         }
         let expected: Vec<_> = (10..30).map(by_hash).collect();
-        assert_eq!(desk.wire, expected.concat());
+        assert_eq!(testbed.written, expected.concat());
         drop(answers);
     }
 }
 
 #[test]
 fn what_is_closed_takes_nothing_more_and_answers_what_was_sent() {
-    let mut desk = Desk::new();
-    let mut sent = desk.call(1, 1);
-    desk.encode();
-    desk.take(ALL);
-    let mut waits = desk.call(2, 1);
-    let mut told = Vec::new();
-    desk.ledger.close(&CallError::Closed, &mut told);
-    say(told);
+    let mut testbed = Testbed::new();
+    let mut sent = testbed.call(1, 1);
+    testbed.encode();
+    testbed.take(ALL);
+    let mut waits = testbed.call(2, 1);
+    let mut notifications = Vec::new();
+    testbed.ledger.close(&CallError::Closed, &mut notifications);
+    deliver(notifications);
     assert_eq!(waits.try_recv(), Ok(Err(CallError::Closed)));
-    let refused = desk.ledger.push(Request::Ping(None), desk.at(2));
+    let refused = testbed.ledger.push(Request::Ping(None), testbed.at(2));
     assert_eq!(refused, Err(CallError::Closed));
-    assert!(!desk.ledger.is_quiet());
-    desk.reply(Ok(Value::Nil)).unwrap();
+    assert!(!testbed.ledger.is_drained());
+    testbed.reply(Ok(Value::Nil)).unwrap();
     assert_eq!(sent.try_recv(), Ok(Ok(Value::Nil)));
-    assert!(desk.ledger.is_quiet());
+    assert!(testbed.ledger.is_drained());
     // The first reason stays.
-    desk.end();
-    assert_eq!(desk.ledger.push(Request::Ping(None), desk.at(2)), Err(CallError::Closed));
+    testbed.end();
+    assert_eq!(testbed.ledger.push(Request::Ping(None), testbed.at(2)), Err(CallError::Closed));
 }
 
 #[test]
 fn after_the_end_everything_is_refused_with_the_reason() {
-    let mut desk = Desk::new();
-    desk.end();
-    let refused = desk.ledger.push(Request::Ping(None), desk.at(1));
+    let mut testbed = Testbed::new();
+    testbed.end();
+    let refused = testbed.ledger.push(Request::Ping(None), testbed.at(1));
     assert_eq!(refused, Err(CallError::NotApplied(cut())));
 }
 
-fn listen(desk: &mut Desk, channel: &str) -> oneshot::Receiver<Listening> {
+fn subscribe(testbed: &mut Testbed, channel: &str) -> oneshot::Receiver<SubscribeOutcome> {
     let (answer, receiver) = oneshot::channel();
-    let listen = Listen { channel: Arc::from(channel), order: 1, losses: 0, answer: Some(answer) };
-    desk.ledger.push(Request::Listen(listen), desk.at(1)).unwrap();
+    let request = SubscribeRequest {
+        channel: Arc::from(channel),
+        generation: 1,
+        epoch: 0,
+        answer: Some(answer),
+    };
+    testbed.ledger.push(Request::Subscribe(request), testbed.at(1)).unwrap();
     receiver
 }
 
 #[test]
 fn a_subscription_is_answered_by_its_own_push_or_by_an_error() {
-    let mut desk = Desk::new();
-    let mut before = desk.call(1, 1);
-    let (mut a, mut b) = (listen(&mut desk, "a"), listen(&mut desk, "b"));
-    let mut after = desk.call(2, 1);
-    desk.encode();
-    desk.take(ALL);
-    let confirmed = |desk: &mut Desk, change, channel| {
-        say(desk.ledger.confirmed(change, channel));
+    let mut testbed = Testbed::new();
+    let mut before = testbed.call(1, 1);
+    let (mut a, mut b) = (subscribe(&mut testbed, "a"), subscribe(&mut testbed, "b"));
+    let mut after = testbed.call(2, 1);
+    testbed.encode();
+    testbed.take(ALL);
+    let confirmed = |testbed: &mut Testbed, kind, channel| {
+        deliver(testbed.ledger.confirmed(kind, channel));
     };
-    // Not yet its turn: nobody asked for this.
-    confirmed(&mut desk, Change::Subscribed, "a");
-    desk.reply(Ok(Value::Int(1))).unwrap();
+    // Not yet its turn: no request was sent for it.
+    confirmed(&mut testbed, "subscribe", "a");
+    testbed.reply(Ok(Value::Int(1))).unwrap();
     assert_eq!(before.try_recv(), Ok(Ok(Value::Int(1))));
-    let others = [
-        (Change::Subscribed, "b"),
-        (Change::Subscribed, "A"),
-        (Change::Subscribed, ""),
-        (Change::Unsubscribed, "a"),
-    ];
-    for (change, channel) in others {
-        confirmed(&mut desk, change, channel);
-        assert_eq!(a.try_recv(), Err(TryRecvError::Empty), "{change:?} {channel}");
+    let others = [("subscribe", "b"), ("subscribe", "A"), ("subscribe", ""), ("unsubscribe", "a")];
+    for (kind, channel) in others {
+        confirmed(&mut testbed, kind, channel);
+        assert_eq!(a.try_recv(), Err(TryRecvError::Empty), "{kind:?} {channel}");
     }
-    confirmed(&mut desk, Change::Subscribed, "a");
+    confirmed(&mut testbed, "subscribe", "a");
     assert_eq!(a.try_recv(), Ok(Ok(())));
-    desk.reply(Err("NOPERM no")).unwrap();
+    testbed.reply(Err("NOPERM no")).unwrap();
     let refused = CallError::Refused(Fault("NOPERM no".into()));
     assert_eq!(b.try_recv(), Ok(Err(refused)));
-    confirmed(&mut desk, Change::Subscribed, "b");
-    desk.reply(Ok(Value::Int(2))).unwrap();
+    confirmed(&mut testbed, "subscribe", "b");
+    testbed.reply(Ok(Value::Int(2))).unwrap();
     assert_eq!(after.try_recv(), Ok(Ok(Value::Int(2))));
-    assert!(desk.ledger.is_idle());
+    assert!(testbed.ledger.is_idle());
 }
 
 #[test]
 fn an_unsubscription_is_answered_by_its_own_push_or_by_an_error() {
     for refused in [false, true] {
-        let mut desk = Desk::new();
-        desk.ledger.push(Request::Unlisten(Arc::from("a")), desk.at(1)).unwrap();
-        let mut call = desk.call(1, 1);
-        desk.encode();
-        desk.take(ALL);
+        let mut testbed = Testbed::new();
+        testbed.ledger.push(Request::Unsubscribe(Arc::from("a")), testbed.at(1)).unwrap();
+        let mut call = testbed.call(1, 1);
+        testbed.encode();
+        testbed.take(ALL);
         if refused {
-            desk.reply(Err("NOPERM no")).unwrap();
+            testbed.reply(Err("NOPERM no")).unwrap();
         } else {
-            say(desk.ledger.confirmed(Change::Subscribed, "a"));
-            say(desk.ledger.confirmed(Change::Unsubscribed, "b"));
-            assert!(desk.ledger.confirmed(Change::Unsubscribed, "a").is_none());
+            deliver(testbed.ledger.confirmed("subscribe", "a"));
+            deliver(testbed.ledger.confirmed("unsubscribe", "b"));
+            assert!(testbed.ledger.confirmed("unsubscribe", "a").is_none());
         }
-        desk.reply(Ok(Value::Int(1))).unwrap();
+        testbed.reply(Ok(Value::Int(1))).unwrap();
         assert_eq!(call.try_recv(), Ok(Ok(Value::Int(1))));
     }
 }
 
 #[test]
 fn a_subscription_that_is_answered_like_a_call_is_a_fault() {
-    let mut desk = Desk::new();
-    let answer = listen(&mut desk, "a");
-    desk.encode();
-    desk.take(ALL);
-    assert!(desk.reply(Ok(Value::Nil)).is_err());
+    let mut testbed = Testbed::new();
+    let answer = subscribe(&mut testbed, "a");
+    testbed.encode();
+    testbed.take(ALL);
+    assert!(testbed.reply(Ok(Value::Nil)).is_err());
     drop(answer);
 }
 
-/// Only calls have a time-out here: a subscription's is its caller's.
+/// Only calls have a time-out in the ledger: the caller of a subscription limits its time.
 #[test]
 fn what_is_not_a_call_is_never_too_old() {
-    let mut desk = Desk::new();
-    let mut subscription = listen(&mut desk, "a");
-    desk.ledger.push(Request::Unlisten(Arc::from("b")), desk.at(1)).unwrap();
+    let mut testbed = Testbed::new();
+    let mut subscription = subscribe(&mut testbed, "a");
+    testbed.ledger.push(Request::Unsubscribe(Arc::from("b")), testbed.at(1)).unwrap();
     let (pong, mut ponged) = oneshot::channel();
-    desk.ledger.push(Request::Ping(Some(pong)), desk.at(1)).unwrap();
-    let mut call = desk.call(1, 1);
+    testbed.ledger.push(Request::Ping(Some(pong)), testbed.at(1)).unwrap();
+    let mut call = testbed.call(1, 1);
     for encoded in [false, true] {
         if encoded {
-            call = desk.call(1, 1);
-            desk.encode();
+            call = testbed.call(1, 1);
+            testbed.encode();
         }
-        assert_eq!(desk.expire(1), None);
+        assert_eq!(testbed.expire(1), None);
         assert_eq!(call.try_recv(), Ok(not_applied(late())));
     }
-    desk.take(ALL);
-    say(desk.ledger.confirmed(Change::Subscribed, "a"));
+    testbed.take(ALL);
+    deliver(testbed.ledger.confirmed("subscribe", "a"));
     assert_eq!(subscription.try_recv(), Ok(Ok(())));
-    assert!(desk.ledger.confirmed(Change::Unsubscribed, "b").is_none());
-    desk.reply(Ok(Value::Text("PONG".into()))).unwrap();
+    assert!(testbed.ledger.confirmed("unsubscribe", "b").is_none());
+    testbed.reply(Ok(Value::Text("PONG".into()))).unwrap();
     assert_eq!(ponged.try_recv(), Ok(()));
-    assert!(desk.ledger.is_idle());
+    assert!(testbed.ledger.is_idle());
 }

@@ -4,8 +4,9 @@ use super::*;
 
 #[tokio::test]
 async fn keys_arguments_and_replies_of_any_shape_arrive() {
+    needs_a_server!();
     let server = Server::start();
-    let bed = Bed::patient(&server).await;
+    let testbed = Testbed::patient(&server).await;
     let call = Call {
         script: &ECHO,
         keys: vec![Arc::from("k{1}"), Arc::from("ключ")],
@@ -19,43 +20,45 @@ async fn keys_arguments_and_replies_of_any_shape_arrive() {
         Value::Array(vec![Value::Int(1), Value::Array(vec![text("x")])]),
     ]);
     for lane in LANES {
-        assert_eq!(bed.redis.call(lane, call.clone()).await, Ok(expected.clone()));
+        assert_eq!(testbed.redis.call(lane, call.clone()).await, Ok(expected.clone()));
     }
 }
 
 #[tokio::test]
 async fn a_forgotten_script_is_sent_again_in_the_same_call() {
+    needs_a_server!();
     let server = Server::start();
-    let bed = Bed::patient(&server).await;
-    assert_eq!(bed.add(Lane::Caller, "n").await, Ok(1));
-    let epoch = bed.redis.epoch(Lane::Caller);
-    assert_eq!(bed.add(Lane::Caller, "n").await, Ok(2));
-    assert_eq!(bed.redis.epoch(Lane::Caller), epoch);
+    let testbed = Testbed::patient(&server).await;
+    assert_eq!(testbed.add(Lane::Caller, "n").await, Ok(1));
+    let epoch = testbed.redis.epoch(Lane::Caller);
+    assert_eq!(testbed.add(Lane::Caller, "n").await, Ok(2));
+    assert_eq!(testbed.redis.epoch(Lane::Caller), epoch);
 
     server.command(&["SCRIPT", "FLUSH"]);
-    assert_eq!(bed.add(Lane::Caller, "n").await, Ok(3));
-    assert_eq!(bed.redis.epoch(Lane::Caller), epoch);
-    assert_eq!(bed.redis.reconnects(), 0);
+    assert_eq!(testbed.add(Lane::Caller, "n").await, Ok(3));
+    assert_eq!(testbed.redis.epoch(Lane::Caller), epoch);
+    assert_eq!(testbed.redis.reconnects(), 0);
 }
 
 #[tokio::test]
 async fn calls_of_a_lane_are_executed_in_order_even_if_dropped() {
     static APPEND: Script = Script::new("append", "return redis.call('append', KEYS[1], ARGV[1])");
+    needs_a_server!();
     let call = |letter: &str| Call {
         script: &APPEND,
         keys: vec![Arc::from("k")],
         args: vec![Arg::from(letter)],
     };
     let server = Server::start();
-    let bed = Bed::patient(&server).await;
-    bed.redis.call(Lane::Caller, call("-")).await.unwrap();
+    let testbed = Testbed::patient(&server).await;
+    testbed.redis.call(Lane::Caller, call("-")).await.unwrap();
     let mut expected = "-".to_owned();
     for round in 0..100 {
         let letter = char::from(b'a' + round % 26).to_string();
-        let mut dropped = Box::pin(bed.redis.call(Lane::Caller, call(&letter)));
+        let mut dropped = Box::pin(testbed.redis.call(Lane::Caller, call(&letter)));
         assert!(futures::poll!(&mut dropped).is_pending());
         drop(dropped);
-        bed.redis.call(Lane::Caller, call("A")).await.unwrap();
+        testbed.redis.call(Lane::Caller, call("A")).await.unwrap();
         expected.push_str(&letter);
         expected.push('A');
     }
@@ -64,23 +67,25 @@ async fn calls_of_a_lane_are_executed_in_order_even_if_dropped() {
 
 #[tokio::test]
 async fn error_answers_are_refusals() {
+    needs_a_server!();
     let server = Server::start();
-    let bed = Bed::patient(&server).await;
+    let testbed = Testbed::patient(&server).await;
     server.command(&["LPUSH", "list", "x"]);
-    let error = bed.add(Lane::Caller, "list").await.unwrap_err();
+    let error = testbed.add(Lane::Caller, "list").await.unwrap_err();
     assert!(
         matches!(&error, CallError::Refused(fault) if fault.0.contains("WRONGTYPE")),
         "{error:?}"
     );
-    assert_eq!(bed.add(Lane::Caller, "n").await, Ok(1), "the connection is unharmed");
+    assert_eq!(testbed.add(Lane::Caller, "n").await, Ok(1), "the connection is unharmed");
 }
 
 #[tokio::test]
 async fn a_user_without_permission_is_refused_at_the_call() {
+    needs_a_server!();
     let server = Server::start();
     server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-evalsha"]);
-    let bed = Bed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
-    let error = bed.add(Lane::Background, "n").await.unwrap_err();
+    let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    let error = testbed.add(Lane::Background, "n").await.unwrap_err();
     assert!(
         matches!(&error, CallError::Refused(fault) if fault.0.starts_with("NOPERM")),
         "{error:?}"
@@ -90,35 +95,36 @@ async fn a_user_without_permission_is_refused_at_the_call() {
 #[tokio::test]
 async fn passing_conditions_of_the_server_are_not_applied() {
     static SPIN: Script = Script::new("spin", "while true do end");
+    needs_a_server!();
     let server = Server::start_with(&["--lua-time-limit", "10"]);
-    let bed = Bed::new(&server).await;
-    bed.add(Lane::Caller, "n").await.unwrap();
+    let testbed = Testbed::new(&server).await;
+    testbed.add(Lane::Caller, "n").await.unwrap();
     let spin = Call { script: &SPIN, keys: vec![], args: vec![] };
-    let redis = bed.redis.clone();
+    let redis = testbed.redis.clone();
     let spinning = Handle::current().spawn(async move { redis.call(Lane::Background, spin).await });
     // The first call may wait until the time limit of the script has passed.
-    until_not_applied(&bed, "BUSY").await;
+    until_not_applied(&testbed, "BUSY").await;
     server.command(&["SCRIPT", "KILL"]);
     drop(spinning.await);
 
     server.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    until_not_applied(&bed, "READONLY").await;
+    until_not_applied(&testbed, "READONLY").await;
     server.command(&["REPLICAOF", "NO", "ONE"]);
 
     server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-    until_not_applied(&bed, "NOREPLICAS").await;
+    until_not_applied(&testbed, "NOREPLICAS").await;
     server.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
 
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    until_not_applied(&bed, "OOM").await;
+    until_not_applied(&testbed, "OOM").await;
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
-    assert!(bed.add(Lane::Caller, "n").await.is_ok());
+    assert!(testbed.add(Lane::Caller, "n").await.is_ok());
 }
 
-async fn until_not_applied(bed: &Bed, word: &str) {
+async fn until_not_applied(testbed: &Testbed, word: &str) {
     let deadline = Instant::now() + SECOND * 5;
     loop {
-        let outcome = bed.add(Lane::Caller, "n").await;
+        let outcome = testbed.add(Lane::Caller, "n").await;
         match &outcome {
             Err(CallError::NotApplied(fault)) if fault.0.contains(word) => return,
             _ => assert!(Instant::now() < deadline, "{word}: {outcome:?}"),

@@ -2,13 +2,13 @@
 
 use std::net::TcpListener;
 
-use super::memory::{Cell, Ending, Memory, echo};
+use super::memory::{Ending, MemoryServer, MemoryTestbed, echo};
 use super::support::proxy::Proxy;
 use super::*;
 
 /// The outcome of connecting, which must come.
 async fn refusal(url: &str) -> CallError {
-    let own = Own::new();
+    let own = OwnRuntime::new();
     let connecting = connect(url, Arc::new(Recorder::default()), own.handle());
     let outcome = timeout(SECOND * 10, connecting).await.expect("it is bounded");
     let error = outcome.map(drop).unwrap_err();
@@ -36,19 +36,21 @@ fn assert_refused(error: &CallError, part: &str) {
 
 #[tokio::test]
 async fn wrong_and_missing_logins_are_refused() {
+    needs_a_server!();
     let server = Server::start_with(&["--requirepass", "right"]);
     let port = server.port();
     let wrong = refusal(&format!("redis://:hunter2@127.0.0.1:{port}")).await;
     assert_refused(&wrong, "WRONGPASS");
     assert_refused(&refusal(&format!("redis://ann:hunter2@127.0.0.1:{port}")).await, "WRONGPASS");
     assert_refused(&refusal(&format!("redis://127.0.0.1:{port}")).await, "NOAUTH");
-    let right = Bed::new(&server).await;
+    let right = Testbed::new(&server).await;
     assert_eq!(right.add(Lane::Caller, "n").await, Ok(1));
 }
 
 #[tokio::test]
 async fn a_server_without_hello_is_refused_and_its_answer_does_not_show_the_password() {
-    // Such an answer repeats the words that it was sent.
+    needs_a_server!();
+    // Such an answer repeats the command.
     let without = ["--requirepass", "hunter2", "--rename-command", "HELLO", ""];
     let server = Server::start_with(&without);
     assert_refused(&refusal(&server.url()).await, "unknown command 'HELLO'");
@@ -56,23 +58,25 @@ async fn a_server_without_hello_is_refused_and_its_answer_does_not_show_the_pass
 
 #[tokio::test]
 async fn a_database_that_does_not_exist_is_refused() {
+    needs_a_server!();
     let server = Server::start();
     assert_refused(&refusal(&format!("{}/99", server.url())).await, "out of range");
-    let bed = Bed::at(&format!("{}/3", server.url())).await;
-    bed.add(Lane::Caller, "n").await.unwrap();
+    let testbed = Testbed::at(&format!("{}/3", server.url())).await;
+    testbed.add(Lane::Caller, "n").await.unwrap();
     assert_eq!(count(&server, "n"), 0, "database 0 is untouched");
     assert_eq!(ours_in(&server, 3), 3);
 }
 
 #[tokio::test]
 async fn a_full_server_is_not_applied() {
+    needs_a_server!();
     let server = Server::start_with(&["--maxclients", "2"]);
     let _one = server.connection();
     assert_not_applied(&refusal(&server.url()).await, "cannot connect");
 }
 
 #[tokio::test]
-async fn nobody_there_is_not_applied() {
+async fn a_closed_port_is_not_applied() {
     let port = {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
@@ -83,8 +87,9 @@ async fn nobody_there_is_not_applied() {
 #[tokio::test]
 #[cfg(target_os = "linux")]
 async fn a_dead_address_does_not_hide_the_others_of_its_name() {
+    needs_a_server!();
     let server = Server::start();
-    // A full queue of connections that nobody accepts: who comes next hears nothing.
+    // A full queue of connections that are never accepted: the next attempt gets no answer.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(0).unwrap();
@@ -95,15 +100,15 @@ async fn a_dead_address_does_not_hide_the_others_of_its_name() {
     }
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for addresses in [[dead, server.address()], [server.address(), dead]] {
-        let connecting = dial::connect_first(addresses.into_iter());
+        let connecting = stream::connect_first(addresses.into_iter());
         let stream = timeout(SECOND, connecting).await.expect("it is bounded").unwrap();
         assert_eq!(stream.peer_addr().unwrap(), server.address());
     }
-    let refused = dial::connect_first([closed, closed].into_iter()).await.unwrap_err();
+    let refused = stream::connect_first([closed, closed].into_iter()).await.unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
-    let none = dial::connect_first(std::iter::empty()).await;
+    let none = stream::connect_first(std::iter::empty()).await;
     assert!(none.is_err());
-    let all_dead = timeout(SECOND, dial::connect_first([dead, dead].into_iter())).await;
+    let all_dead = timeout(SECOND, stream::connect_first([dead, dead].into_iter())).await;
     assert!(all_dead.is_err(), "{all_dead:?}");
 }
 
@@ -114,6 +119,7 @@ async fn an_unknown_host_is_not_applied() {
 
 #[tokio::test]
 async fn a_server_that_accepts_and_is_silent_is_not_applied() {
+    needs_a_server!();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     assert_not_applied(&refusal(&url).await, "cannot connect");
@@ -125,17 +131,19 @@ async fn a_server_that_accepts_and_is_silent_is_not_applied() {
 
 #[tokio::test]
 async fn a_server_that_closes_at_once_is_not_applied() {
+    needs_a_server!();
     let server = Server::start();
     let proxy = Proxy::start(server.address());
     proxy.refuse();
     assert_not_applied(&refusal(&proxy.url()).await, "cannot connect");
     proxy.flow();
-    assert_eq!(Bed::at(&proxy.url()).await.add(Lane::Caller, "n").await, Ok(1));
+    assert_eq!(Testbed::at(&proxy.url()).await.add(Lane::Caller, "n").await, Ok(1));
 }
 
 #[tokio::test]
 #[cfg(feature = "tls")]
 async fn tls_against_a_plain_port_is_not_applied() {
+    needs_a_server!();
     let server = Server::start();
     let url = server.url().replace("redis://", "rediss://");
     assert_not_applied(&refusal(&url).await, "cannot connect");
@@ -144,35 +152,37 @@ async fn tls_against_a_plain_port_is_not_applied() {
 #[tokio::test]
 #[cfg(unix)]
 async fn unix_sockets_work() {
+    needs_a_server!();
     let path = std::env::temp_dir().join(format!("leasehold-{}.sock", std::process::id()));
     let path = path.to_str().unwrap();
     let server = Server::start_with(&["--unixsocket", path]);
-    let bed = Bed::at(&format!("redis+unix://{path}?db=2")).await;
-    assert_eq!(bed.add(Lane::Caller, "n").await, Ok(1));
+    let testbed = Testbed::at(&format!("redis+unix://{path}?db=2")).await;
+    assert_eq!(testbed.add(Lane::Caller, "n").await, Ok(1));
     assert_eq!(ours_in(&server, 2), 3);
 }
 
 #[tokio::test]
 async fn names_that_the_server_refuses_do_no_harm() {
+    needs_a_server!();
     let server = Server::start();
     server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-client"]);
-    let bed = Bed::at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
-    assert_eq!(bed.add(Lane::Caller, "n").await, Ok(1));
+    let testbed = Testbed::at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    assert_eq!(testbed.add(Lane::Caller, "n").await, Ok(1));
 }
 
-/// The answers to the first words, cut after each byte: it is told, and nothing stays open.
+/// The answers to the handshake, cut after each byte: the error is reported, and no stream stays open.
 #[tokio::test(start_paused = true)]
-async fn a_login_that_is_cut_after_any_byte_is_not_applied() {
+async fn a_handshake_that_is_cut_after_any_byte_is_not_applied() {
     for ending in [Ending::Closed, Ending::Reset] {
         let mut whole = None;
         for replies in 0..200 {
-            let server = Memory::answering(echo);
+            let server = MemoryServer::answering(echo);
             server.short(replies, ending);
-            let outcome = Cell::open(server.clone()).await.map(drop);
+            let outcome = MemoryTestbed::open(server.clone()).await.map(drop);
             if let Err(error) = &outcome {
                 assert_not_applied(error, "cannot connect");
                 until("it is let go", || {
-                    server.pipes().iter().all(|pipe| pipe.at(|state| state.halves) == 0)
+                    server.sockets().iter().all(|socket| socket.at(|state| state.halves) == 0)
                 })
                 .await;
                 assert_eq!(whole, None, "{replies}: {error:?}");
@@ -180,20 +190,20 @@ async fn a_login_that_is_cut_after_any_byte_is_not_applied() {
                 whole = whole.or(Some(replies));
             }
         }
-        // The answers to the login, and to the PING of the connection for messages.
-        let login = b"%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n+OK\r\n+OK\r\n".len();
-        assert_eq!(whole, Some(login + b"+PONG\r\n".len()));
+        // The answers to the handshake, and to the PING of the connection for messages.
+        let handshake = b"%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n+OK\r\n+OK\r\n".len();
+        assert_eq!(whole, Some(handshake + b"+PONG\r\n".len()));
     }
 }
 
-/// What comes behind the login in the same read is not lost.
+/// A message behind the handshake in the same read is not lost.
 #[tokio::test(start_paused = true)]
-async fn what_is_read_beyond_the_login_is_kept() {
+async fn what_is_read_beyond_the_handshake_is_kept() {
     let message = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n";
-    let cell = Cell::new(Memory::new()).await;
-    let before = cell.sink.messages();
-    cell.server.greet(message);
-    cell.server.pipe(0).end(Ending::Closed);
-    until("it is restored", || cell.sink.restored(Lane::Caller)).await;
-    until("it is received", || cell.sink.messages() == before + 1).await;
+    let testbed = MemoryTestbed::new(MemoryServer::new()).await;
+    let before = testbed.events.messages();
+    testbed.server.greet(message);
+    testbed.server.socket(0).end(Ending::Closed);
+    until("it is restored", || testbed.events.restored(Lane::Caller)).await;
+    until("it is received", || testbed.events.messages() == before + 1).await;
 }

@@ -21,18 +21,18 @@ fn release(key: &str, owner: &str) -> Call {
 type Pending<'a> = std::pin::Pin<Box<dyn Future<Output = Result<Value, CallError>> + Send + 'a>>;
 
 /// A call after its first poll.
-async fn started<'a>(bed: &'a Bed, call: Call) -> Pending<'a> {
-    let mut call: Pending<'a> = Box::pin(bed.redis.call(Lane::Caller, call));
+async fn started<'a>(testbed: &'a Testbed, call: Call) -> Pending<'a> {
+    let mut call: Pending<'a> = Box::pin(testbed.redis.call(Lane::Caller, call));
     assert!(poll!(&mut call).is_pending());
     call
 }
 
 /// Calls of which the first is sent and the others wait. Nothing else runs until the test awaits: its
 /// runtime has one thread.
-async fn crowd(bed: &Bed) -> Vec<Pending<'_>> {
+async fn crowd(testbed: &Testbed) -> Vec<Pending<'_>> {
     let mut calls = Vec::new();
     for n in 0..FEW {
-        calls.push(started(bed, acquire(&format!("crowd:{n}"), "o")).await);
+        calls.push(started(testbed, acquire(&format!("crowd:{n}"), "o")).await);
     }
     calls
 }
@@ -44,33 +44,34 @@ fn knows(server: &Server, scripts: &[&Script]) {
     }
 }
 
-/// Everything that was asked is with the kernel.
-async fn all_is_sent(bed: &Bed) {
-    let connection = bed.redis.shared.line(Lane::Caller).connection().unwrap();
-    until("all is sent", || connection.left().unsent() == 0).await;
+/// The kernel has taken every request.
+async fn all_is_sent(testbed: &Testbed) {
+    let connection = testbed.redis.shared.slot(Lane::Caller).connection().unwrap();
+    until("all is sent", || connection.backlog().unsent() == 0).await;
 }
 
 #[tokio::test]
 async fn order_is_kept_among_calls_of_several_scripts() {
     static APPEND: Script = Script::new("append", "return redis.call('append', KEYS[1], ARGV[1])");
+    needs_a_server!();
     let server = Server::start();
-    let bed = Bed::patient(&server).await;
+    let testbed = Testbed::patient(&server).await;
     let (taking, ending) = (acquire("k", "o"), release("k", "o"));
-    // A call that the server has to be told the script of is late by design.
+    // A call whose script the server does not know is late by design.
     knows(&server, &[&APPEND, taking.script, ending.script]);
     let (mut calls, mut others) = (Vec::new(), Vec::new());
     let mut expected = String::new();
     for n in 0..500 {
         let owner = format!("o{n}");
-        calls.push(started(&bed, acquire("k", &owner)).await);
+        calls.push(started(&testbed, acquire("k", &owner)).await);
         if n % 7 == 0 {
             let letter = format!("{n};");
             let args = vec![Arg::from(letter.as_str())];
             let call = Call { script: &APPEND, keys: vec![Arc::from("text")], args };
-            others.push(started(&bed, call).await);
+            others.push(started(&testbed, call).await);
             expected.push_str(&letter);
         }
-        calls.push(started(&bed, release("k", &owner)).await);
+        calls.push(started(&testbed, release("k", &owner)).await);
         if n % 50 == 0 {
             tokio::task::yield_now().await;
         }
@@ -86,22 +87,23 @@ async fn order_is_kept_among_calls_of_several_scripts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn order_is_kept_whoever_writes() {
+async fn order_is_kept_between_the_driver_and_callers_that_write() {
+    needs_a_server!();
     let server = Server::start();
-    let bed = Bed::patient(&server).await;
+    let testbed = Testbed::patient(&server).await;
     let (taking, ending) = (acquire("k", "o"), release("k", "o"));
     knows(&server, &[taking.script, ending.script]);
     for round in 0..2_000 {
         let mut under_way = Vec::new();
         for turn in 0..10 {
-            // The driver writes on the other thread, or has nothing to do and this one writes.
+            // The driver writes on the other thread, or has nothing to do and this thread writes.
             if turn == round % 10 {
                 for _ in 0..fastrand::u32(..2_000) {
                     std::hint::spin_loop();
                 }
             }
             let call = [taking.clone(), ending.clone()][turn % 2].clone();
-            let mut call = Box::pin(bed.redis.call(Lane::Caller, call));
+            let mut call = Box::pin(testbed.redis.call(Lane::Caller, call));
             let early = poll!(&mut call);
             under_way.push(async move {
                 match early {
@@ -119,15 +121,16 @@ async fn order_is_kept_whoever_writes() {
 
 #[tokio::test]
 async fn one_bad_call_fails_alone() {
+    needs_a_server!();
     let server = Server::start();
     server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~ok*", "~crowd*", "&*", "+@all"]);
     server.command(&["LPUSH", "ok:list", "x"]);
-    let bed = Bed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
     // With a key of the wrong type, and then with one that this user may not touch.
     for (bad, word) in [("ok:list", "WRONGTYPE"), ("secret", "NOPERM")] {
-        let mut calls = crowd(&bed).await;
+        let mut calls = crowd(&testbed).await;
         for key in ["ok:1", bad, "ok:2"] {
-            calls.push(started(&bed, acquire(key, "o")).await);
+            calls.push(started(&testbed, acquire(key, "o")).await);
         }
         let outcomes = join_all(calls).await.split_off(FEW);
         assert_eq!((&outcomes[0], &outcomes[2]), (&Ok(Value::Nil), &Ok(Value::Nil)));
@@ -136,17 +139,18 @@ async fn one_bad_call_fails_alone() {
             "{outcomes:?}"
         );
     }
-    assert_eq!(bed.redis.reconnects(), 0);
+    assert_eq!(testbed.redis.reconnects(), 0);
 }
 
 #[tokio::test]
 async fn conditions_of_the_server_are_told_to_each() {
+    needs_a_server!();
     let server = Server::start();
-    let bed = Bed::patient(&server).await;
+    let testbed = Testbed::patient(&server).await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let mut calls = crowd(&bed).await;
+    let mut calls = crowd(&testbed).await;
     for key in ["a", "b", "c"] {
-        calls.push(started(&bed, acquire(key, "o")).await);
+        calls.push(started(&testbed, acquire(key, "o")).await);
     }
     for outcome in join_all(calls).await {
         assert!(
@@ -158,14 +162,15 @@ async fn conditions_of_the_server_are_told_to_each() {
 
 #[tokio::test]
 async fn nobody_waits_for_a_future_that_was_dropped() {
+    needs_a_server!();
     let server = Server::start();
-    let bed = Bed::patient(&server).await;
+    let testbed = Testbed::patient(&server).await;
     knows(&server, &[acquire("k", "o").script]);
-    let crowd = crowd(&bed).await;
-    let first = started(&bed, acquire("first", "o")).await;
-    let second = started(&bed, acquire("second", "o")).await;
-    let third = started(&bed, acquire("third", "o")).await;
-    // One that is sent, and all that wait but two.
+    let crowd = crowd(&testbed).await;
+    let first = started(&testbed, acquire("first", "o")).await;
+    let second = started(&testbed, acquire("second", "o")).await;
+    let third = started(&testbed, acquire("third", "o")).await;
+    // A call that is sent, and all waiting calls but two.
     drop((crowd, second));
     assert_eq!((first.await, third.await), (Ok(Value::Nil), Ok(Value::Nil)));
     assert_eq!(server.command(&["EXISTS", "first", "third"]).int(), 2);
@@ -178,8 +183,9 @@ async fn nobody_waits_for_a_future_that_was_dropped() {
 
 #[tokio::test]
 async fn what_was_dropped_is_not_sent_once_more_behind_its_undo() {
+    needs_a_server!();
     let server = Server::start();
-    let bed = Bed::patient(&server).await;
+    let testbed = Testbed::patient(&server).await;
     let (attempt, undo) = (acquire("k", "o"), release("k", "o"));
     // The attempt is refused for want of its script: alone, and among others.
     for before in [0, FEW] {
@@ -190,52 +196,54 @@ async fn what_was_dropped_is_not_sent_once_more_behind_its_undo() {
         server.pause();
         let mut others = Vec::new();
         for _ in 0..before {
-            others.push(started(&bed, release("k", "x")).await);
+            others.push(started(&testbed, release("k", "x")).await);
         }
-        let dropped = started(&bed, attempt.clone()).await;
-        all_is_sent(&bed).await;
+        let dropped = started(&testbed, attempt.clone()).await;
+        all_is_sent(&testbed).await;
         drop(dropped);
-        let undoing = started(&bed, undo.clone()).await;
-        all_is_sent(&bed).await;
+        let undoing = started(&testbed, undo.clone()).await;
+        all_is_sent(&testbed).await;
         server.resume();
         join_all(others).await;
         undoing.await.unwrap();
-        // Comes behind all that was sent by now.
-        bed.redis.call(Lane::Caller, release("k", "x")).await.unwrap();
+        // Behind every request that was sent by now.
+        testbed.redis.call(Lane::Caller, release("k", "x")).await.unwrap();
         assert_eq!(server.command(&["EXISTS", "k"]).int(), 0, "{before} before");
     }
-    assert_eq!(bed.redis.reconnects(), 0);
+    assert_eq!(testbed.redis.reconnects(), 0);
 }
 
 #[tokio::test]
 async fn an_undo_comes_behind_what_it_undoes_even_if_the_script_is_not_loaded() {
+    needs_a_server!();
     let server = Server::start();
-    let bed = Bed::patient(&server).await;
+    let testbed = Testbed::patient(&server).await;
     for round in 0..200 {
         server.command(&["SCRIPT", "FLUSH"]);
-        let attempt = started(&bed, acquire("k", "o")).await;
+        let attempt = started(&testbed, acquire("k", "o")).await;
         for _ in 0..fastrand::u32(..8) {
             tokio::task::yield_now().await;
         }
         drop(attempt);
-        bed.redis.call(Lane::Caller, release("k", "o")).await.unwrap();
-        // Comes behind all that was sent by now.
-        bed.redis.call(Lane::Caller, release("k", "x")).await.unwrap();
+        testbed.redis.call(Lane::Caller, release("k", "o")).await.unwrap();
+        // Behind every request that was sent by now.
+        testbed.redis.call(Lane::Caller, release("k", "x")).await.unwrap();
         assert_eq!(server.command(&["EXISTS", "k"]).int(), 0, "round {round}");
     }
-    assert_eq!(bed.redis.reconnects(), 0);
+    assert_eq!(testbed.redis.reconnects(), 0);
 }
 
 #[tokio::test]
 async fn calls_whose_replies_are_lost_are_unknown_to_each() {
+    needs_a_server!();
     let server = Server::start();
     let proxy = support::proxy::Proxy::start(server.address());
-    let bed = Bed::patient_at(&proxy.url()).await;
+    let testbed = Testbed::patient_at(&proxy.url()).await;
     knows(&server, &[acquire("k", "o").script]);
     proxy.swallow_replies();
-    let mut calls = crowd(&bed).await;
+    let mut calls = crowd(&testbed).await;
     for key in ["a", "b", "c"] {
-        calls.push(started(&bed, acquire(key, "o")).await);
+        calls.push(started(&testbed, acquire(key, "o")).await);
     }
     until("they are executed", || server.command(&["EXISTS", "a", "b", "c"]).int() == 3).await;
     proxy.cut();
@@ -243,5 +251,5 @@ async fn calls_whose_replies_are_lost_are_unknown_to_each() {
         assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
     }
     proxy.pass();
-    bed.until_up(Lane::Caller).await;
+    testbed.until_up(Lane::Caller).await;
 }

@@ -1,15 +1,15 @@
-//! A connection that ends after each byte of the requests and after each byte of the replies: what is
-//! told is what can be known.
+//! A connection that ends after each byte of the requests and after each byte of the replies: every call
+//! gets the most exact outcome that can be known.
 
-use super::ledger::Form;
-use super::memory::{Cell, Ending, Memory, Pending, Pipe};
+use super::memory::{Ending, MemoryServer, MemoryTestbed, Pending, Socket};
+use super::request::ScriptForm;
 use super::*;
 use crate::protocol::plain;
 
 /// Of several lengths, in the order in which they are answered on each connection.
 const REPLIES: [&str; 4] = [":29999\r\n", "_\r\n", "$5\r\nhe\r\nx\r\n", "*2\r\n:1\r\n$1\r\nx\r\n"];
 
-/// What was asked on the connection before.
+/// The earlier calls on the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     Nothing,
@@ -19,7 +19,7 @@ enum Before {
     Dropped,
     /// A call that was sent, and one that was dropped before it was.
     DroppedEarly,
-    /// A call that was told that it is too old.
+    /// A call that has timed out.
     TooOld,
 }
 
@@ -34,9 +34,9 @@ enum How {
 const BEFORE: [Before; 5] =
     [Before::Nothing, Before::Sent, Before::Dropped, Before::DroppedEarly, Before::TooOld];
 
-fn server() -> Memory {
-    // Those of one script are answered on a connection in turn: numbers are in the owner's name.
-    Memory::answering(|words| match words[0].as_str() {
+fn server() -> MemoryServer {
+    // The owner's name has the number of the reply.
+    MemoryServer::answering(|words| match words[0].as_str() {
         "EVALSHA" => {
             let turn = words[4].rsplit('-').next().unwrap().parse::<usize>().unwrap();
             REPLIES[turn].as_bytes().to_vec()
@@ -56,13 +56,13 @@ fn values() -> [Value; 4] {
 
 /// One connection and the calls on it.
 struct Case {
-    cell: Cell,
+    testbed: MemoryTestbed,
     cases: usize,
 }
 
-/// A connection on which something was asked before.
+/// A connection with an earlier call.
 struct Ready {
-    pipe: Pipe,
+    socket: Socket,
     /// The call before, if it waits.
     before: Option<Pending>,
     /// Bytes of replies that come before those of the calls.
@@ -71,7 +71,7 @@ struct Ready {
 
 impl Case {
     async fn new() -> Self {
-        Case { cell: Cell::new(server()).await, cases: 0 }
+        Case { testbed: MemoryTestbed::new(server()).await, cases: 0 }
     }
 
     /// The same length in each case.
@@ -82,37 +82,40 @@ impl Case {
 
     async fn ready(&mut self, before: Before) -> Ready {
         self.cases += 1;
-        self.cell.caller().await;
-        let pipe =
-            if self.cases == 1 { self.cell.server.pipe(0) } else { self.cell.server.newest() };
-        pipe.at(|state| state.replies = 0);
+        self.testbed.caller().await;
+        let socket = if self.cases == 1 {
+            self.testbed.server.socket(0)
+        } else {
+            self.testbed.server.newest()
+        };
+        socket.at(|state| state.replies = 0);
         if before == Before::Nothing {
-            return Ready { pipe, before: None, replies: 0 };
+            return Ready { socket, before: None, replies: 0 };
         }
-        // Nothing stands in the way: it is written here and now.
-        let mut call = Some(self.cell.started(self.call(3)));
-        assert_eq!(pipe.names(), ["EVALSHA"]);
+        // Nothing waits before it: it is written at once.
+        let mut call = Some(self.testbed.started(self.call(3)));
+        assert_eq!(socket.names(), ["EVALSHA"]);
         let mut replies = REPLIES[3].len();
         match before {
             Before::Nothing | Before::Sent => {}
             Before::Dropped => drop(call.take()),
-            Before::DroppedEarly => drop(self.cell.started(self.call(2))),
+            Before::DroppedEarly => drop(self.testbed.started(self.call(2))),
             Before::TooOld => {
                 let outcome = call.take().unwrap().await;
                 assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
-                // It was silent for so long that it is asked for a sign of life.
-                until("it is asked", || pipe.names().len() == 2).await;
+                // After such a silence the supervisor sends a PING.
+                until("it is pinged", || socket.names().len() == 2).await;
                 replies += b"+PONG\r\n".len();
             }
         }
-        Ready { pipe, before: call, replies }
+        Ready { socket, before: call, replies }
     }
 
-    /// Each call of all times reached the server once, or not at all.
+    /// Each call reached the server once, or not at all.
     fn assert_sent_once(&self) {
         let mut owners: Vec<String> = Vec::new();
-        for pipe in self.cell.server.pipes() {
-            let commands = pipe.at(|state| std::mem::take(&mut state.commands));
+        for socket in self.testbed.server.sockets() {
+            let commands = socket.at(|state| std::mem::take(&mut state.commands));
             let calls = commands.iter().filter(|words| words[0] == "EVALSHA");
             owners.extend(calls.map(|words| words[4].clone()));
         }
@@ -125,7 +128,7 @@ impl Case {
 
 fn length(call: &Call) -> usize {
     let mut bytes = bytes::BytesMut::new();
-    encode::run(&mut bytes, call, Form::Hash);
+    encode::call(&mut bytes, call, ScriptForm::Hash);
     bytes.len()
 }
 
@@ -140,17 +143,18 @@ async fn cut_requests(calls: usize, before: Before, how: How) {
     for taken in 0..=one * calls {
         let what = format!("{calls} calls after {before:?}, {how:?} after {taken} bytes");
         let ready = case.ready(before).await;
-        let had = ready.pipe.at(|state| {
+        let had = ready.socket.at(|state| {
             (state.room, state.breaks) = (taken, matches!(how, How::Breaks));
             state.taken.len()
         });
-        let under_way: Vec<_> = (0..calls).map(|turn| case.cell.started(case.call(turn))).collect();
-        until("so many are taken", || ready.pipe.at(|state| state.taken.len()) == had + taken)
+        let under_way: Vec<_> =
+            (0..calls).map(|turn| case.testbed.started(case.call(turn))).collect();
+        until("so many are taken", || ready.socket.at(|state| state.taken.len()) == had + taken)
             .await;
         match how {
-            How::Ends(ending) => ready.pipe.end(ending),
+            How::Ends(ending) => ready.socket.end(ending),
             // Nothing is left to write.
-            How::Breaks if taken == one * calls => ready.pipe.end(Ending::Reset),
+            How::Breaks if taken == one * calls => ready.socket.end(Ending::Reset),
             How::Breaks => {}
         }
         for (turn, call) in under_way.into_iter().enumerate() {
@@ -176,11 +180,12 @@ async fn cut_replies(calls: usize, before: Before, ending: Ending) {
         let what =
             format!("{calls} calls after {before:?}, {ending:?} after {read} bytes of reply");
         let ready = case.ready(before).await;
-        let had = ready.pipe.at(|state| state.commands.len());
-        let under_way: Vec<_> = (0..calls).map(|turn| case.cell.started(case.call(turn))).collect();
-        until("all is sent", || ready.pipe.at(|state| state.commands.len()) == had + calls).await;
-        ready.pipe.at(|state| state.replies = read);
-        ready.pipe.end(ending);
+        let had = ready.socket.at(|state| state.commands.len());
+        let under_way: Vec<_> =
+            (0..calls).map(|turn| case.testbed.started(case.call(turn))).collect();
+        until("all is sent", || ready.socket.at(|state| state.commands.len()) == had + calls).await;
+        ready.socket.at(|state| state.replies = read);
+        ready.socket.end(ending);
         let mut end = ready.replies;
         for (turn, call) in under_way.into_iter().enumerate() {
             end += REPLIES[turn].len();
@@ -236,14 +241,14 @@ async fn replies_are_cut_after_each_byte() {
     }
 }
 
-/// What the tests above say of several calls is about one write.
+/// The tests above on several calls concern one write.
 #[tokio::test(start_paused = true)]
 async fn calls_that_come_together_are_one_write() {
     let mut case = Case::new().await;
     let ready = case.ready(Before::Sent).await;
-    let writes = ready.pipe.at(|state| state.writes);
-    let under_way: Vec<_> = (0..3).map(|turn| case.cell.started(case.call(turn))).collect();
-    until("all is sent", || ready.pipe.names().len() == 4).await;
-    assert_eq!(ready.pipe.at(|state| state.writes), writes + 1);
+    let writes = ready.socket.at(|state| state.writes);
+    let under_way: Vec<_> = (0..3).map(|turn| case.testbed.started(case.call(turn))).collect();
+    until("all is sent", || ready.socket.names().len() == 4).await;
+    assert_eq!(ready.socket.at(|state| state.writes), writes + 1);
     drop(under_way);
 }

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use super::memory::{Cell, Memory, Pending};
+use super::memory::{MemoryServer, MemoryTestbed, Pending};
 use super::*;
 
 static ECHO_LAST: Script = Script::new("echo_last", "return ARGV[1]");
@@ -22,7 +22,7 @@ fn number(number: u64) -> Call {
     Call { script: &ECHO_LAST, keys: vec![], args: vec![Arg::Int(number)] }
 }
 
-/// Polls a call a few times at most, as time comes; says whether it was answered, rightly.
+/// Polls a call to its end, or a few times only. Returns whether it was answered, and checks the answer.
 async fn perhaps(redis: &Redis, own: u64) -> bool {
     let mut call = pin!(redis.call(LANES[usize::from(own.is_multiple_of(16))], number(own)));
     let outcome = if fastrand::bool() {
@@ -44,19 +44,20 @@ async fn perhaps(redis: &Redis, own: u64) -> bool {
     true
 }
 
-/// The requests that are on their way on both lanes.
+/// The requests without an answer on both lanes.
 fn left(redis: &Redis) -> usize {
-    let lanes = LANES.iter().map(|lane| redis.shared.line(*lane).connection().unwrap().left());
-    lanes.map(|left| left.waiting + left.sent).sum()
+    let lanes = LANES.iter().map(|lane| redis.shared.slot(*lane).connection().unwrap().backlog());
+    lanes.map(|left| left.waiting + left.in_flight).sum()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_reply_goes_astray_and_nothing_is_left() {
+    needs_a_server!();
     let calls = std::env::var(VARIABLE).map_or(FEWEST, |number| number.parse().unwrap());
     let server = Server::start();
-    let bed = Bed::patient(&server).await;
+    let testbed = Testbed::patient(&server).await;
     let tasks = (0..TASKS).map(|task| {
-        let redis = bed.redis.clone();
+        let redis = testbed.redis.clone();
         Handle::current().spawn(async move {
             let (mut answered, mut most) = (0, 0);
             for round in 0..calls / TASKS / CROWD {
@@ -81,75 +82,77 @@ async fn no_reply_goes_astray_and_nothing_is_left() {
         (calls / 3..calls * 19 / 20).contains(&answered),
         "{answered} of {calls} were answered"
     );
-    until("nothing is left", || left(&bed.redis) == 0).await;
+    until("nothing is left", || left(&testbed.redis) == 0).await;
     for lane in LANES {
-        assert_eq!(bed.redis.epoch(lane), 0);
+        assert_eq!(testbed.redis.epoch(lane), 0);
     }
-    assert_eq!(bed.redis.reconnects(), 0);
-    // Beside what each task has under way only what was dropped and is still to be answered: of each
-    // crowd what was asked behind the last call that was waited for.
+    assert_eq!(testbed.redis.reconnects(), 0);
+    // The present calls of each task, and dropped calls whose reply is still to come: of each crowd the
+    // calls behind the last call that was waited for.
     let bound = usize::try_from(4 * TASKS * CROWD).unwrap();
     assert!(most <= bound, "{most} requests at once");
-    let told = std::env::var_os(VARIABLE).is_some();
-    if told {
-        #[expect(clippy::print_stderr, reason = "whoever sets the variable wants the figures")]
+    if std::env::var_os(VARIABLE).is_some() {
+        #[expect(clippy::print_stderr, reason = "the variable asks for the figures")]
         {
             eprintln!("{calls} calls, {answered} answered, at most {most} requests at once");
         }
     }
 }
 
-/// What is dropped before it is sent leaves nothing behind, even if nothing is ever sent again.
+/// A call that is dropped before it is sent leaves nothing behind, even if nothing is ever sent again.
 #[tokio::test(start_paused = true)]
 async fn what_is_dropped_is_forgotten_at_its_turn() {
-    let cell = Cell::new(Memory::new()).await;
-    let connection = cell.caller().await;
+    let testbed = MemoryTestbed::new(MemoryServer::new()).await;
+    let connection = testbed.caller().await;
     for _ in 0..100 {
-        let calls: Vec<Pending> = (0..1_000).map(|own| cell.started(number(own))).collect();
+        let calls: Vec<Pending> = (0..1_000).map(|own| testbed.started(number(own))).collect();
         drop(calls);
         until("they are forgotten", || {
-            let left = connection.left();
-            (left.waiting, left.sent, left.bytes) == (0, 0, 0)
+            let left = connection.backlog();
+            (left.waiting, left.in_flight, left.bytes) == (0, 0, 0)
         })
         .await;
     }
-    // One of each crowd was written before it was dropped.
-    assert_eq!(cell.server.pipe(0).names().iter().filter(|name| *name == "EVALSHA").count(), 100);
+    // One call of each crowd was written before it was dropped.
+    assert_eq!(
+        testbed.server.socket(0).names().iter().filter(|name| *name == "EVALSHA").count(),
+        100
+    );
 }
 
-/// The bytes that a call costs while it is on its way, beside its keys and arguments: in its future, in
-/// the channel of its answer, in the ledger.
+/// The bytes that a call in flight costs beside its keys and arguments: in its future, in the channel of
+/// its answer, in the ledger.
 #[test]
 fn a_call_in_flight_is_small() {
-    /// The ledger's room doubles: with so many it has none to spare.
+    /// The ledger's capacity doubles: with this number none is to spare.
     const CALLS: u64 = 1 << 14;
     const LIMIT: u64 = 300;
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let cell = runtime.block_on(Cell::new(Memory::new()));
-    let connection = runtime.block_on(cell.caller());
-    cell.server.pipe(0).at(|state| state.deaf = true);
-    let make = |own| cell.redis.call(Lane::Caller, number(own));
+    let testbed = runtime.block_on(MemoryTestbed::new(MemoryServer::new()));
+    let connection = runtime.block_on(testbed.caller());
+    testbed.server.socket(0).at(|state| state.deaf = true);
+    let make = |own| testbed.redis.call(Lane::Caller, number(own));
     let size = u64::try_from(size_of_val(&make(0))).unwrap();
     let mut futures: Vec<_> = (0..CALLS).map(|own| Box::pin(make(own))).collect();
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    // All of it on this thread, the driver's part included: the runtime has no other.
+    // All work is on this thread, the driver's included: the runtime has no other.
     let counted = allocation_counter::measure(|| {
         runtime.block_on(async {
             for crowd in futures.chunks_mut(64) {
                 for future in crowd {
                     assert!(future.as_mut().poll(&mut context).is_pending());
                 }
-                while connection.left().unsent() > 0 {
+                while connection.backlog().unsent() > 0 {
                     tokio::task::yield_now().await;
                 }
             }
         });
     });
-    assert_eq!(u64::try_from(connection.left().sent).unwrap(), CALLS);
+    assert_eq!(u64::try_from(connection.backlog().in_flight).unwrap(), CALLS);
     let heap = u64::try_from(counted.bytes_current).unwrap() / CALLS;
     assert!(heap > 0, "it was counted");
     if std::env::var_os(VARIABLE).is_some() {
-        #[expect(clippy::print_stderr, reason = "whoever sets the variable wants the figures")]
+        #[expect(clippy::print_stderr, reason = "the variable asks for the figures")]
         {
             eprintln!("a call in flight: {size} bytes in its future, {heap} on the heap");
         }

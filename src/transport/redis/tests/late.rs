@@ -1,12 +1,12 @@
-//! Calls that are too old, wherever they are by then.
+//! Calls that time out: while they wait, in the outbox, taken in part, in flight.
 
-use super::ledger::Form;
-use super::memory::{Cell, Memory, Pending, Pipe, echo};
+use super::memory::{MemoryServer, MemoryTestbed, Pending, Socket, echo};
+use super::request::ScriptForm;
 use super::*;
 
 static ECHO_LAST: Script = Script::new("echo_last", "return ARGV[#ARGV]");
 
-/// With an argument so long that an outbox with it takes nothing more.
+/// With an argument so long that the outbox takes no other call.
 fn long(number: i64) -> Call {
     let filler = Arg::Text(Arc::from("x".repeat(70_000)));
     Call { script: &ECHO_LAST, keys: vec![], args: vec![filler, Arg::Int(number)] }
@@ -18,14 +18,14 @@ fn short(number: i64) -> Call {
 
 fn length(call: &Call) -> usize {
     let mut bytes = bytes::BytesMut::new();
-    encode::run(&mut bytes, call, Form::Hash);
+    encode::call(&mut bytes, call, ScriptForm::Hash);
     bytes.len()
 }
 
 /// The calls that reached the server, by their numbers.
-fn arrived(pipe: &Pipe) -> Vec<String> {
+fn arrived(socket: &Socket) -> Vec<String> {
     let of_calls = |words: &&Vec<String>| words[0] == "EVALSHA";
-    pipe.at(|state| {
+    socket.at(|state| {
         state.commands.iter().filter(of_calls).map(|words| words.last().unwrap().clone()).collect()
     })
 }
@@ -38,34 +38,37 @@ fn is_not_applied(outcome: &Result<Value, CallError>) -> bool {
     matches!(outcome, Err(CallError::NotApplied(fault)) if fault.0 == "no answer within 300 ms")
 }
 
-/// The calls 1 to 3, of which the kernel takes so many bytes before they are too old.
+/// The calls 1 to 3. The kernel takes `room` bytes of them before they time out.
 struct Late {
-    cell: Cell,
-    pipe: Pipe,
+    testbed: MemoryTestbed,
+    socket: Socket,
     outcomes: Vec<Result<Value, CallError>>,
 }
 
 impl Late {
     async fn new(calls: [Call; 3], room: usize) -> Self {
-        let cell = Cell::new(Memory::answering(echo)).await;
-        let pipe = cell.server.pipe(0);
-        pipe.at(|state| (state.room, state.replies) = (room, 0));
+        let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
+        let socket = testbed.server.socket(0);
+        socket.at(|state| (state.room, state.replies) = (room, 0));
         let started = Instant::now();
-        let calls: Vec<Pending> = calls.map(|call| cell.started(call)).into();
+        let calls: Vec<Pending> = calls.map(|call| testbed.started(call)).into();
         let outcomes = futures::future::join_all(calls).await;
         assert!(started.elapsed() < TIMING.command + Duration::from_millis(2));
-        Late { cell, pipe, outcomes }
+        Late { testbed, socket, outcomes }
     }
 
     /// The server goes on, and answers a fourth call with its own reply, on the same connection.
     async fn goes_on(self, expected: &[&str]) {
-        self.pipe.at(|state| (state.room, state.replies) = (usize::MAX, usize::MAX));
-        let later = self.cell.redis.call(Lane::Caller, short(4)).await;
+        self.socket.at(|state| (state.room, state.replies) = (usize::MAX, usize::MAX));
+        let later = self.testbed.redis.call(Lane::Caller, short(4)).await;
         assert_eq!(later, Ok(Value::Text("4".into())));
-        assert_eq!(arrived(&self.pipe), expected);
-        assert_eq!((self.cell.redis.reconnects(), self.cell.redis.epoch(Lane::Caller)), (0, 0));
-        let left = self.cell.caller().await.left();
-        assert_eq!((left.waiting, left.sent, left.bytes), (0, 0, 0));
+        assert_eq!(arrived(&self.socket), expected);
+        assert_eq!(
+            (self.testbed.redis.reconnects(), self.testbed.redis.epoch(Lane::Caller)),
+            (0, 0)
+        );
+        let left = self.testbed.caller().await.backlog();
+        assert_eq!((left.waiting, left.in_flight, left.bytes), (0, 0, 0));
     }
 }
 
@@ -96,8 +99,8 @@ async fn what_is_whole_in_the_outbox_is_withdrawn() {
         assert!(is_unknown(&late.outcomes[0]), "{room}");
         let begun = [true, room > one, room > one + two];
         for (begun, outcome) in begun.into_iter().zip(&late.outcomes).skip(1) {
-            let told = if begun { is_unknown(outcome) } else { is_not_applied(outcome) };
-            assert!(told, "{room}: {outcome:?}");
+            let matches = if begun { is_unknown(outcome) } else { is_not_applied(outcome) };
+            assert!(matches, "{room}: {outcome:?}");
         }
         let numbers = ["1", "2", "3"].into_iter().zip(begun);
         let arrive: Vec<_> =
@@ -106,16 +109,16 @@ async fn what_is_whole_in_the_outbox_is_withdrawn() {
     }
 }
 
-/// The others keep their time: one is not told earlier because another is told.
+/// A call does not time out earlier because another call does.
 #[tokio::test(start_paused = true)]
 async fn each_call_has_its_own_time() {
-    let bed = Cell::new(Memory::answering(echo)).await;
-    // Long enough to be told apart, and short enough for the silence not to be noticed.
-    bed.server.pipe(0).at(|state| state.replies = 0);
+    let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
+    // Long enough to tell the calls apart, and short enough for the supervisor not to notice the silence.
+    testbed.server.socket(0).at(|state| state.replies = 0);
     let start = Instant::now();
     let mut calls = Vec::new();
     for number in 0..10 {
-        let call = bed.started(short(number));
+        let call = testbed.started(short(number));
         let pushed = Instant::now();
         calls.push(async move {
             let outcome = call.await;
@@ -133,16 +136,16 @@ async fn each_call_has_its_own_time() {
 
 #[tokio::test(start_paused = true)]
 async fn replies_that_are_late_but_come_do_not_cost_the_connection() {
-    let bed = Cell::new(Memory::answering(echo)).await;
-    let pipe = bed.server.pipe(0);
+    let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
+    let socket = testbed.server.socket(0);
     for number in 0..30 {
-        pipe.at(|state| state.replies = 0);
-        let call = bed.started(short(number));
-        // Now and then it is too late for the call, and not for the next one.
+        socket.at(|state| state.replies = 0);
+        let call = testbed.started(short(number));
+        // Now and then the reply is too late for the call, and not for the next call.
         let limit = TIMING.command.as_millis();
         let late = u64::try_from(limit).unwrap() * if number % 5 == 4 { 3 } else { 2 } / 3;
         sleep(Duration::from_millis(late + 1)).await;
-        pipe.at(|state| state.replies = usize::MAX);
+        socket.at(|state| state.replies = usize::MAX);
         let outcome = call.await;
         if number % 5 == 4 {
             assert!(is_unknown(&outcome), "{number}: {outcome:?}");
@@ -150,27 +153,47 @@ async fn replies_that_are_late_but_come_do_not_cost_the_connection() {
             assert_eq!(outcome, Ok(Value::Text(number.to_string())));
         }
     }
-    assert_eq!((bed.redis.reconnects(), bed.redis.epoch(Lane::Caller)), (0, 0));
+    assert_eq!((testbed.redis.reconnects(), testbed.redis.epoch(Lane::Caller)), (0, 0));
+}
+
+/// The supervisor asks a runtime for a sign of life only when a call is due.
+#[tokio::test(start_paused = true)]
+async fn without_a_call_that_is_too_old_nothing_is_due() {
+    let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
+    let connection = testbed.caller().await;
+    testbed.server.socket(0).at(|state| state.replies = 0);
+    let (limit, part) = (TIMING.command, TIMING.command / 3);
+    let ping = connection.ping().unwrap();
+    sleep(part).await;
+    assert_eq!(connection.until_expiry(limit), limit, "a PING has no time-out");
+    let (call, dropped) = (testbed.started(short(1)), testbed.started(short(2)));
+    sleep(part).await;
+    assert_eq!(connection.until_expiry(limit), part * 2);
+    drop(dropped);
+    assert!(is_unknown(&call.await));
+    assert_eq!(connection.until_expiry(limit), limit);
+    drop(ping);
 }
 
 #[test]
-fn calls_are_told_in_time_where_their_runtime_stands_still() {
+fn calls_end_in_time_where_their_runtime_stands_still() {
+    needs_a_server!();
     let server = Server::start();
     server.command(&["SCRIPT", "LOAD", ADD.text]);
-    let (bed, _callers) = Bed::on_a_runtime_that_stands_still(&server);
+    let (testbed, _callers) = Testbed::on_a_runtime_that_stands_still(&server);
     let others = Builder::new_current_thread().enable_all().build().unwrap();
     others.block_on(async {
-        // The first is written by whoever asks; the others wait for the driver.
+        // The caller writes the first call; the others wait for the driver.
         let all = futures::join!(
-            bed.add(Lane::Caller, "n"),
-            bed.add(Lane::Caller, "n"),
-            bed.add(Lane::Caller, "n")
+            testbed.add(Lane::Caller, "n"),
+            testbed.add(Lane::Caller, "n"),
+            testbed.add(Lane::Caller, "n")
         );
         assert!(matches!(all.0, Err(CallError::Unknown(_))), "{all:?}");
         for waits in [&all.1, &all.2] {
             assert!(matches!(waits, Err(CallError::NotApplied(_))), "{all:?}");
         }
-        bed.until_up(Lane::Caller).await;
-        assert_eq!(count(&server, "n"), 1, "what was told to be not applied is not");
+        testbed.until_up(Lane::Caller).await;
+        assert_eq!(count(&server, "n"), 1, "a call that ended as not applied is not applied");
     });
 }

@@ -1,6 +1,6 @@
-//! A server in this process, of which every byte and every write is seen: how many bytes the kernel
-//! takes, when a reply comes, and how a connection ends is for the test to say. It answers within the
-//! write that completes a command, so that with paused time everything is repeatable.
+//! A server in this process. A test sees every byte and every write, and decides how many bytes the
+//! kernel takes, when a reply comes, and how a connection ends. The server answers within the write that
+//! completes a command, so that with paused time everything is repeatable.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,39 +11,39 @@ use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::super::connection::Connection;
-use super::super::dial::{Reader, Writer};
+use super::super::stream::{Reader, Writer};
 use super::*;
 
-/// What the server answers to a command after the login.
+/// The server's answer to a command after the handshake.
 pub(super) type Answers = dyn FnMut(&[String]) -> Vec<u8> + Send;
 
 /// All connections that were opened, in this order: caller's lane, background lane, messages, and
-/// then those that replace them.
+/// then the connections that replace them.
 #[derive(Clone, Default)]
-pub(super) struct Memory(Arc<Mutex<House>>);
+pub(super) struct MemoryServer(Arc<Mutex<Shared>>);
 
 #[derive(Default)]
-struct House {
-    pipes: Vec<Pipe>,
-    /// For the connections to come.
+struct Shared {
+    sockets: Vec<Socket>,
+    /// For later connections.
     answers: Option<Arc<Mutex<Answers>>>,
     refuses: bool,
     /// After so many bytes of its answers a new connection ends.
     short: Option<(usize, Ending)>,
-    /// Said to new connections right behind the answers to the login.
+    /// Sent to new connections right behind the answers to the handshake.
     greeting: Vec<u8>,
 }
 
 /// One connection as both sides see it.
 #[derive(Clone)]
-pub(super) struct Pipe(Arc<Mutex<State>>);
+pub(super) struct Socket(Arc<Mutex<State>>);
 
 pub(super) struct State {
-    /// Commands after the login.
+    /// Commands after the handshake.
     pub(super) commands: Vec<Vec<String>>,
-    /// Everything that was taken after the login.
+    /// Every byte that was taken after the handshake.
     pub(super) taken: Vec<u8>,
-    /// How often something was taken.
+    /// How many writes were taken.
     pub(super) writes: usize,
     /// How many more bytes are taken.
     pub(super) room: usize,
@@ -53,15 +53,15 @@ pub(super) struct State {
     pub(super) breaks: bool,
     /// How many of its two halves the client still has.
     pub(super) halves: usize,
-    /// It takes everything and keeps nothing.
+    /// It takes every byte and runs no command.
     pub(super) deaf: bool,
     logged_in: bool,
     greeting: Vec<u8>,
     partial: Vec<u8>,
-    /// What is to be read; beyond `replies` it waits.
+    /// Output for the client. Beyond `replies` bytes it waits.
     outgoing: VecDeque<u8>,
     ended: Option<Ending>,
-    /// It ends when no more is answered.
+    /// How it ends after the last of the `replies` bytes.
     ended_after: Option<Ending>,
     answers: Option<Arc<Mutex<Answers>>>,
     reader: Option<Waker>,
@@ -74,32 +74,32 @@ pub(super) enum Ending {
     Reset,
 }
 
-impl Memory {
-    /// Answers nil to whatever is asked.
+impl MemoryServer {
+    /// Answers nil to every script.
     pub(super) fn new() -> Self {
-        Memory::default()
+        MemoryServer::default()
     }
 
     pub(super) fn answering(answers: impl FnMut(&[String]) -> Vec<u8> + Send + 'static) -> Self {
-        let memory = Memory::new();
+        let memory = MemoryServer::new();
         memory.0.lock().answers = Some(Arc::new(Mutex::new(answers)));
         memory
     }
 
     pub(super) fn dial(&self) -> Dial {
-        let house = self.0.clone();
+        let shared = self.0.clone();
         Dial::Memory(Arc::new(move || {
-            let mut house = house.lock();
-            if house.refuses {
+            let mut shared = shared.lock();
+            if shared.refuses {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
-            let pipe = Pipe::new(house.answers.clone());
-            pipe.at(|state| state.greeting.clone_from(&house.greeting));
-            if let Some((replies, ending)) = house.short {
-                pipe.at(|state| (state.replies, state.ended_after) = (replies, Some(ending)));
+            let socket = Socket::new(shared.answers.clone());
+            socket.at(|state| state.greeting.clone_from(&shared.greeting));
+            if let Some((replies, ending)) = shared.short {
+                socket.at(|state| (state.replies, state.ended_after) = (replies, Some(ending)));
             }
-            house.pipes.push(pipe.clone());
-            Ok((Box::new(Half(pipe.clone())) as Reader, Box::new(Half(pipe)) as Writer))
+            shared.sockets.push(socket.clone());
+            Ok((Box::new(Half(socket.clone())) as Reader, Box::new(Half(socket)) as Writer))
         }))
     }
 
@@ -113,7 +113,7 @@ impl Memory {
         self.0.lock().refuses = false;
     }
 
-    /// What new connections are told right behind the answers to their login.
+    /// Sends this to new connections right behind the answers to their handshake.
     pub(super) fn greet(&self, bytes: &[u8]) {
         self.0.lock().greeting = bytes.to_vec();
     }
@@ -123,22 +123,22 @@ impl Memory {
         self.0.lock().short = Some((replies, ending));
     }
 
-    pub(super) fn pipes(&self) -> Vec<Pipe> {
-        self.0.lock().pipes.clone()
+    pub(super) fn sockets(&self) -> Vec<Socket> {
+        self.0.lock().sockets.clone()
     }
 
-    pub(super) fn pipe(&self, number: usize) -> Pipe {
-        self.0.lock().pipes[number].clone()
+    pub(super) fn socket(&self, number: usize) -> Socket {
+        self.0.lock().sockets[number].clone()
     }
 
-    pub(super) fn newest(&self) -> Pipe {
-        self.0.lock().pipes.last().unwrap().clone()
+    pub(super) fn newest(&self) -> Socket {
+        self.0.lock().sockets.last().unwrap().clone()
     }
 }
 
-impl Pipe {
+impl Socket {
     fn new(answers: Option<Arc<Mutex<Answers>>>) -> Self {
-        Pipe(Arc::new(Mutex::new(State {
+        Socket(Arc::new(Mutex::new(State {
             commands: Vec::new(),
             taken: Vec::new(),
             writes: 0,
@@ -169,12 +169,12 @@ impl Pipe {
         seen
     }
 
-    /// The server says this, whoever asked.
+    /// The server sends this, without a request.
     pub(super) fn say(&self, bytes: &[u8]) {
         self.at(|state| state.outgoing.extend(bytes));
     }
 
-    /// What was said and not held back is read, and then this.
+    /// The client reads the output that is not held back, and then this end.
     pub(super) fn end(&self, ending: Ending) {
         self.at(|state| state.ended = Some(ending));
     }
@@ -200,7 +200,7 @@ impl State {
             let answer = match words[0].as_str() {
                 "HELLO" => b"%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n".to_vec(),
                 "CLIENT" | "SELECT" => {
-                    // The last word of the login.
+                    // The last command of the handshake.
                     if words.get(2).is_some_and(|word| word == "LIB-VER") {
                         self.logged_in = true;
                         self.writes = 0;
@@ -222,7 +222,7 @@ impl State {
     }
 }
 
-/// What a server would answer that returns nil from every script.
+/// The answers of a server whose scripts all return nil.
 pub(super) fn usual(words: &[String]) -> Vec<u8> {
     match words[0].as_str() {
         "PING" => b"+PONG\r\n".to_vec(),
@@ -250,15 +250,15 @@ pub(super) fn echo(words: &[String]) -> Vec<u8> {
 /// The first whole command and its length.
 pub(super) fn command(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
     let mut at = 0;
-    let line = |at: &mut usize| {
+    let header = |at: &mut usize| {
         let length = bytes[*at..].windows(2).position(|end| end == b"\r\n")?;
         let number = std::str::from_utf8(&bytes[*at + 1..*at + length]).unwrap();
         *at += length + 2;
         Some(number.parse::<usize>().unwrap())
     };
     let mut words = Vec::new();
-    for _ in 0..line(&mut at)? {
-        let length = line(&mut at)?;
+    for _ in 0..header(&mut at)? {
+        let length = header(&mut at)?;
         let word = bytes.get(at..at + length)?;
         bytes.get(at + length + 1)?;
         words.push(String::from_utf8(word.to_vec()).unwrap());
@@ -267,8 +267,8 @@ pub(super) fn command(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
     Some((words, at))
 }
 
-/// What the client has: once to read, once to write.
-struct Half(Pipe);
+/// The client's end: one half to read, one to write.
+struct Half(Socket);
 
 impl Drop for Half {
     fn drop(&mut self) {
@@ -340,31 +340,31 @@ impl AsyncWrite for Half {
 }
 
 /// A transport on such a server, all of it on the runtime of the test.
-pub(super) struct Cell {
+pub(super) struct MemoryTestbed {
     pub(super) redis: Arc<Redis>,
-    pub(super) sink: Arc<Recorder>,
-    pub(super) server: Memory,
+    pub(super) events: Arc<Recorder>,
+    pub(super) server: MemoryServer,
 }
 
-impl Cell {
-    pub(super) async fn new(server: Memory) -> Self {
-        Cell::open(server).await.unwrap()
+impl MemoryTestbed {
+    pub(super) async fn new(server: MemoryServer) -> Self {
+        MemoryTestbed::open(server).await.unwrap()
     }
 
-    pub(super) async fn open(server: Memory) -> Result<Self, CallError> {
-        let sink = Arc::<Recorder>::default();
+    pub(super) async fn open(server: MemoryServer) -> Result<Self, CallError> {
+        let events = Arc::<Recorder>::default();
         let endpoint = Endpoint::parse("redis://memory").unwrap();
         let node = Node::new(server.dial(), &endpoint, NAME);
         let own = Handle::current();
-        let redis = Redis::connect(node, TIMING, sink.clone(), &own, Absent::Refused);
-        Ok(Cell { redis: Arc::new(redis.await?), sink, server })
+        let redis = Redis::connect(node, TIMING, events.clone(), &own, IfUnreachable::Fail);
+        Ok(MemoryTestbed { redis: Arc::new(redis.await?), events, server })
     }
 
-    /// The caller's connection of the moment, as soon as there is one.
+    /// The present connection of the caller's lane, as soon as there is one.
     pub(super) async fn caller(&self) -> Arc<Connection> {
-        let line = self.redis.shared.line(Lane::Caller);
-        until("the caller's lane is up", || line.connection().is_ok()).await;
-        line.connection().unwrap()
+        let slot = self.redis.shared.slot(Lane::Caller);
+        until("the caller's lane is up", || slot.connection().is_ok()).await;
+        slot.connection().unwrap()
     }
 
     /// A call on the caller's lane after its first poll.

@@ -2,47 +2,47 @@
 //! Only with `--cfg shuttle`; docs/testing.md says how to run and to replay it.
 //!
 //! The crate has no unsafe code, so there is no data race to find, and a thread sanitizer would look for
-//! nothing else. What can go wrong is the order of steps that are sound by themselves: a wake-up that
-//! nobody gives, an end that is told twice. `loom` tries all orders, which are too many for a
-//! ledger, an outbox, a decoder and five threads: it would have to be given an extract that may
-//! differ from the code. `shuttle` runs the code as it is, on schedules that are drawn. Its limits:
-//! what it never drew is not shown, atomics are sequentially consistent, and threads change places
-//! only at locks and atomics of `sync.rs`, at `step`, and where they wait. The channels of tokio are
-//! taken to be right. The supervisor's part is played by the model, in its order of steps: the real
-//! one needs a clock and runtimes.
+//! nothing else. What can go wrong is the order of steps that are sound by themselves: a wake-up is
+//! missing, a call is answered twice. `loom` tries all orders, which are too many for a ledger, an
+//! outbox, a decoder and five threads: it would need an extract that may differ from the code. `shuttle`
+//! runs the code as it is, on random schedules. Its limits: a schedule that was never drawn is not
+//! tested, atomics are sequentially consistent, and threads change places only at locks and atomics of
+//! `sync.rs`, at `step`, and where they wait. The channels of tokio are taken to be right. The model
+//! plays the supervisor, in its order of steps: the real supervisor needs a clock and runtimes.
 //!
 //! # What is checked
 //!
-//! - Nobody waits for ever: no clock helps out in `calls_are_answered`.
-//! - Each call is told one thing, and it is true: a reply if the server ran it, *not applied* only
-//!   if it never did, *unknown* at an end only if the kernel had taken all of it. None runs twice.
+//! - No call waits for ever: no clock helps out in `calls_are_answered`.
+//! - Each call has one outcome, and it is true: a reply if the server ran the call, *not applied* only
+//!   if it never did, *unknown* at an end only if the kernel had taken all of it. No call runs twice.
 //! - Nothing is written after `Connection::end` (C2); calls of one thread run in their order (L1), and
-//!   what undoes a dropped call runs behind it (L3).
-//! - Who is told of an end sees the epoch risen, and nobody gets a connection of an earlier one (I1).
-//! - A channel that was confirmed is listened to until it is unsubscribed or the connection lost (H2);
-//!   in the end the server listens to what is wanted (H1, H3).
+//!   the undo of a dropped call runs behind it (L3).
+//! - A call that ends with its connection sees the epoch risen, and no caller gets a connection of an
+//!   earlier epoch (I1).
+//! - A confirmed channel stays subscribed until it is unsubscribed or the connection is lost (H2); in
+//!   the end the server has the subscriptions of the registry (H1, H3).
 //!
 //! # What it finds
 //!
-//! Faults that were put in by hand, and the schedule that found each, of one seed: of the random ones
-//! (r) or of those with few interruptions (f). Two were in the code: of `quiet` and of the confirmation
-//! of another connection.
+//! Faults that were put in by hand, and the number of the schedule of one seed that found each: a random
+//! schedule (r) or one with few interruptions (f). Two faults were in the code: that of `drained`, and
+//! that of the confirmation of another connection.
 //!
 //! | fault | schedules |
 //! | --- | --- |
 //! | `push` wakes the driver only if two wait | 5 f |
 //! | the driver registers its waker after it has written | 46 r |
-//! | `write_now` leaves a rest and wakes nobody | 1 r |
-//! | `write_now` relies on whoever holds the outbox | 17 r |
-//! | `receive` wakes nobody for a call that is sent again | 77 r |
-//! | `receive` does not wait for a writer that has yet to note what was taken | 40 r |
+//! | `write_now` leaves a rest and does not wake the driver | 1 r |
+//! | `write_now` relies on the task that holds the outbox | 17 r |
+//! | `receive` does not wake the driver for a call that is sent again | 77 r |
+//! | `receive` does not wait for a writer that has yet to count the taken bytes | 40 r |
 //! | `write` forgets a flush that is pending | 9 r |
 //! | `end` leaves the writer | 2 r |
 //! | `end` reads `taken`, and takes the writer later | 15 r |
-//! | `end` tells *not applied* of what was taken to the last byte | 2 r |
+//! | `end` says *not applied* of a call whose last byte was taken | 2 r |
 //! | `expire` reads `taken`, and locks the outbox later | 73 r |
-//! | `quiet` is not rung by a confirmation | 258 r |
-//! | `quiet` is not rung when the last call was abandoned | 361 r |
+//! | `drained` is not notified by a confirmation | 258 r |
+//! | `drained` is not notified when the last call was abandoned | 361 r |
 //! | the epoch rises after the end | 1 r |
 //! | the epoch rises before the slot is locked | 38 r |
 //! | a confirmation counts whichever order it is for | 2 r |
@@ -53,7 +53,7 @@
 
 mod calls;
 mod channels;
-mod wire;
+mod socket;
 
 use std::io;
 use std::pin::Pin;
@@ -64,9 +64,9 @@ use shuttle::future::{JoinHandle, block_on};
 use shuttle::rand::Rng as _;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 
-use self::wire::Wire;
+use self::socket::Socket;
 use super::super::connection::{self, Connection};
-use super::super::dial::{Reader, Writer};
+use super::super::stream::{Reader, Writer};
 use super::*;
 use crate::sync::step;
 
@@ -77,30 +77,30 @@ const SCHEDULES: usize = 2_000;
 const INTERRUPTIONS: usize = 4;
 
 /// Tries many schedules, and says how the one that fails is tried again.
-fn check(test: &str, world: fn()) {
+fn check(test: &str, scenario: fn()) {
     let variable = |name| std::env::var(name).ok();
     if let Some(schedule) = variable("LEASEHOLD_SCHEDULE") {
         let schedule = ReplayScheduler::new_from_encoded(&schedule);
-        shuttle::Runner::new(schedule, config()).run(world);
+        shuttle::Runner::new(schedule, config()).run(scenario);
         return;
     }
     let schedules = variable("LEASEHOLD_SCHEDULES");
     let schedules = schedules.map_or(SCHEDULES, |text| text.parse().expect("a number"));
     let seed = variable("LEASEHOLD_SEED").map(|text| text.parse().expect("a number"));
     let seed = seed.unwrap_or_else(|| fastrand::u64(..));
-    try_all(test, "random", seed, RandomScheduler::new_from_seed(seed, schedules), world);
+    try_all(test, "random", seed, RandomScheduler::new_from_seed(seed, schedules), scenario);
     let few = PctScheduler::new_from_seed(seed, INTERRUPTIONS, schedules);
-    try_all(test, "with few interruptions", seed, few, world);
+    try_all(test, "with few interruptions", seed, few, scenario);
 }
 
 #[expect(clippy::print_stdout, reason = "how to try it again")]
-fn try_all(test: &str, kind: &str, seed: u64, scheduler: impl Scheduler + 'static, world: fn()) {
+fn try_all(test: &str, kind: &str, seed: u64, scheduler: impl Scheduler + 'static, scenario: fn()) {
     let tried = Arc::new(AtomicUsize::new(0));
     let counter = tried.clone();
     let run = move || {
         shuttle::Runner::new(scheduler, config()).run(move || {
             counter.fetch_add(1, Ordering::Relaxed);
-            world();
+            scenario();
         })
     };
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
@@ -144,9 +144,9 @@ fn join(threads: Vec<shuttle::thread::JoinHandle<()>>) {
     }
 }
 
-struct Nobody;
+struct NoEvents;
 
-impl Sink for Nobody {
+impl TransportEvents for NoEvents {
     fn message(&self, _: &str, _: &[u8]) {}
     fn missed(&self) {}
     fn restored(&self, _: Lane) {}
@@ -183,45 +183,50 @@ impl Wake for Bell {
 /// A connection, its driver and its server.
 struct Made {
     connection: Arc<Connection>,
-    wire: Wire,
+    socket: Socket,
     driver: JoinHandle<Fault>,
     server: JoinHandle<()>,
 }
 
 impl Made {
-    fn new(hub: &Arc<Hub>) -> Self {
-        let (wire, reader, writer, server) = Wire::new();
+    fn new(registry: &Arc<SubscriptionRegistry>) -> Self {
+        let (socket, reader, writer, server) = Socket::new();
         let connection = Arc::new(Connection::new(writer));
         let inbox = bytes::BytesMut::new();
-        let driver =
-            connection::drive(connection.clone(), reader, inbox, hub.clone(), Arc::new(Nobody));
+        let driver = connection::drive(
+            connection.clone(),
+            reader,
+            inbox,
+            registry.clone(),
+            Arc::new(NoEvents),
+        );
         let driver = shuttle::future::spawn(if_woken(driver));
-        Made { connection, wire, driver, server }
+        Made { connection, socket, driver, server }
     }
 
     /// As the supervisor ends it. The driver's end is not waited for.
-    fn end(&self, text: &str, hub: &Hub) {
-        self.connection.end(&Fault(text.into()), hub);
-        self.wire.seal();
+    fn end(&self, text: &str, registry: &SubscriptionRegistry) {
+        self.connection.end(&Fault(text.into()), registry);
+        self.socket.seal();
         self.driver.abort();
     }
 
     /// What arrived is run.
     fn settle(self) {
         drop(block_on(self.driver));
-        let left = self.connection.left();
-        assert_eq!((left.waiting, left.sent), (0, 0), "somebody was not told of the end");
-        self.wire.finish();
+        let left = self.connection.backlog();
+        assert_eq!((left.waiting, left.in_flight), (0, 0), "a request is left after the end");
+        self.socket.finish();
         block_on(self.server).unwrap();
     }
 
     /// As the supervisor does when the transport is closed, most times with patience.
-    fn close(&self, hub: &Hub) {
-        self.connection.close(hub);
+    fn close(&self, registry: &SubscriptionRegistry) {
+        self.connection.close(registry);
         if draw(4) > 0 {
-            block_on(self.connection.quiet());
+            block_on(self.connection.drained());
         }
-        self.end(CLOSED, hub);
+        self.end(CLOSED, registry);
     }
 }
 

@@ -1,15 +1,15 @@
-//! TLS with a server of its own certificate: it works, and what must be refused is.
+//! TLS with a server of its own certificate: good certificates are accepted, others refused.
 
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, DuplexStream, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 use super::super::tls::Tls;
@@ -17,40 +17,22 @@ use super::*;
 
 static LAST: Script = Script::new("last", "return ARGV[1]");
 
-/// Who signs.
-struct Authority {
-    certificate: CertificateDer<'static>,
-    issuer: Issuer<'static, KeyPair>,
+// Made once with rcgen, as valid as its default is: from 1975 to 4096. They are two authorities, whose keys
+// are gone, what the server shows (for `localhost`, signed by the first of them), and the server's key.
+const AUTHORITY: &str = include_str!("tls/authority.pem");
+const STRANGER: &str = include_str!("tls/stranger.pem");
+const CERTIFICATE: &str = include_str!("tls/certificate.pem");
+const KEY: &str = include_str!("tls/key.pem");
+
+fn certificate(pem: &str) -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
 }
 
-/// What a server shows, and its key.
-struct Identity {
-    certificate: rcgen::Certificate,
-    key: KeyPair,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(vec![]).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // Of one name they would be the same, one of them with a wrong signature.
-        params.distinguished_name.push(DnType::CommonName, format!("{}", fastrand::u64(..)));
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.self_signed(&key).unwrap().der().clone();
-        Authority { certificate, issuer: Issuer::new(params, key) }
-    }
-
-    fn sign(&self, name: &str) -> Identity {
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        Identity { certificate: params.signed_by(&key, &self.issuer).unwrap(), key }
-    }
-
-    fn roots(&self) -> RootCertStore {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.clone()).unwrap();
-        roots
-    }
+/// Trust in one authority.
+fn roots(authority: &str) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate(authority)).unwrap();
+    roots
 }
 
 /// A server that speaks TLS on another port.
@@ -61,16 +43,15 @@ struct Secure {
 
 impl Secure {
     /// Its certificate is for `localhost`.
-    fn start(authority: &Authority) -> Self {
-        let identity = authority.sign("localhost");
+    fn start() -> Self {
         let folder = std::env::temp_dir().join(format!("leasehold-tls-{}", fastrand::u64(..)));
         std::fs::create_dir_all(&folder).unwrap();
-        let file = |name: &str, text: String| {
+        let file = |name: &str, text: &str| {
             std::fs::write(folder.join(name), text).unwrap();
             folder.join(name).to_str().unwrap().to_owned()
         };
-        let certificate = file("certificate.pem", identity.certificate.pem());
-        let key = file("key.pem", identity.key.serialize_pem());
+        let certificate = file("certificate.pem", CERTIFICATE);
+        let key = file("key.pem", KEY);
         let port = free_port();
         let server = Server::start_with(&[
             "--tls-port",
@@ -88,16 +69,20 @@ impl Secure {
         Secure { server, port }
     }
 
-    async fn connect(&self, name: &str, roots: RootCertStore) -> Result<(Redis, Own), CallError> {
-        let own = Own::new();
+    async fn connect(
+        &self,
+        name: &str,
+        roots: RootCertStore,
+    ) -> Result<(Redis, OwnRuntime), CallError> {
+        let own = OwnRuntime::new();
         let tls = Tls::new(name, roots)?;
         let dial = Dial::Tls { host: "localhost".to_owned(), port: self.port, tls };
         let endpoint = Endpoint::parse(&format!("rediss://localhost:{}", self.port)).unwrap();
         let timing = Timing { command: SECOND * 10, connect: SECOND * 10 };
-        let sink = Arc::<Recorder>::default();
-        let (absent, at) = (Absent::Refused, own.handle());
+        let events = Arc::<Recorder>::default();
+        let (absent, at) = (IfUnreachable::Fail, own.handle());
         let node = Node::new(dial, &endpoint, NAME);
-        let redis = Redis::connect(node, timing, sink, at, absent).await?;
+        let redis = Redis::connect(node, timing, events, at, absent).await?;
         Ok((redis, own))
     }
 }
@@ -113,14 +98,14 @@ fn free_port() -> u16 {
 
 #[tokio::test]
 async fn calls_and_messages_of_any_size_arrive() {
-    let authority = Authority::new();
-    let secure = Secure::start(&authority);
-    let (redis, own) = secure.connect("localhost", authority.roots()).await.unwrap();
+    needs_a_server!();
+    let secure = Secure::start();
+    let (redis, own) = secure.connect("localhost", roots(AUTHORITY)).await.unwrap();
     let all = (0..1_000).map(|_| redis.call(Lane::Caller, add("n")));
-    let mut told: Vec<_> =
+    let mut received: Vec<_> =
         futures::future::join_all(all).await.into_iter().map(Result::unwrap).collect();
-    told.sort_by_key(|value| if let Value::Int(number) = value { *number } else { 0 });
-    assert_eq!(told, (1..=1_000).map(Value::Int).collect::<Vec<_>>());
+    received.sort_by_key(|value| if let Value::Int(number) = value { *number } else { 0 });
+    assert_eq!(received, (1..=1_000).map(Value::Int).collect::<Vec<_>>());
 
     for length in [0, 1, 16_383, 16_384, 16_385, 3_000_000] {
         let text = "x".repeat(length);
@@ -139,16 +124,16 @@ async fn calls_and_messages_of_any_size_arrive() {
 
 #[tokio::test]
 async fn a_certificate_of_another_name_or_of_nobody_we_trust_is_not_accepted() {
-    let authority = Authority::new();
-    let secure = Secure::start(&authority);
+    needs_a_server!();
+    let secure = Secure::start();
     let cases = [
-        ("elsewhere.example", authority.roots(), "not valid for name"),
-        ("localhost", Authority::new().roots(), "UnknownIssuer"),
+        ("elsewhere.example", roots(AUTHORITY), "not valid for name"),
+        ("localhost", roots(STRANGER), "UnknownIssuer"),
     ];
     for (name, roots, part) in cases {
         let error = secure.connect(name, roots).await.map(drop).unwrap_err();
-        let told = matches!(&error, CallError::NotApplied(fault) if fault.0.contains(part));
-        assert!(told, "{name}: {error:?}");
+        let received = matches!(&error, CallError::NotApplied(fault) if fault.0.contains(part));
+        assert!(received, "{name}: {error:?}");
     }
 }
 
@@ -195,24 +180,22 @@ impl AsyncWrite for Weak {
     }
 }
 
-/// Bytes that were not taken may be told to be not applied, so the server must not have them.
+/// Calls whose bytes were not taken end as *not applied*, so the server must not have those bytes.
 #[tokio::test]
 async fn a_write_that_fails_says_truly_what_was_taken() {
     use futures::future::join;
     use tokio::io::AsyncWriteExt as _;
 
     const ALL: usize = 60_000;
-    let authority = Authority::new();
-    let identity = authority.sign("localhost");
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(identity.key.serialize_der()));
+    let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![identity.certificate.der().clone()], key)
+        .with_single_cert(vec![certificate(CERTIFICATE)], key)
         .unwrap();
     let acceptor = TlsAcceptor::from(Arc::new(config));
-    let tls = Tls::new("localhost", authority.roots()).unwrap();
+    let tls = Tls::new("localhost", roots(AUTHORITY)).unwrap();
     for fails_after in (1..ALL + 1_000).step_by(499) {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let room = Arc::new(Mutex::new(usize::MAX));

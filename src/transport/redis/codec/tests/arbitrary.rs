@@ -16,32 +16,32 @@ fn config() -> ProptestConfig {
     }
 }
 
-/// A reply that is valid, with what it is on the wire.
+/// A valid reply, and its bytes.
 #[derive(Clone, Debug)]
 enum Tree {
     /// A type without elements, and its value; an error has its text.
     Leaf(Vec<u8>, Result<Value, String>),
     /// The letter of an array, a set or a map, and the elements.
     Items(u8, Vec<Tree>),
-    /// An attribute with this, and what it is about.
+    /// An attribute, and the element behind it.
     Attribute(Box<[Tree; 2]>),
 }
 
 impl Tree {
-    fn write(&self, wire: &mut Vec<u8>) {
+    fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Tree::Leaf(bytes, _) => wire.extend_from_slice(bytes),
+            Tree::Leaf(bytes, _) => out.extend_from_slice(bytes),
             Tree::Items(letter, items) => {
                 let count = if *letter == b'%' { items.len() / 2 } else { items.len() };
-                wire.push(*letter);
-                wire.extend_from_slice(format!("{count}\r\n").as_bytes());
+                out.push(*letter);
+                out.extend_from_slice(format!("{count}\r\n").as_bytes());
                 for item in items {
-                    item.write(wire);
+                    item.write(out);
                 }
             }
             Tree::Attribute(parts) => {
-                wire.extend_from_slice(b"|1\r\n+key\r\n");
-                parts.iter().for_each(|part| part.write(wire));
+                out.extend_from_slice(b"|1\r\n+key\r\n");
+                parts.iter().for_each(|part| part.write(out));
             }
         }
     }
@@ -110,26 +110,26 @@ fn tree() -> impl Strategy<Value = Tree> {
 /// Replies and pushes, one after the other; a push has no errors in it.
 fn stream() -> impl Strategy<Value = (Vec<u8>, Vec<Incoming>)> {
     vec((any::<bool>(), tree()), 1..4).prop_map(|trees| {
-        let (mut wire, mut frames) = (Vec::new(), Vec::new());
+        let (mut bytes, mut frames) = (Vec::new(), Vec::new());
         for (push, tree) in trees {
             match (push, tree) {
                 (true, Tree::Items(b'*', items))
                     if items.iter().all(|item| item.value().is_ok()) =>
                 {
-                    Tree::Items(b'>', items.clone()).write(&mut wire);
+                    Tree::Items(b'>', items.clone()).write(&mut bytes);
                     frames.push(Incoming::Push(items.iter().flat_map(Tree::value).collect()));
                 }
                 (_, tree) => {
-                    tree.write(&mut wire);
+                    tree.write(&mut bytes);
                     frames.push(Incoming::Reply(tree.value()));
                 }
             }
         }
-        (wire, frames)
+        (bytes, frames)
     })
 }
 
-/// What looks like RESP3 at a glance, with every length that might be trouble.
+/// Bytes that resemble RESP3, with every length that might be trouble.
 fn soup() -> impl Strategy<Value = Vec<u8>> {
     let letter = select(b"+-:_,#($!=*~>%|;.H".to_vec());
     let number = prop_oneof![
@@ -151,17 +151,17 @@ fn soup() -> impl Strategy<Value = Vec<u8>> {
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let change =
         (any::<Index>(), prop_oneof![any::<u8>(), select(b"0123456789-?\r\n*$|%>".to_vec())], 0..3);
-    (stream(), vec(change, 1..4)).prop_map(|((mut wire, _), changes)| {
+    (stream(), vec(change, 1..4)).prop_map(|((mut bytes, _), changes)| {
         for (at, byte, how) in changes {
-            let at = at.index(wire.len());
+            let at = at.index(bytes.len());
             match how {
-                0 => wire[at] = byte,
-                1 => wire.insert(at, byte),
-                _ if wire.len() > 1 => drop(wire.remove(at)),
+                0 => bytes[at] = byte,
+                1 => bytes.insert(at, byte),
+                _ if bytes.len() > 1 => drop(bytes.remove(at)),
                 _ => {}
             }
         }
-        wire
+        bytes
     })
 }
 
@@ -169,7 +169,7 @@ fn sizes() -> impl Strategy<Value = Vec<usize>> {
     vec(prop_oneof![1..4_usize, 1..60_usize], 1..6)
 }
 
-/// As many values and as much text as the bytes can be, and no more.
+/// At most as many values and as much text as so many bytes can hold.
 fn is_in_proportion(frames: &[Incoming], bytes: usize) -> bool {
     fn weight(value: &Value) -> usize {
         match value {
@@ -191,8 +191,8 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn valid_frames_come_as_they_are((wire, frames) in stream(), sizes in sizes()) {
-        prop_assert_eq!(decoded(&wire, &sizes), (frames, None));
+    fn valid_frames_come_as_they_are((bytes, frames) in stream(), sizes in sizes()) {
+        prop_assert_eq!(decoded(&bytes, &sizes), (frames, None));
     }
 
     #[test]

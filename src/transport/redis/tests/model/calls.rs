@@ -2,19 +2,19 @@
 
 use tokio::sync::oneshot;
 
-use super::super::super::ledger::Outcome;
+use super::super::super::request::CallOutcome;
 use super::*;
 
-/// A connection that lives: everything is answered, without any help by the clock.
+/// A connection that lives: every call is answered, without any help by the clock.
 #[test]
 fn calls_are_answered() {
-    check("calls_are_answered", || world(Fate::Lives));
+    check("calls_are_answered", || scenario(Fate::Lives));
 }
 
 /// Connections that are given up at any moment, with or without the server's doing.
 #[test]
-fn calls_are_told_the_truth() {
-    check("calls_are_told_the_truth", || world(Fate::Ends));
+fn outcomes_are_true() {
+    check("outcomes_are_true", || scenario(Fate::Ends));
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,18 +24,18 @@ enum Fate {
 }
 
 #[derive(Default)]
-struct World {
-    connections: Mutex<Vec<(Arc<Connection>, Wire)>>,
-    told: Mutex<Vec<Report>>,
+struct Testbed {
+    connections: Mutex<Vec<(Arc<Connection>, Socket)>>,
+    reports: Mutex<Vec<Report>>,
 }
 
 /// One call and what its caller knows.
 struct Report {
     id: String,
-    /// Which connection it was given to.
+    /// The number of its connection.
     number: usize,
     /// `None`: its future was dropped.
-    outcome: Option<Outcome>,
+    outcome: Option<CallOutcome>,
     /// The call before it on the same connection, by the same caller.
     after: Option<Before>,
 }
@@ -48,66 +48,69 @@ struct Before {
 
 /// One thread of the caller's lane.
 struct Caller {
-    world: Arc<World>,
-    line: Arc<Line>,
+    testbed: Arc<Testbed>,
+    slot: Arc<ConnectionSlot>,
     id: usize,
 }
 
-type Asked = Result<oneshot::Receiver<Outcome>, CallError>;
+type Sent = Result<oneshot::Receiver<CallOutcome>, CallError>;
 
-fn world(fate: Fate) {
-    let (world, line, hub) =
-        (Arc::new(World::default()), Arc::new(Line::new()), Arc::new(Hub::new()));
-    let mut made = Made::new(&hub);
+fn scenario(fate: Fate) {
+    let (testbed, slot, registry) = (
+        Arc::new(Testbed::default()),
+        Arc::new(ConnectionSlot::new()),
+        Arc::new(SubscriptionRegistry::default()),
+    );
+    let mut made = Made::new(&registry);
     let mut gone = Vec::new();
-    world.add(&made);
-    line.up(&made.connection);
+    testbed.add(&made);
+    slot.connected(&made.connection);
     let callers: Vec<_> = (1..=3)
         .map(|id| {
-            let mut caller = Caller { world: world.clone(), line: line.clone(), id: id * 100 };
-            shuttle::thread::spawn(move || (0..2).for_each(|_| caller.acts()))
+            let mut caller = Caller { testbed: testbed.clone(), slot: slot.clone(), id: id * 100 };
+            shuttle::thread::spawn(move || (0..2).for_each(|_| caller.act()))
         })
         .collect();
     if fate == Fate::Ends {
         for _ in 0..draw(3) {
-            supervise(&made, &hub);
-            line.down(Fault(LOST.into()));
-            made.end(LOST, &hub);
-            gone.push(std::mem::replace(&mut made, Made::new(&hub)));
-            world.add(&made);
-            line.up(&made.connection);
+            supervise(&made, &registry);
+            slot.disconnected(Fault(LOST.into()));
+            made.end(LOST, &registry);
+            gone.push(std::mem::replace(&mut made, Made::new(&registry)));
+            testbed.add(&made);
+            slot.connected(&made.connection);
         }
-        let serves = supervise(&made, &hub);
-        line.close();
+        let serves = supervise(&made, &registry);
+        slot.close();
         if serves {
-            made.close(&hub);
+            made.close(&registry);
         } else {
             // Its patience ends: no answer can come.
-            made.connection.close(&hub);
-            made.end(CLOSED, &hub);
+            made.connection.close(&*registry);
+            made.end(CLOSED, &registry);
         }
         join(callers);
     } else {
         join(callers);
-        line.close();
-        made.close(&hub);
+        slot.close();
+        made.close(&registry);
     }
     gone.push(made);
     gone.into_iter().for_each(Made::settle);
-    world.check(fate);
+    testbed.check(fate);
 }
 
-/// Until it is given up; says whether it still serves.
-fn supervise(made: &Made, hub: &Hub) -> bool {
+/// Supervises a connection until it is given up. Returns whether its server still answers.
+fn supervise(made: &Made, registry: &SubscriptionRegistry) -> bool {
     for _ in 0..draw(4) {
         pause();
         if draw(2) == 0 {
-            made.connection.expire(Duration::ZERO, hub);
+            made.connection.expire(Duration::ZERO, registry);
         }
     }
     pause();
     match draw(4) {
-        0 => made.wire.kill(),
+        0 => made.socket.kill(),
         1 => made.driver.abort(),
         _ => return true,
     }
@@ -116,62 +119,62 @@ fn supervise(made: &Made, hub: &Hub) -> bool {
 
 impl Caller {
     /// One call that is waited for or dropped, or two at once.
-    fn acts(&mut self) {
-        let epoch = self.line.epoch();
-        let Ok(connection) = self.line.connection() else { return };
-        let number = self.world.number(&connection);
+    fn act(&mut self) {
+        let epoch = self.slot.epoch();
+        let Ok(connection) = self.slot.connection() else { return };
+        let number = self.testbed.number(&connection);
         assert!(epoch <= number as u64, "a connection of an earlier epoch");
         match draw(3) {
             0 => {
-                let (id, answer) = self.asks(&connection);
-                self.waits(id, number, answer, None);
+                let (id, answer) = self.send_call(&connection);
+                self.wait(id, number, answer, None);
             }
             1 => {
-                let (id, answer) = self.asks(&connection);
+                let (id, answer) = self.send_call(&connection);
                 pause();
                 let outcome = answer.err().map(Err);
-                self.reports(Report { id: id.clone(), number, outcome, after: None });
-                // What undoes it.
-                let (undo, answer) = self.asks(&connection);
-                self.waits(undo, number, answer, Some(Before { id, dropped: true }));
+                self.report(Report { id: id.clone(), number, outcome, after: None });
+                // The undo.
+                let (undo, answer) = self.send_call(&connection);
+                self.wait(undo, number, answer, Some(Before { id, dropped: true }));
             }
             _ => {
-                let (first, answer) = self.asks(&connection);
-                let (second, other) = self.asks(&connection);
+                let (first, answer) = self.send_call(&connection);
+                let (second, other) = self.send_call(&connection);
                 let before = Before { id: first.clone(), dropped: false };
-                self.waits(second, number, other, Some(before));
-                self.waits(first, number, answer, None);
+                self.wait(second, number, other, Some(before));
+                self.wait(first, number, answer, None);
             }
         }
     }
 
-    fn asks(&mut self, connection: &Connection) -> (String, Asked) {
+    fn send_call(&mut self, connection: &Connection) -> (String, Sent) {
         self.id += 1;
         let id = self.id.to_string();
         let args = vec![Arg::Text(Arc::from(id.as_str()))];
-        let asked = connection.run(Call { script: &ECHO, keys: Vec::new(), args });
+        let asked = connection.call(Call { script: &ECHO, keys: Vec::new(), args });
         (id, asked)
     }
 
-    fn waits(&self, id: String, number: usize, asked: Asked, after: Option<Before>) {
-        let outcome = asked.and_then(|answer| block_on(answer).expect("it is told something"));
+    fn wait(&self, id: String, number: usize, asked: Sent, after: Option<Before>) {
+        let outcome = asked.and_then(|answer| block_on(answer).expect("it has an outcome"));
         if outcome == Err(CallError::NotApplied(lost()))
             || outcome == Err(CallError::Unknown(lost()))
         {
-            // INVARIANT I1 of `line.rs`.
-            assert!(self.line.epoch() > number as u64, "told of the end before the epoch rose");
+            // INVARIANT I1 of `slot.rs`.
+            assert!(self.slot.epoch() > number as u64, "the call ended before the epoch rose");
         }
-        self.reports(Report { id, number, outcome: Some(outcome), after });
+        self.report(Report { id, number, outcome: Some(outcome), after });
     }
 
-    fn reports(&self, report: Report) {
-        self.world.told.lock().push(report);
+    fn report(&self, report: Report) {
+        self.testbed.reports.lock().push(report);
     }
 }
 
-impl World {
+impl Testbed {
     fn add(&self, made: &Made) {
-        self.connections.lock().push((made.connection.clone(), made.wire.clone()));
+        self.connections.lock().push((made.connection.clone(), made.socket.clone()));
     }
 
     fn number(&self, connection: &Arc<Connection>) -> usize {
@@ -179,10 +182,11 @@ impl World {
         connections.iter().position(|(one, _)| Arc::ptr_eq(one, connection)).unwrap()
     }
 
-    /// What was told is what happened.
+    /// Compares the outcomes with what happened.
     fn check(&self, fate: Fate) {
-        let facts: Vec<_> = self.connections.lock().iter().map(|(_, wire)| wire.facts()).collect();
-        for Report { id, number, outcome, after } in &*self.told.lock() {
+        let facts: Vec<_> =
+            self.connections.lock().iter().map(|(_, socket)| socket.facts()).collect();
+        for Report { id, number, outcome, after } in &*self.reports.lock() {
             let ran: usize =
                 facts.iter().map(|facts| facts.ran.iter().filter(|ran| *ran == id).count()).sum();
             let facts = &facts[*number];
@@ -195,7 +199,7 @@ impl World {
                     let ended = fault == &lost() || fault.0 == CLOSED;
                     assert!(!ended || facts.whole.contains(id), "{id} was surely not sent");
                 }
-                Some(Err(error)) => assert_eq!(ran, 0, "{id} was told {error:?}"),
+                Some(Err(error)) => assert_eq!(ran, 0, "{id}: {error:?}"),
                 None => {}
             }
             if fate == Fate::Lives && outcome.is_some() {

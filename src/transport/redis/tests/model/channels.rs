@@ -3,120 +3,123 @@
 use super::*;
 
 #[test]
-fn channels_are_heard() {
-    check("channels_are_heard", world);
+fn confirmed_channels_stay_subscribed() {
+    check("confirmed_channels_stay_subscribed", scenario);
 }
 
-/// Wanted by everybody.
+/// Used by all threads.
 const SHARED: &str = "shared";
 
-struct World {
-    hub: Arc<Hub>,
-    /// The server of the connection of the moment.
-    wire: Mutex<Option<Wire>>,
+struct Testbed {
+    registry: Arc<SubscriptionRegistry>,
+    /// The socket of the present connection.
+    socket: Mutex<Option<Socket>>,
     losses: AtomicUsize,
 }
 
-fn world() {
-    let hub = Arc::new(Hub::new());
-    let world =
-        Arc::new(World { hub: hub.clone(), wire: Mutex::default(), losses: AtomicUsize::new(0) });
+fn scenario() {
+    let registry = Arc::new(SubscriptionRegistry::default());
+    let testbed = Arc::new(Testbed {
+        registry: registry.clone(),
+        socket: Mutex::default(),
+        losses: AtomicUsize::new(0),
+    });
     let subscribers: Vec<_> = ["one", "two"]
         .map(|own| {
-            let world = world.clone();
-            shuttle::thread::spawn(move || (0..5).for_each(|_| world.acts(&Arc::from(own))))
+            let testbed = testbed.clone();
+            shuttle::thread::spawn(move || (0..5).for_each(|_| testbed.act(&Arc::from(own))))
         })
         .into_iter()
         .collect();
-    let mut made = world.opens();
+    let mut made = testbed.open();
     let mut gone = Vec::new();
     for _ in 0..draw(3) {
         pause();
-        world.lose(&made);
+        testbed.lose(&made);
         pause();
-        gone.push(std::mem::replace(&mut made, world.opens()));
+        gone.push(std::mem::replace(&mut made, testbed.open()));
     }
     join(subscribers);
     // INVARIANTS H1 and H3.
     let heard = made.connection.ping().unwrap();
     block_on(heard).expect("it is answered");
-    let wanted = hub.wanted();
+    let wanted = registry.channels();
     for channel in ["one", "two", SHARED] {
         let wants = wanted.iter().any(|wanted| wanted == channel);
-        assert_eq!(made.wire.listens_to(channel), wants, "{channel}");
+        assert_eq!(made.socket.is_subscribed(channel), wants, "{channel}");
     }
     if draw(2) == 0 {
-        // The last thing that is under way may be a confirmation.
-        drop(hub.subscribe(&Arc::from(SHARED)));
-        hub.unsubscribe(&Arc::from(SHARED));
+        // The last frame in flight may be a confirmation.
+        drop(registry.subscribe(&Arc::from(SHARED)));
+        registry.unsubscribe(&Arc::from(SHARED));
     }
-    hub.close();
-    made.close(&hub);
+    registry.close();
+    made.close(&registry);
     gone.push(made);
     gone.into_iter().for_each(Made::settle);
 }
 
-impl World {
+impl Testbed {
     /// As the supervisor opens the connection for messages.
-    fn opens(&self) -> Made {
-        let made = Made::new(&self.hub);
-        *self.wire.lock() = Some(made.wire.clone());
-        self.hub.up(&made.connection);
+    fn open(&self) -> Made {
+        let made = Made::new(&self.registry);
+        *self.socket.lock() = Some(made.socket.clone());
+        self.registry.connected(&made.connection);
         let heard = made.connection.ping().unwrap();
         if draw(2) == 0 {
             block_on(heard).expect("it is answered");
-            self.hub.restored().unwrap();
+            self.registry.restored().unwrap();
         }
         made
     }
 
     fn lose(&self, made: &Made) {
         match draw(3) {
-            0 => made.wire.kill(),
+            0 => made.socket.kill(),
             1 => made.driver.abort(),
             _ => {}
         }
         pause();
-        self.hub.lost();
-        // What was confirmed before may be heard no more from here on.
+        self.registry.disconnected();
+        // From here on earlier confirmations may no longer hold.
         self.losses.fetch_add(1, Ordering::SeqCst);
-        made.end(LOST, &self.hub);
+        made.end(LOST, &self.registry);
         if draw(3) == 0 {
-            self.hub.down(Fault(LOST.into()));
+            self.registry.unreachable(Fault(LOST.into()));
         }
     }
 
-    fn acts(&self, own: &Arc<str>) {
+    fn act(&self, own: &Arc<str>) {
         match draw(6) {
-            0 => self.hub.unsubscribe(own),
-            1 => drop(self.hub.subscribe(own)),
-            2 => self.hub.unsubscribe(&Arc::from(SHARED)),
-            3 => drop(self.hub.subscribe(&Arc::from(SHARED))),
+            0 => self.registry.unsubscribe(own),
+            1 => drop(self.registry.subscribe(own)),
+            2 => self.registry.unsubscribe(&Arc::from(SHARED)),
+            3 => drop(self.registry.subscribe(&Arc::from(SHARED))),
             4 => {
-                // Two orders under way, of which the first is not true for long.
-                drop(self.hub.subscribe(own));
-                self.hub.unsubscribe(own);
-                drop(self.hub.subscribe(own));
+                // Two subscriptions in flight, of which the first does not last.
+                drop(self.registry.subscribe(own));
+                self.registry.unsubscribe(own);
+                drop(self.registry.subscribe(own));
                 pause();
-                self.listens(own);
+                self.check_subscription(own);
             }
-            _ => self.listens(own),
+            _ => self.check_subscription(own),
         }
     }
 
-    /// Nobody else unsubscribes from this channel: what was confirmed is heard until a loss.
-    fn listens(&self, own: &Arc<str>) {
+    /// No other thread unsubscribes from this channel: a confirmation holds until a loss.
+    fn check_subscription(&self, own: &Arc<str>) {
         let losses = self.losses.load(Ordering::SeqCst);
-        let Ok(answer) = self.hub.subscribe(own) else { return };
-        let outcome = block_on(answer).expect("it is told something");
+        let Ok(answer) = self.registry.subscribe(own) else { return };
+        let outcome = block_on(answer).expect("it has an outcome");
         for _ in 0..if outcome.is_ok() { 6 } else { 0 } {
             step();
-            let wire = self.wire.lock().clone().expect("somebody confirmed it");
+            let socket = self.socket.lock().clone().expect("a connection confirmed it");
             assert!(
-                wire.listens_to(own)
+                socket.is_subscribed(own)
                     || self.losses.load(Ordering::SeqCst) > losses
-                    || wire.is_dead(),
-                "INVARIANT H2: {own} was confirmed and is not heard"
+                    || socket.is_dead(),
+                "INVARIANT H2: {own} was confirmed and is not subscribed"
             );
         }
     }

@@ -1,0 +1,85 @@
+//! Measures Leasehold with the scenarios that are used for other lock libraries too.
+//!
+//! ```text
+//! cargo build --release --example bench
+//! target/release/bench --scenario S3 --tasks 32 --url redis://127.0.0.1:6379
+//! ```
+//!
+//! Prints one line of JSON. A scenario empties nothing: give it a Redis of its own.
+//!
+//! | scenario | what is done | what is measured |
+//! | --- | --- | --- |
+//! | S1, S2 | 1 or `--tasks` tasks lock and unlock, a key each | latency and rate of the pair |
+//! | S3, S4 | `--tasks` tasks share one key; S4 is meant for two processes at once | the acquire |
+//! | S8, S8x | as S3 and S4, with the fair lock | the acquire |
+//! | S5 | one client unlocks while another one waits | from the unlock to the waiter's return |
+//! | S6 | `--n` locks are kept by renewal | what that costs in a second |
+//! | S7 | `--n` tasks wait for `--n` held keys, then all are released | until all have theirs |
+//!
+//! | option | default | meaning |
+//! | --- | --- | --- |
+//! | `--warmup`, `--seconds` | 3, 5 | how long it runs before and while it is measured |
+//! | `--rounds`, `--hold-ms` | 300, 5 | S5: how often, and how long the lock is held |
+//! | `--threads` | one per core | worker threads; 1 is a runtime on the calling thread |
+//! | `--start-at` | now | Unix time in ms at which S1 to S4 begin |
+//! | `--verify` | false | S3, S4: mutual exclusion is checked in Redis as well |
+//! | `--peer`, `--proc` | ours, none | copied into the output |
+
+mod handover;
+mod loops;
+mod many;
+mod options;
+mod report;
+mod server;
+
+use std::process::ExitCode;
+
+use options::Options;
+use report::Report;
+use tokio::runtime::{Builder, Runtime};
+
+/// Whatever ends a scenario; its text goes into the output as `failed`.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the result is what it prints")]
+fn main() -> ExitCode {
+    let prepared = Options::parse(std::env::args().skip(1))
+        .and_then(|options| Ok((runtime(options.threads)?, options)));
+    let (runtime, options) = match prepared {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    let mut report = Report::of(&options);
+    match runtime.block_on(run(&options)) {
+        Ok(figures) => report.extend(figures),
+        Err(error) => report.put("failed", error.to_string()),
+    }
+    println!("{report}");
+    ExitCode::SUCCESS
+}
+
+fn runtime(threads: Option<usize>) -> Result<Runtime, Failure> {
+    let mut builder = match threads {
+        Some(1) => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    if let Some(threads) = threads.filter(|threads| *threads > 1) {
+        builder.worker_threads(threads);
+    }
+    Ok(builder.enable_all().build()?)
+}
+
+async fn run(options: &Options) -> Result<Report, Failure> {
+    match options.scenario.as_str() {
+        "S1" => loops::own_keys(options, 1).await,
+        "S2" => loops::own_keys(options, options.tasks).await,
+        "S3" | "S4" | "S8" | "S8x" => loops::one_key(options).await,
+        "S5" => handover::run(options).await,
+        "S6" => many::held(options).await,
+        "S7" => many::awaited(options).await,
+        other => Err(format!("scenario {other} is not supported").into()),
+    }
+}

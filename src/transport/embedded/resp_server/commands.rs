@@ -1,0 +1,219 @@
+//! The commands that concern the connection; the engine runs all others.
+
+use super::encode::{self, RespVersion};
+use super::server_connection::{Phase, ServerConnection};
+use crate::transport::embedded::commands::{Words, is, wrong_arity};
+use crate::transport::embedded::engine::Engine;
+use crate::transport::embedded::number::parse_int;
+use crate::transport::embedded::reply::{Bytes, ErrorReply, Outcome, Reply};
+
+const USER: &[u8] = b"default";
+const NO_INTEGER: &str = "ERR value is not an integer or out of range";
+const NO_AUTH: &str = "NOAUTH Authentication required.";
+const NO_AUTH_HELLO: &str = "NOAUTH HELLO must be called with the client already authenticated, \
+     otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and \
+     select the RESP protocol version at the same time";
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
+     default user. Are you sure your configuration is correct?";
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+const LOADING: &str = "LOADING Redis is loading the dataset in memory";
+
+impl ServerConnection {
+    /// Runs one command and sends its answer.
+    pub(super) fn run(&self, engine: &Engine, words: Words<'_>) {
+        let Some(name) = words.first() else { return };
+        let name = name.to_ascii_lowercase();
+        let is_authenticated = self.with(|state| state.is_authenticated);
+        match name.as_slice() {
+            b"hello" => self.hello(engine, words),
+            b"auth" => self.answer_counted(engine, "auth", &self.auth(engine, words)),
+            b"quit" => {
+                self.answer_counted(engine, "quit", &Ok(Reply::ok()));
+                self.with(|state| state.end(Phase::Draining));
+            }
+            _ if !is_authenticated => self.answer(&Err(NO_AUTH.into())),
+            b"client" => self.answer_counted(engine, "client", &self.client(words)),
+            b"select" => self.answer_counted(engine, "select", &select(words)),
+            b"subscribe" if words.len() > 1 => self.subscribe(engine, &words[1..]),
+            b"subscribe" => self.answer(&Err(wrong_arity("subscribe"))),
+            b"unsubscribe" => self.unsubscribe(engine, &words[1..]),
+            b"eval" | b"evalsha" if self.refuses() => self.answer(&Err(LOADING.into())),
+            _ => self.answer(&engine.command(words)),
+        }
+    }
+
+    fn answer_counted(&self, engine: &Engine, name: &str, outcome: &Outcome) {
+        engine.count(name);
+        self.answer(outcome);
+    }
+
+    fn refuses(&self) -> bool {
+        self.stream.with(|duplex, _| {
+            let part = duplex.faults().refuse;
+            duplex.chance(part)
+        })
+    }
+
+    fn hello(&self, engine: &Engine, words: Words<'_>) {
+        engine.count("hello");
+        match self.negotiate(engine, words) {
+            Err(error) => self.answer(&Err(error)),
+            Ok(version) => self.with(|state| {
+                state.version = version;
+                state.send(|out| encode::welcome(out, version, self.id));
+            }),
+        }
+    }
+
+    fn negotiate(&self, engine: &Engine, words: Words<'_>) -> Result<RespVersion, ErrorReply> {
+        let version = match words.get(1) {
+            None => self.with(|state| state.version),
+            Some(number) => match parse_int(number) {
+                Some(2) => RespVersion::Resp2,
+                Some(3) => RespVersion::Resp3,
+                Some(_) => return Err("NOPROTO unsupported protocol version".into()),
+                None => {
+                    return Err("ERR Protocol version is not an integer or out of range".into());
+                }
+            },
+        };
+        let mut options = words.get(2..).unwrap_or_default();
+        let mut name = None;
+        while let [option, rest @ ..] = options {
+            options = match rest {
+                [user, password, rest @ ..] if is(option, "auth") => {
+                    self.authenticate(engine, user, password)?;
+                    rest
+                }
+                [given, rest @ ..] if is(option, "setname") => {
+                    name = Some(valid_name(given)?);
+                    rest
+                }
+                _ => {
+                    let option = String::from_utf8_lossy(option);
+                    return Err(ErrorReply(format!("ERR Syntax error in HELLO option '{option}'")));
+                }
+            };
+        }
+        self.with(|state| {
+            if !state.is_authenticated {
+                return Err(NO_AUTH_HELLO.into());
+            }
+            if let Some(name) = name {
+                state.name = name;
+            }
+            Ok(version)
+        })
+    }
+
+    fn auth(&self, engine: &Engine, words: Words<'_>) -> Outcome {
+        match words {
+            [_] => return Err(wrong_arity("auth")),
+            [_, _] if engine.password().is_none() => return Err(NO_PASSWORD.into()),
+            [_, password] => self.authenticate(engine, USER, password)?,
+            [_, user, password] => self.authenticate(engine, user, password)?,
+            _ => return Err("ERR syntax error".into()),
+        }
+        Ok(Reply::ok())
+    }
+
+    /// There is one user; without a password every password is right.
+    fn authenticate(
+        &self,
+        engine: &Engine,
+        user: &[u8],
+        password: &[u8],
+    ) -> Result<(), ErrorReply> {
+        let right = engine.password().is_none_or(|right| right.as_bytes() == password);
+        if user != USER || !right {
+            return Err(WRONG_PASSWORD.into());
+        }
+        self.with(|state| state.is_authenticated = true);
+        Ok(())
+    }
+
+    fn client(&self, words: Words<'_>) -> Outcome {
+        match &words[1..] {
+            [] => Err(wrong_arity("client")),
+            [verb] if is(verb, "id") => Ok(Reply::Int(self.id.cast_signed())),
+            [verb] if is(verb, "getname") => {
+                let name = self.with(|state| state.name.clone());
+                Ok(if name.is_empty() { Reply::Nil } else { Reply::Bulk(name) })
+            }
+            [verb, name] if is(verb, "setname") => {
+                let name = valid_name(name)?;
+                self.with(|state| state.name = name);
+                Ok(Reply::ok())
+            }
+            [verb, what, _] if is(verb, "setinfo") => {
+                if is(what, "lib-name") || is(what, "lib-ver") {
+                    return Ok(Reply::ok());
+                }
+                let what = String::from_utf8_lossy(what);
+                Err(ErrorReply(format!("ERR Unrecognized option '{what}'")))
+            }
+            [verb, ..] => {
+                let verb = String::from_utf8_lossy(verb);
+                Err(ErrorReply(format!("ERR unknown subcommand '{verb}'. Try CLIENT HELP.")))
+            }
+        }
+    }
+
+    fn subscribe(&self, engine: &Engine, channels: &[Bytes]) {
+        // Before the engine knows: no message may come before the confirmation.
+        self.with(|state| {
+            let version = state.version;
+            for channel in channels {
+                state.channels.insert(channel.clone());
+                let count = state.channels.len();
+                state.send(|out| {
+                    encode::confirmation(out, version, "subscribe", Some(channel), count);
+                });
+            }
+        });
+        engine.subscribe(self.id, channels);
+    }
+
+    /// Unsubscribes from these channels; from all, if there are none.
+    fn unsubscribe(&self, engine: &Engine, channels: &[Bytes]) {
+        let all: Vec<Bytes>;
+        let left = if channels.is_empty() {
+            all = self.with(|state| state.channels.iter().cloned().collect());
+            &all
+        } else {
+            channels
+        };
+        // From here on no message comes: none may come behind the confirmation.
+        engine.unsubscribe(self.id, left);
+        self.with(|state| {
+            let version = state.version;
+            for channel in left {
+                state.channels.remove(channel);
+                let count = state.channels.len();
+                state.send(|out| {
+                    encode::confirmation(out, version, "unsubscribe", Some(channel), count);
+                });
+            }
+            if left.is_empty() {
+                state.send(|out| encode::confirmation(out, version, "unsubscribe", None, 0));
+            }
+        });
+    }
+}
+
+fn select(words: Words<'_>) -> Outcome {
+    match words {
+        [_, number] => match parse_int(number) {
+            Some(0) => Ok(Reply::ok()),
+            // The engine has one keyspace.
+            Some(_) => Err("ERR DB index is out of range".into()),
+            None => Err(NO_INTEGER.into()),
+        },
+        _ => Err(wrong_arity("select")),
+    }
+}
+
+fn valid_name(name: &[u8]) -> Result<Bytes, ErrorReply> {
+    if name.iter().all(u8::is_ascii_graphic) { Ok(name.to_vec()) } else { Err(NAME.into()) }
+}

@@ -1,0 +1,167 @@
+//! The switches of one client's connections, for tests.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::byte_client::{ByteClient, ByteConnection};
+use super::duplex::Duplex;
+use super::faults::{ByteFaults, Direction};
+use crate::transport::embedded::EmbeddedRedis;
+
+impl EmbeddedRedis {
+    /// The clients by bytes that were not closed, the oldest first.
+    pub fn byte_links(&self) -> Vec<ByteControl> {
+        self.engine.byte_clients().into_iter().map(ByteControl::new).collect()
+    }
+
+    /// From now on a connection by bytes has to give this password first.
+    pub fn require_password(&self, password: &str) {
+        self.engine.require_password(password);
+    }
+}
+
+/// The switches of one client.
+#[derive(Clone)]
+pub struct ByteControl {
+    client: Arc<ByteClient>,
+}
+
+impl ByteControl {
+    pub(super) fn new(client: Arc<ByteClient>) -> Self {
+        ByteControl { client }
+    }
+
+    /// Numbers clients in the order in which they were made, from 1.
+    pub fn id(&self) -> u64 {
+        self.client.id
+    }
+
+    /// Sets what goes wrong from now on, drawn anew from a seed.
+    pub fn set_faults(&self, faults: &ByteFaults, seed: u64) {
+        self.client.set_faults(faults, seed);
+    }
+
+    /// The connections that either end still has, the oldest first. The server may have one longer
+    /// than its client.
+    pub fn connections(&self) -> Vec<ConnectionControl> {
+        let connections = self.client.connections().into_iter();
+        connections.map(|(number, connection)| ConnectionControl { number, connection }).collect()
+    }
+
+    /// The connections with subscriptions, the oldest first.
+    pub fn listening(&self) -> Vec<ConnectionControl> {
+        let connections = self.connections().into_iter();
+        connections.filter(|connection| connection.subscriptions() > 0).collect()
+    }
+
+    /// Breaks all connections; until they are healed none can be made.
+    pub fn cut(&self) {
+        self.client.with(|state| state.is_cut = true);
+        self.connections().iter().for_each(ConnectionControl::cut);
+    }
+
+    /// Breaks the connections with subscriptions; others still work. Until they are healed no
+    /// connection can be made.
+    pub fn cut_pubsub(&self) {
+        self.client.with(|state| state.is_cut = true);
+        self.listening().iter().for_each(ConnectionControl::cut);
+    }
+
+    /// Breaks the connection that is made next after so many bytes of one direction.
+    pub fn cut_next_after(&self, direction: Direction, bytes: u64) {
+        self.client.with(|state| state.next_breaks = Some((direction, bytes)));
+    }
+
+    /// Lets connections be made, and bytes pass.
+    pub fn heal(&self) {
+        self.client.with(|state| state.is_cut = false);
+        self.connections().iter().for_each(ConnectionControl::heal);
+    }
+
+    /// The client vanishes: no command of it is executed any more, no message delivered.
+    pub fn crash(&self) {
+        self.client.with(|state| state.is_alive = false);
+        for connection in self.connections() {
+            connection.connection.stream.with(Duplex::sever);
+            connection.connection.server.abort();
+        }
+    }
+
+    /// Whether the client was neither closed nor crashed.
+    pub fn is_alive(&self) -> bool {
+        self.client.is_alive()
+    }
+}
+
+impl fmt::Debug for ByteControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ByteControl").field("id", &self.client.id).finish_non_exhaustive()
+    }
+}
+
+/// The switches of one connection.
+#[derive(Clone)]
+pub struct ConnectionControl {
+    number: u64,
+    connection: ByteConnection,
+}
+
+impl ConnectionControl {
+    /// Numbers the connections of a client in the order of their making, from 1.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How many channels the server knows that it listens to.
+    pub fn subscriptions(&self) -> usize {
+        self.connection.server.channels()
+    }
+
+    /// Breaks the connection.
+    pub fn cut(&self) {
+        self.connection.stream.with(Duplex::break_up);
+    }
+
+    /// Breaks the connection when exactly so many more bytes of one direction have arrived.
+    pub fn cut_after(&self, direction: Direction, bytes: u64) {
+        self.connection.stream.with(|duplex, now| duplex.break_after(direction, bytes, now));
+    }
+
+    /// Bytes of this direction vanish, and neither end notices. If bytes were lost, the connection breaks
+    /// when it is healed.
+    pub fn half_open(&self, direction: Direction) {
+        self.connection.stream.with(|duplex, _| duplex.half_open(direction));
+    }
+
+    /// No bytes arrive in this direction until it is healed. Its writer waits when the bytes in flight
+    /// reach the capacity.
+    pub fn stall(&self, direction: Direction) {
+        self.connection.stream.with(|duplex, _| duplex.stall(direction));
+    }
+
+    /// Lets bytes pass.
+    pub fn heal(&self) {
+        self.connection.stream.with(Duplex::heal);
+    }
+
+    /// How many bytes the writer of a direction has got rid of.
+    pub fn sent(&self, direction: Direction) -> u64 {
+        self.connection.stream.with(|duplex, _| duplex.pipe(direction).sent)
+    }
+
+    /// How many bytes the reader of a direction has got.
+    pub fn arrived(&self, direction: Direction) -> u64 {
+        self.connection.stream.with(|duplex, _| duplex.pipe(direction).arrived)
+    }
+
+    /// Whether it neither broke nor was closed by an end.
+    pub fn is_open(&self) -> bool {
+        self.connection.stream.with(|duplex, _| duplex.is_open())
+    }
+}
+
+impl fmt::Debug for ConnectionControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionControl").field("number", &self.number).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,105 @@
+//! Answers and messages as bytes, as Redis writes them.
+//!
+//! Some commands answer with other types in RESP3 than in scripts (the fields of HGETALL as a map, a
+//! score as a double). Here they answer as in scripts: this crate's calls are scripts.
+
+use bytes::BytesMut;
+
+use crate::transport::embedded::reply::{ErrorReply, Outcome, Reply};
+use crate::transport::embedded::store::Message;
+
+/// The protocol version, set by HELLO. RESP2 is covered as far as a handshake needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RespVersion {
+    Resp2,
+    Resp3,
+}
+
+const SERVER_VERSION: &str = "7.0.15";
+
+pub(super) fn outcome(out: &mut BytesMut, version: RespVersion, outcome: &Outcome) {
+    match outcome {
+        Err(ErrorReply(text)) => line(out, '-', &text.replace(['\r', '\n'], " ")),
+        Ok(Reply::Nil) => nil(out, version),
+        Ok(Reply::Int(number)) => line(out, ':', &number.to_string()),
+        Ok(Reply::Status(text)) => line(out, '+', text),
+        Ok(Reply::Bulk(text)) => bulk(out, text),
+        Ok(Reply::Array(items)) => {
+            line(out, '*', &items.len().to_string());
+            for item in items {
+                self::outcome(out, version, item);
+            }
+        }
+    }
+}
+
+pub(super) fn message(out: &mut BytesMut, version: RespVersion, message: &Message) {
+    push(out, version);
+    bulk(out, b"message");
+    bulk(out, &message.channel);
+    bulk(out, &message.payload);
+}
+
+/// Confirms one channel, or that there was none to unsubscribe from.
+pub(super) fn confirmation(
+    out: &mut BytesMut,
+    version: RespVersion,
+    verb: &str,
+    channel: Option<&[u8]>,
+    left: usize,
+) {
+    push(out, version);
+    bulk(out, verb.as_bytes());
+    match channel {
+        Some(channel) => bulk(out, channel),
+        None => nil(out, version),
+    }
+    line(out, ':', &left.to_string());
+}
+
+/// The answer to HELLO.
+pub(super) fn welcome(out: &mut BytesMut, version: RespVersion, id: u64) {
+    let proto = match version {
+        RespVersion::Resp2 => {
+            line(out, '*', "14");
+            "2"
+        }
+        RespVersion::Resp3 => {
+            line(out, '%', "7");
+            "3"
+        }
+    };
+    let texts = |out: &mut BytesMut, name: &str, text: &str| {
+        bulk(out, name.as_bytes());
+        bulk(out, text.as_bytes());
+    };
+    texts(out, "server", "redis");
+    texts(out, "version", SERVER_VERSION);
+    bulk(out, b"proto");
+    line(out, ':', proto);
+    bulk(out, b"id");
+    line(out, ':', &id.to_string());
+    texts(out, "mode", "standalone");
+    texts(out, "role", "master");
+    bulk(out, b"modules");
+    line(out, '*', "0");
+}
+
+fn push(out: &mut BytesMut, version: RespVersion) {
+    let kind = if version == RespVersion::Resp3 { '>' } else { '*' };
+    line(out, kind, "3");
+}
+
+fn nil(out: &mut BytesMut, version: RespVersion) {
+    out.extend_from_slice(if version == RespVersion::Resp3 { b"_\r\n" } else { b"$-1\r\n" });
+}
+
+fn bulk(out: &mut BytesMut, text: &[u8]) {
+    line(out, '$', &text.len().to_string());
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn line(out: &mut BytesMut, kind: char, text: &str) {
+    out.extend_from_slice(format!("{kind}{text}\r\n").as_bytes());
+}

@@ -1,0 +1,167 @@
+//! The task of one connection: reads commands, runs them, sends the output.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Poll, ready};
+
+use bytes::{Buf as _, BytesMut};
+use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
+
+use super::faults::Direction;
+use super::server_connection::{Phase, ServerConnection};
+use super::stream::{ReadHalf, WriteHalf};
+use crate::protocol::Value;
+use crate::transport::embedded::engine::Engine;
+use crate::transport::embedded::faults::Activity;
+use crate::transport::embedded::reply::Bytes;
+use crate::transport::redis::codec::{Decoder, Incoming};
+
+/// As much as Redis reads at once.
+const READ_MAX: usize = 16 * 1024;
+/// With less room than that the buffer gets another piece.
+const READ_MIN: usize = 1024;
+
+/// When the task is dropped, the stream ends and the engine forgets the client.
+pub(super) struct ServerTask {
+    engine: Weak<Engine>,
+    connection: Arc<ServerConnection>,
+    reader: ReadHalf,
+    writer: WriteHalf,
+    decoder: Decoder,
+    read: BytesMut,
+    sending: BytesMut,
+}
+
+impl ServerTask {
+    pub(super) fn new(engine: &Arc<Engine>, connection: Arc<ServerConnection>) -> Self {
+        ServerTask {
+            engine: Arc::downgrade(engine),
+            reader: connection.stream.reader(Direction::Requests),
+            writer: connection.stream.writer(Direction::Replies),
+            connection,
+            decoder: Decoder::default(),
+            read: BytesMut::new(),
+            sending: BytesMut::new(),
+        }
+    }
+
+    pub(super) async fn serve(mut self) {
+        loop {
+            let Some(activity) = self.engine.upgrade().map(|engine| engine.activity()) else {
+                return;
+            };
+            match self.connection.phase() {
+                Phase::Aborted | Phase::Ended => return,
+                // A server that is paused neither reads nor writes.
+                _ if activity == Activity::Paused => self.connection.woken().await,
+                Phase::Draining if !self.connection.has_unsent() => return,
+                Phase::Draining => {
+                    tokio::select! {
+                        biased;
+                        () = self.connection.woken() => {}
+                        () = send(&mut self.writer, &self.connection, &mut self.sending) => {}
+                    }
+                }
+                Phase::Open if self.run_next() => {
+                    // One command at a time, so that connections take turns.
+                    tokio::task::yield_now().await;
+                }
+                Phase::Open => {
+                    if self.wait().await == More::Ended {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs the next command, if all of it has arrived.
+    fn run_next(&mut self) -> bool {
+        let Some(engine) = self.engine.upgrade() else { return false };
+        match self.decoder.decode(&mut self.read) {
+            Ok(None) => return false,
+            Ok(Some(Incoming::Reply(Ok(Value::Array(items))))) => match words(items) {
+                Some(words) => self.connection.run(&engine, &words),
+                None => self.protocol_error("expected '$'"),
+            },
+            Ok(Some(_)) => self.protocol_error("expected an array"),
+            Err(malformed) => self.protocol_error(&malformed.0),
+        }
+        true
+    }
+
+    fn protocol_error(&self, why: &str) {
+        let text = format!("ERR Protocol error: {why}");
+        self.connection.answer(&Err(text.as_str().into()));
+        self.connection.with(|state| state.end(Phase::Draining));
+    }
+
+    /// Waits for more bytes, or for a wake-up. The requests of a client that does not read its answers
+    /// are read all the same.
+    async fn wait(&mut self) -> More {
+        let has_unsent = self.connection.has_unsent();
+        tokio::select! {
+            biased;
+            () = self.connection.woken() => More::Perhaps,
+            () = send(&mut self.writer, &self.connection, &mut self.sending), if has_unsent => {
+                More::Perhaps
+            }
+            more = read(&mut self.reader, &mut self.read) => more,
+        }
+    }
+}
+
+impl Drop for ServerTask {
+    fn drop(&mut self) {
+        self.connection.with(|state| state.end(Phase::Ended));
+        if let Some(engine) = self.engine.upgrade() {
+            engine.remove_client(self.connection.id);
+        }
+    }
+}
+
+/// Whether the client may still send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum More {
+    Perhaps,
+    Ended,
+}
+
+async fn read(reader: &mut ReadHalf, into: &mut BytesMut) -> More {
+    if into.capacity() - into.len() < READ_MIN {
+        into.reserve(READ_MAX);
+    }
+    match reader.read_buf(into).await {
+        Ok(0) | Err(_) => More::Ended,
+        Ok(_) => More::Perhaps,
+    }
+}
+
+/// Sends all output. Nothing is lost if the future is dropped.
+async fn send(writer: &mut WriteHalf, connection: &ServerConnection, sending: &mut BytesMut) {
+    poll_fn(|context| {
+        loop {
+            connection.fetch(sending);
+            if sending.is_empty() {
+                return Poll::Ready(());
+            }
+            match ready!(Pin::new(&mut *writer).poll_write(context, sending)) {
+                Ok(taken) => {
+                    sending.advance(taken);
+                    connection.has_sent(taken);
+                }
+                Err(error) => unreachable!("BUG: a server's bytes vanish silently: {error}"),
+            }
+        }
+    })
+    .await;
+}
+
+fn words(items: Vec<Value>) -> Option<Vec<Bytes>> {
+    let word = |item| match item {
+        Value::Text(text) => Some(text.into_bytes()),
+        Value::Nil | Value::Int(_) | Value::Array(_) => None,
+    };
+    items.into_iter().map(word).collect()
+}

@@ -1,0 +1,148 @@
+//! The server's end of one connection: its state, and the output that waits.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::duplex::Duplex;
+use super::encode::{self, RespVersion};
+use super::stream::Stream;
+use crate::transport::embedded::reply::{Bytes, Outcome};
+use crate::transport::embedded::store::Message;
+
+pub(crate) struct ServerConnection {
+    /// CLIENT ID.
+    pub(super) id: u64,
+    pub(super) stream: Arc<Stream>,
+    state: Mutex<State>,
+    wake: Notify,
+}
+
+pub(super) struct State {
+    pub(super) version: RespVersion,
+    pub(super) is_authenticated: bool,
+    pub(super) name: Bytes,
+    pub(super) channels: BTreeSet<Bytes>,
+    /// Output that the task has not fetched.
+    out: BytesMut,
+    /// How many bytes the stream has not taken, `out` included.
+    unsent: usize,
+    pub(super) phase: Phase,
+}
+
+/// How far the connection has come towards its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    Open,
+    /// Nothing is read any more; the output is still sent.
+    Draining,
+    /// Nothing is read or sent any more.
+    Aborted,
+    /// Its task has ended.
+    Ended,
+}
+
+impl ServerConnection {
+    pub(super) fn new(id: u64, stream: Arc<Stream>) -> Self {
+        let state = State {
+            version: RespVersion::Resp2,
+            is_authenticated: true,
+            name: Bytes::new(),
+            channels: BTreeSet::new(),
+            out: BytesMut::new(),
+            unsent: 0,
+            phase: Phase::Open,
+        };
+        ServerConnection { id, stream, state: Mutex::new(state), wake: Notify::new() }
+    }
+
+    /// No command is run before the client has given the password.
+    pub(crate) fn require_password(&self) {
+        self.with(|state| state.is_authenticated = false);
+    }
+
+    pub(super) fn with<R>(&self, job: impl FnOnce(&mut State) -> R) -> R {
+        job(&mut self.state.lock())
+    }
+
+    /// Wakes the task of the connection.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    pub(super) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// A message for this connection left the server.
+    pub(crate) fn publish(&self, message: &Message) {
+        let limit = self.stream.with(|duplex, _| duplex.faults().output_max);
+        let mut state = self.state.lock();
+        let version = state.version;
+        state.send(|out| encode::message(out, version, message));
+        if state.unsent > limit {
+            state.end(Phase::Aborted);
+        }
+        drop(state);
+        self.wake();
+    }
+
+    /// The connection breaks.
+    pub(crate) fn cut(&self) {
+        self.stream.with(Duplex::break_up);
+    }
+
+    /// The server drops the connection, output included.
+    pub(crate) fn abort(&self) {
+        self.with(|state| state.end(Phase::Aborted));
+        self.wake();
+    }
+
+    pub(super) fn answer(&self, outcome: &Outcome) {
+        self.with(|state| {
+            let version = state.version;
+            state.send(|out| encode::outcome(out, version, outcome));
+        });
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.with(|state| state.phase)
+    }
+
+    pub(super) fn channels(&self) -> usize {
+        self.with(|state| state.channels.len())
+    }
+
+    /// Moves the output to `sending`, if that is empty.
+    pub(super) fn fetch(&self, sending: &mut BytesMut) {
+        self.with(|state| {
+            if sending.is_empty() {
+                *sending = std::mem::take(&mut state.out);
+            }
+        });
+    }
+
+    pub(super) fn has_sent(&self, bytes: usize) {
+        self.with(|state| state.unsent -= bytes);
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        self.with(|state| state.unsent > 0)
+    }
+}
+
+impl State {
+    pub(super) fn send(&mut self, encode: impl FnOnce(&mut BytesMut)) {
+        let before = self.out.len();
+        encode(&mut self.out);
+        self.unsent += self.out.len() - before;
+    }
+
+    /// No phase returns to an earlier one.
+    pub(super) fn end(&mut self, phase: Phase) {
+        self.phase = self.phase.max(phase);
+    }
+}

@@ -1,0 +1,13 @@
+//! A client of raw bytes: the answers of the server, and the effects of its faults.
+
+mod answers;
+mod breaks;
+mod clients;
+mod faults;
+mod raw;
+mod seeds;
+
+use raw::{Raw, settle};
+
+use super::{ByteControl, ByteFaults, ConnectionControl, Direction};
+use crate::transport::embedded::EmbeddedRedis;

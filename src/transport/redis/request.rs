@@ -1,0 +1,99 @@
+//! The requests that a connection carries, and the notifications that they end in.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::protocol::{Call, Value};
+use crate::transport::CallError;
+
+pub(super) type CallOutcome = Result<Value, CallError>;
+pub(super) type SubscribeOutcome = Result<(), CallError>;
+
+#[derive(Debug)]
+pub(super) enum Request {
+    Call(CallRequest),
+    Subscribe(SubscribeRequest),
+    Unsubscribe(Arc<str>),
+    Ping(Option<oneshot::Sender<()>>),
+}
+
+#[derive(Debug)]
+pub(super) struct CallRequest {
+    pub(super) call: Call,
+    pub(super) answer: oneshot::Sender<CallOutcome>,
+    pub(super) form: ScriptForm,
+}
+
+/// How a script is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScriptForm {
+    Hash,
+    /// The server does not know the script.
+    Text,
+}
+
+/// SUBSCRIBE to one channel: a refusal concerns this channel only.
+#[derive(Debug)]
+pub(super) struct SubscribeRequest {
+    pub(super) channel: Arc<str>,
+    /// The subscription of this channel that it belongs to: an unsubscription ends a generation.
+    pub(super) generation: u64,
+    /// How many connections were lost before the one that carries the request.
+    pub(super) epoch: u64,
+    /// `None`: the channel is restored after a loss, no caller waits.
+    pub(super) answer: Option<oneshot::Sender<SubscribeOutcome>>,
+}
+
+/// The end of a request. It is delivered when nothing is locked any more.
+#[derive(Debug)]
+pub(super) enum Notification {
+    Called(oneshot::Sender<CallOutcome>, CallOutcome),
+    Subscribed(SubscribeRequest, SubscribeOutcome),
+    Interrupted(SubscribeRequest),
+    Pong(oneshot::Sender<()>),
+}
+
+/// Learns what became of each SUBSCRIBE.
+pub(super) trait SubscriptionObserver: Send + Sync {
+    /// The server confirmed or refused the subscription.
+    fn answered(&self, request: SubscribeRequest, outcome: SubscribeOutcome);
+    /// The connection ended before the server answered.
+    fn interrupted(&self, request: SubscribeRequest);
+}
+
+impl Notification {
+    pub(super) fn deliver(
+        all: impl IntoIterator<Item = Self>,
+        observer: &dyn SubscriptionObserver,
+    ) {
+        // The receiver of an answer may be gone.
+        all.into_iter().for_each(|notification| match notification {
+            Notification::Called(answer, outcome) => drop(answer.send(outcome)),
+            Notification::Subscribed(request, outcome) => observer.answered(request, outcome),
+            Notification::Interrupted(request) => observer.interrupted(request),
+            Notification::Pong(pong) => drop(pong.send(())),
+        });
+    }
+}
+
+impl Request {
+    /// Whether a request that was not sent may be forgotten. A subscription without a waiter may
+    /// not: it restores a channel, or its unsubscription follows.
+    pub(super) fn is_abandoned(&self) -> bool {
+        matches!(self, Request::Call(request) if request.answer.is_closed())
+    }
+
+    /// Only calls have a time-out in the ledger.
+    pub(super) fn is_call(&self) -> bool {
+        matches!(self, Request::Call(_))
+    }
+
+    pub(super) fn unanswered(self, error: CallError) -> Option<Notification> {
+        match self {
+            Request::Call(request) => Some(Notification::Called(request.answer, Err(error))),
+            Request::Subscribe(request) => Some(Notification::Interrupted(request)),
+            Request::Unsubscribe(_) | Request::Ping(_) => None,
+        }
+    }
+}

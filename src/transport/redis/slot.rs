@@ -1,0 +1,75 @@
+//! The slot of a lane: the connection on which callers send, if there is one, and the epoch.
+//!
+//! # Invariants
+//!
+//! - **I1** `epoch` rises in the same critical section in which the connection leaves the slot, and
+//!   before any call of that connection ends. A caller that reads the epoch and then takes a connection
+//!   from the slot has a connection of that epoch or of a later one.
+//! - **I2** A connection never returns to the slot.
+//!
+//! # Locking
+//!
+//! `state`: read to take a connection, written at a loss and after a reconnect. Never across an await.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::connection::Connection;
+use crate::sync::{AtomicU64, RwLock};
+use crate::transport::{CallError, Fault};
+
+pub(super) struct ConnectionSlot {
+    state: RwLock<State>,
+    epoch: AtomicU64,
+}
+
+enum State {
+    Connected(Arc<Connection>),
+    /// And why.
+    Disconnected(Fault),
+    Closed,
+}
+
+impl ConnectionSlot {
+    pub(super) fn new() -> Self {
+        let state = RwLock::new(State::Disconnected(Fault("not connected yet".into())));
+        ConnectionSlot { state, epoch: AtomicU64::new(0) }
+    }
+
+    /// The connection to send on. Without one nothing is queued: the call is not applied.
+    pub(super) fn connection(&self) -> Result<Arc<Connection>, CallError> {
+        match &*self.state.read() {
+            State::Connected(connection) => Ok(connection.clone()),
+            State::Disconnected(fault) => Err(CallError::NotApplied(fault.clone())),
+            State::Closed => Err(CallError::Closed),
+        }
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Takes a lost connection out of the slot, or gives a new reason why there is none.
+    pub(super) fn disconnected(&self, fault: Fault) {
+        let mut state = self.state.write();
+        if matches!(*state, State::Closed) {
+            return;
+        }
+        if matches!(*state, State::Connected(_)) {
+            // INVARIANT I1: before the slot is free for another connection.
+            self.epoch.fetch_add(1, Ordering::AcqRel);
+        }
+        *state = State::Disconnected(fault);
+    }
+
+    pub(super) fn connected(&self, connection: &Arc<Connection>) {
+        let mut state = self.state.write();
+        if !matches!(*state, State::Closed) {
+            *state = State::Connected(connection.clone());
+        }
+    }
+
+    pub(super) fn close(&self) {
+        *self.state.write() = State::Closed;
+    }
+}

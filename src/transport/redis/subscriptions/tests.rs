@@ -1,0 +1,9 @@
+//! What the model of the connections' threads looks at.
+
+use super::*;
+
+impl SubscriptionRegistry {
+    pub(crate) fn channels(&self) -> Vec<String> {
+        self.0.lock().channels.keys().map(ToString::to_string).collect()
+    }
+}

@@ -1,0 +1,77 @@
+//! What can be seen of the patches without building anything.
+
+use std::path::Path;
+
+use crate::copy::apply;
+use crate::patch::{Patch, Test};
+use crate::table;
+
+/// Says what is wrong; whether nothing is.
+pub(crate) fn check(root: &Path, patches: &[Patch]) -> bool {
+    let mut wrong: Vec<_> = patches.iter().flat_map(|patch| faults(root, patch)).collect();
+    match table::is_current(root, patches) {
+        Ok(true) => {}
+        Ok(false) => wrong.push(format!("{} is not up to date", table::PAGE)),
+        Err(fault) => wrong.push(fault),
+    }
+    for fault in &wrong {
+        println!("{fault}");
+    }
+    println!("{} patches, {} faults in them", patches.len(), wrong.len());
+    wrong.is_empty()
+}
+
+/// What is wrong with one.
+fn faults(root: &Path, patch: &Patch) -> Vec<String> {
+    let mut faults = Vec::new();
+    let name = &patch.name;
+    if let Err(fault) = apply(root, &patch.path, &["--check"]) {
+        faults.push(format!("{name} does not apply: {fault}"));
+    }
+    if patch.files.is_empty() || patch.files.iter().any(|file| !file.starts_with("src/")) {
+        faults.push(format!("{name}: a fault is in src"));
+    }
+    if !is_written(&root.join(patch.test.place.folder()), last_name(&patch.test)) {
+        faults.push(format!("{name}: no test {} in {}", patch.test.name, patch.test.place.name()));
+    }
+    faults
+}
+
+/// The name of its function.
+fn last_name(test: &Test) -> &str {
+    test.name.rsplit("::").next().unwrap_or_default()
+}
+
+/// Whether some source in a folder has this word.
+fn is_written(folder: &Path, word: &str) -> bool {
+    let Ok(entries) = folder.read_dir() else { return false };
+    let mut paths = entries.filter_map(Result::ok).map(|entry| entry.path());
+    paths.any(|path| {
+        if path.is_dir() {
+            return is_written(&path, word);
+        }
+        let is_source = path.extension() == Some("rs".as_ref());
+        is_source && std::fs::read_to_string(&path).is_ok_and(|text| has_word(&text, word))
+    })
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    let part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    text.match_indices(word).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + word.len()..]);
+        !word.is_empty() && !before.ends_with(part) && !after.starts_with(part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_whole() {
+        assert!(has_word("fn it_holds() {}", "it_holds"));
+        assert!(!has_word("fn it_holds_on() {}", "it_holds"));
+        assert!(!has_word("fn so_it_holds() {}", "it_holds"));
+        assert!(!has_word("fn it_holds() {}", ""));
+    }
+}

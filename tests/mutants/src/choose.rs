@@ -1,0 +1,80 @@
+//! A handful of faults for one commit: others for the next.
+
+use crate::patch::Patch;
+
+/// So many of them; the same for the same commit.
+pub(crate) fn some<'a>(patches: &'a [Patch], number: usize, commit: &str) -> Vec<&'a Patch> {
+    let mut all: Vec<_> = patches.iter().map(|patch| (rank(commit, &patch.name), patch)).collect();
+    // By the hash of both: a patch that is added or removed changes nothing for the others.
+    all.sort_by_key(|(rank, _)| *rank);
+    all.truncate(number);
+    let mut chosen: Vec<_> = all.into_iter().map(|(_, patch)| patch).collect();
+    chosen.sort_by(|one, other| one.name.cmp(&other.name));
+    chosen
+}
+
+/// FNV-1a of the two, stirred: names that differ in their last letter shall be far from each other.
+fn rank(commit: &str, name: &str) -> u64 {
+    let bytes = commit.bytes().chain([0]).chain(name.bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^ hash >> 33
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::patch::{Place, Test};
+
+    fn patches(number: u8) -> Vec<Patch> {
+        let named = |number| Patch {
+            name: format!("fault-{}", char::from(b'a' + number)),
+            path: PathBuf::new(),
+            fault: String::new(),
+            kind: String::new(),
+            was: None,
+            test: Test { place: Place::Lib, name: String::new(), env: Vec::new() },
+            limit: Duration::ZERO,
+            hangs: false,
+            files: Vec::new(),
+        };
+        (0..number).map(named).collect()
+    }
+
+    fn names(patches: &[Patch], number: usize, commit: &str) -> Vec<String> {
+        some(patches, number, commit).iter().map(|patch| patch.name.clone()).collect()
+    }
+
+    #[test]
+    fn a_commit_has_its_own() {
+        let patches = patches(20);
+        assert_eq!(names(&patches, 4, "c0ffee"), names(&patches, 4, "c0ffee"));
+        assert_ne!(names(&patches, 4, "c0ffee"), names(&patches, 4, "decade"));
+        assert_eq!(names(&patches, 4, "c0ffee").iter().collect::<HashSet<_>>().len(), 4);
+        assert_eq!(some(&patches, 30, "c0ffee").len(), 20);
+    }
+
+    #[test]
+    fn each_has_its_turn() {
+        let patches = patches(20);
+        let chosen = (0..60).flat_map(|commit| names(&patches, 4, &format!("{commit:040x}")));
+        assert_eq!(chosen.collect::<HashSet<_>>().len(), 20);
+    }
+
+    #[test]
+    fn one_that_is_added_takes_the_place_of_one() {
+        let (before, after) = (patches(20), patches(21));
+        for commit in 0..50 {
+            let commit = format!("{commit:040x}");
+            let before: HashSet<_> = names(&before, 4, &commit).into_iter().collect();
+            let after = names(&after, 4, &commit).into_iter().collect();
+            assert!(before.difference(&after).count() <= 1);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! One fault: the patch, and what stands before it.
+//!
+//! ```text
+//! fault: A renewal may take the whole lease instead of a third.
+//! kind: all
+//! was: survived 300 seeds of the simulation
+//! test: conformance background::renewals::a_renewal_without_an_answer_leaves_time_for_another_one
+//!
+//! diff --git a/src/..
+//! ```
+//!
+//! A line that begins with a blank goes on with the one before.
+//!
+//! | key | |
+//! | --- | --- |
+//! | `fault` | one sentence |
+//! | `kind` | of lock, or the part of the library |
+//! | `was` | what is known of it from before; may be left out |
+//! | `test` | where the test is: `lib`, one of `tests/`, or `model` (`lib` with `--cfg shuttle`); and its whole name |
+//! | `env` | `NAME=value` for the test; may be left out |
+//! | `seconds` | how long the test may take; may be left out |
+//! | `hangs` | `yes`: the fault is found if the test takes longer than that |
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::{Result, read};
+
+/// How long a test may take, where the patch says nothing.
+const SECONDS: u64 = 180;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Patch {
+    pub(crate) name: String,
+    pub(crate) path: PathBuf,
+    pub(crate) fault: String,
+    pub(crate) kind: String,
+    pub(crate) was: Option<String>,
+    pub(crate) test: Test,
+    pub(crate) limit: Duration,
+    /// Taking longer is how the test fails.
+    pub(crate) hangs: bool,
+    /// What it changes.
+    pub(crate) files: Vec<String>,
+}
+
+/// One test as it is run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Test {
+    pub(crate) place: Place,
+    pub(crate) name: String,
+    pub(crate) env: Vec<(String, String)>,
+}
+
+/// Where a test is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    Lib,
+    /// The unit tests on the schedules of `shuttle`.
+    Model,
+    /// A folder of `tests/`.
+    Tests(String),
+}
+
+impl Place {
+    /// Where it is written, from the root of the repository.
+    pub(crate) fn folder(&self) -> PathBuf {
+        match self {
+            Place::Lib | Place::Model => PathBuf::from("src"),
+            Place::Tests(name) => Path::new("tests").join(name),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Place::Lib => "lib",
+            Place::Model => "model",
+            Place::Tests(name) => name,
+        }
+    }
+}
+
+/// All patches of a folder, by name.
+pub(crate) fn all(folder: &Path) -> Result<Vec<Patch>> {
+    let entries = folder.read_dir().map_err(|error| format!("{}: {error}", folder.display()))?;
+    let paths = entries.filter_map(std::result::Result::ok).map(|entry| entry.path());
+    let mut paths: Vec<_> =
+        paths.filter(|path| path.extension() == Some("patch".as_ref())).collect();
+    paths.sort();
+    let patches = paths.into_iter().map(|path| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        parse(&name, &path, &read(&path)?).map_err(|fault| format!("{}: {fault}", path.display()))
+    });
+    patches.collect()
+}
+
+fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
+    if name.is_empty()
+        || !name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    {
+        return Err("a name is small letters and digits with - between them".into());
+    }
+    let (header, diff) = text.split_once("\ndiff --git ").ok_or("it has no diff")?;
+    let mut header = keys(header)?;
+    let mut take = |key: &str| {
+        let at = header.iter().position(|(name, _)| name == key)?;
+        Some(header.remove(at).1)
+    };
+    let mut must = |key: &str| take(key).ok_or(format!("it has no {key}"));
+    let (fault, kind, which) = (must("fault")?, must("kind")?, must("test")?);
+    let (was, env) = (take("was"), take("env").unwrap_or_default());
+    let (seconds, hangs) = (take("seconds"), take("hangs"));
+    if let Some((key, _)) = header.first() {
+        return Err(format!("what is {key}?"));
+    }
+    if !fault.ends_with('.') {
+        return Err("a fault is a sentence".into());
+    }
+    let (place, function) = which.split_once(' ').ok_or("a test is a place and a name")?;
+    let place = match place {
+        "lib" => Place::Lib,
+        "model" => Place::Model,
+        place => Place::Tests(place.into()),
+    };
+    let pair = |word: &str| match word.split_once('=') {
+        Some((name, value)) => Ok((name.to_string(), value.to_string())),
+        None => Err(format!("no NAME=value: {word}")),
+    };
+    let env = env.split_whitespace().map(pair).collect::<Result<_>>()?;
+    let seconds = match seconds {
+        Some(seconds) => seconds.parse().map_err(|_| format!("no number: {seconds}"))?,
+        None => SECONDS,
+    };
+    let hangs = match hangs.as_deref() {
+        None => false,
+        Some("yes") => true,
+        Some(other) => return Err(format!("hangs is yes or left out: {other}")),
+    };
+    Ok(Patch {
+        name: name.into(),
+        path: path.into(),
+        fault,
+        kind,
+        was,
+        test: Test { place, name: function.trim().into(), env },
+        limit: Duration::from_secs(seconds),
+        hangs,
+        files: files(diff),
+    })
+}
+
+/// `key: value` of each line, and the lines that go on with it.
+fn keys(header: &str) -> Result<Vec<(String, String)>> {
+    let mut keys: Vec<(String, String)> = Vec::new();
+    for line in header.lines().filter(|line| !line.trim().is_empty()) {
+        if line.starts_with(char::is_whitespace) {
+            let (_, value) = keys.last_mut().ok_or("it begins with a blank")?;
+            value.push(' ');
+            value.push_str(line.trim());
+            continue;
+        }
+        let (key, value) = line.split_once(':').ok_or(format!("no key: {line}"))?;
+        if keys.iter().any(|(known, _)| known == key) {
+            return Err(format!("two of {key}"));
+        }
+        if value.trim().is_empty() {
+            return Err(format!("{key} is empty"));
+        }
+        keys.push((key.into(), value.trim().into()));
+    }
+    Ok(keys)
+}
+
+/// The files that a diff changes.
+fn files(diff: &str) -> Vec<String> {
+    let changed = diff.lines().filter_map(|line| line.strip_prefix("+++ b/"));
+    changed.map(|file| file.trim_end().to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIFF: &str =
+        "\ndiff --git a/src/x.rs b/src/x.rs\n--- a/src/x.rs\n+++ b/src/x.rs\n@@ -1 +1 @@\n-a\n+b\n";
+
+    fn parsed(header: &str) -> Result<Patch> {
+        parse("a-fault", Path::new("a-fault.patch"), &format!("{header}{DIFF}"))
+    }
+
+    #[test]
+    fn a_header_is_read() {
+        let header = "fault: A lock\n  opens.\nkind: fair\nwas: caught by seed 3\n\
+            test: simulation seeds_hold\nenv: A=1 B=x\nseconds: 20\nhangs: yes\n";
+        let patch = parsed(header).unwrap();
+        assert_eq!(patch.fault, "A lock opens.");
+        assert_eq!((patch.kind.as_str(), patch.was.as_deref()), ("fair", Some("caught by seed 3")));
+        assert_eq!(patch.test.place, Place::Tests("simulation".into()));
+        assert_eq!(patch.test.name, "seeds_hold");
+        let env = [("A", "1"), ("B", "x")].map(|(name, value)| (name.into(), value.into()));
+        assert_eq!(patch.test.env, env);
+        assert_eq!((patch.limit, patch.hangs), (Duration::from_secs(20), true));
+        assert_eq!(patch.files, ["src/x.rs"]);
+    }
+
+    #[test]
+    fn what_may_be_left_out_has_its_default() {
+        let patch = parsed("fault: A.\nkind: all\ntest: lib a::b\n").unwrap();
+        assert_eq!((patch.was, patch.hangs), (None, false));
+        assert_eq!((patch.limit, patch.test.env.len()), (Duration::from_secs(SECONDS), 0));
+        assert_eq!(patch.test.place, Place::Lib);
+        let model = parsed("fault: A.\nkind: all\ntest: model a::b\n").unwrap();
+        assert_eq!((model.test.place.name(), model.test.place.folder()), ("model", "src".into()));
+    }
+
+    #[test]
+    fn what_is_missing_or_odd_is_named() {
+        let right = "fault: A.\nkind: all\ntest: lib a::b\n";
+        for (header, part) in [
+            (right.replace("fault: A.\n", ""), "it has no fault"),
+            (right.replace("test: lib a::b\n", ""), "it has no test"),
+            (right.replace("kind: all\n", ""), "it has no kind"),
+            (right.replace("kind: all", "kind:"), "kind is empty"),
+            (right.replace("A.", "A"), "a fault is a sentence"),
+            (right.replace("lib a::b", "lib"), "a place and a name"),
+            (format!("{right}{right}"), "two of fault"),
+            (format!("{right}colour: red\n"), "what is colour?"),
+            (format!("{right}env: A\n"), "no NAME=value: A"),
+            (format!("{right}seconds: x\n"), "no number: x"),
+            (format!("{right}hangs: no\n"), "hangs is yes"),
+            (format!(" x\n{right}"), "begins with a blank"),
+            (format!("{right}x\n"), "no key: x"),
+        ] {
+            let fault = parsed(&header).unwrap_err();
+            assert!(fault.contains(part), "{header}: {fault}");
+        }
+        assert!(parse("A_b", Path::new("x"), "").unwrap_err().contains("small letters"));
+        assert!(parse("a", Path::new("x"), right).unwrap_err().contains("no diff"));
+    }
+}

@@ -1,0 +1,150 @@
+//! Builds a test of the copy and runs it.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::copy::Copy;
+use crate::patch::{Place, Test};
+use crate::{Result, output};
+
+/// What a test came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Passed,
+    /// What it said.
+    Failed(String),
+    /// It did not end in time.
+    Hung,
+    /// There is no such test.
+    NotRun,
+}
+
+impl Copy {
+    /// The program that has the tests of this place.
+    pub(crate) fn build(&self, place: &Place) -> Result<PathBuf> {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["test", "--no-run", "--color", "never", "--package", "leasehold"]);
+        // Where `tests/run` builds the same.
+        let (target, built) = match place {
+            Place::Model => (self.place.join("model"), "shuttle/debug"),
+            Place::Lib | Place::Tests(_) => (self.place.join("build"), "debug"),
+        };
+        self.seed(&target, built)?;
+        cargo.arg("--target-dir").arg(target);
+        match place {
+            Place::Lib => cargo.args(["--all-features", "--lib"]),
+            Place::Tests(name) => cargo.args(["--all-features", "--test", name]),
+            Place::Model => {
+                let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+                cargo.env("RUSTFLAGS", format!("{flags} --cfg shuttle"));
+                cargo.args(["--no-default-features", "--lib"])
+            }
+        };
+        let built = cargo.current_dir(&self.tree).output().map_err(|error| error.to_string())?;
+        let said = String::from_utf8_lossy(&built.stderr);
+        if !built.status.success() {
+            let first = said.lines().position(|line| line.starts_with("error")).unwrap_or(0);
+            return Err(said.lines().skip(first).take(12).collect::<Vec<_>>().join("\n"));
+        }
+        program(&said).map(|path| self.tree.join(path)).ok_or(format!("no program: {said}"))
+    }
+
+    /// Runs one test, which writes to this file.
+    pub(crate) fn run(
+        &self,
+        program: &Path,
+        test: &Test,
+        limit: Duration,
+        log: &Path,
+    ) -> Result<Outcome> {
+        let told = |error: std::io::Error| format!("{}: {error}", program.display());
+        let file = File::create(log).map_err(told)?;
+        let mut command = Command::new(program);
+        command.args(["--exact", &test.name, "--nocapture", "--include-ignored"]);
+        // With the servers that it starts.
+        command.process_group(0);
+        command.current_dir(&self.tree).env("CARGO_MANIFEST_DIR", &self.tree);
+        // Nothing of ours decides what is tested.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("LEASEHOLD_") {
+                command.env_remove(name);
+            }
+        }
+        command.envs(test.env.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(file.try_clone().map_err(told)?).stderr(file);
+        let mut child = command.spawn().map_err(told)?;
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(status) = child.try_wait().map_err(told)? {
+                let said = std::fs::read(log).map_err(told)?;
+                return Ok(outcome(&String::from_utf8_lossy(&said), status.code()));
+            }
+            if Instant::now() > end {
+                let group = format!("-{}", child.id());
+                // It may have ended just now.
+                drop(output(Command::new("kill").args(["-KILL", "--", &group])));
+                child.wait().map_err(told)?;
+                return Ok(Outcome::Hung);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// The path in `Executable unittests src/lib.rs (path)`.
+fn program(said: &str) -> Option<&Path> {
+    let line = said.lines().rev().find(|line| line.trim_start().starts_with("Executable "))?;
+    Some(Path::new(line.split_once(" (")?.1.strip_suffix(')')?))
+}
+
+fn outcome(said: &str, code: Option<i32>) -> Outcome {
+    let ran = said.lines().any(|line| line == "running 1 test");
+    match (ran, code == Some(0)) {
+        (false, _) => Outcome::NotRun,
+        (true, true) => Outcome::Passed,
+        (true, false) => Outcome::Failed(words(said)),
+    }
+}
+
+/// The first panic, in one line; without one, the last line.
+fn words(said: &str) -> String {
+    let mut lines = said.lines().skip_while(|line| !line.contains(" panicked at ")).skip(1);
+    let first = lines.next().or_else(|| said.lines().rfind(|line| !line.trim().is_empty()));
+    let sides =
+        lines.take(2).filter(|line| line.starts_with("  left:") || line.starts_with(" right:"));
+    let all: Vec<_> = first.into_iter().chain(sides).map(str::trim).collect();
+    all.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PANIC: &str = "\nrunning 1 test\n\nthread 'a::b' (7) panicked at src/x.rs:1:2:\n\
+        assertion `left == right` failed: three\n  left: 1\n right: 2\nnote: run with it\n\
+        test a::b ... FAILED\n";
+
+    #[test]
+    fn what_a_test_came_to() {
+        let failed =
+            Outcome::Failed("assertion `left == right` failed: three; left: 1; right: 2".into());
+        assert_eq!(outcome(PANIC, Some(101)), failed);
+        assert_eq!(outcome("running 1 test\ntest a::b ... ok\n", Some(0)), Outcome::Passed);
+        assert_eq!(outcome("running 0 tests\n", Some(0)), Outcome::NotRun);
+        assert_eq!(outcome("error: an option\n", Some(101)), Outcome::NotRun);
+        let aborted = "running 1 test\nit took too long\n\n";
+        assert_eq!(outcome(aborted, None), Outcome::Failed("it took too long".into()));
+    }
+
+    #[test]
+    fn the_program_is_found() {
+        let said = "   Compiling x\n  Executable unittests src/lib.rs (/a (b)/deps/x-1)\n";
+        assert_eq!(program(said), Some(Path::new("/a (b)/deps/x-1")));
+        let said = "    Finished\n  Executable tests/x/main.rs (/a/deps/x-1)\n";
+        assert_eq!(program(said), Some(Path::new("/a/deps/x-1")));
+        assert_eq!(program("    Finished\n"), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! The table of all faults in the documentation.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::patch::Patch;
+use crate::{Result, read};
+
+pub(crate) const PAGE: &str = "docs/mutants.md";
+const BEGIN: &str = "<!-- Written by `cargo run -p leasehold-mutants -- table`. -->\n";
+const END: &str = "<!-- The end of what is written. -->";
+
+/// Writes it.
+pub(crate) fn write(root: &Path, patches: &[Patch]) -> Result<()> {
+    let path = root.join(PAGE);
+    crate::write(&path, &filled(&read(&path)?, patches)?)
+}
+
+/// Whether it says what the patches say.
+pub(crate) fn is_current(root: &Path, patches: &[Patch]) -> Result<bool> {
+    let page = read(&root.join(PAGE))?;
+    Ok(filled(&page, patches)? == page)
+}
+
+/// The page with the table of today.
+fn filled(page: &str, patches: &[Patch]) -> Result<String> {
+    let missing = || format!("{PAGE} has no place for the table");
+    let (before, rest) = page.split_once(BEGIN).ok_or_else(missing)?;
+    let (_, after) = rest.split_once(END).ok_or_else(missing)?;
+    Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", table(patches)))
+}
+
+fn table(patches: &[Patch]) -> String {
+    let mut table = String::from("| fault | of | found by | before |\n| --- | --- | --- | --- |\n");
+    let mut patches: Vec<_> = patches.iter().collect();
+    patches.sort_by_key(|patch| (&patch.kind, &patch.name));
+    for Patch { name, fault, kind, test, was, .. } in patches {
+        let env = test.env.iter().map(|(name, value)| format!(", `{name}={value}`"));
+        let env = env.collect::<Vec<_>>().concat();
+        let (place, title) = (test.place.name(), &test.name);
+        let was = was.as_deref().unwrap_or("");
+        let row = format!("`{name}`: {fault} | {kind} | {place}, `{title}`{env} | {was}");
+        writeln!(table, "| {row} |").expect("a text takes everything");
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patch::{Place, Test};
+
+    #[test]
+    fn what_stands_between_the_marks_is_replaced() {
+        let patch = Patch {
+            name: "a-fault".into(),
+            path: "x".into(),
+            fault: "It opens.".into(),
+            kind: "plain".into(),
+            was: Some("survived".into()),
+            test: Test {
+                place: Place::Tests("simulation".into()),
+                name: "seeds_hold".into(),
+                env: vec![("A".into(), "1".into())],
+            },
+            limit: std::time::Duration::ZERO,
+            hangs: false,
+            files: Vec::new(),
+        };
+        let page = format!("a\n{BEGIN}old\n{END}\nb\n");
+        let filled = filled(&page, std::slice::from_ref(&patch)).unwrap();
+        let row = "| `a-fault`: It opens. | plain | simulation, `seeds_hold`, `A=1` | survived |\n";
+        assert!(
+            filled.starts_with("a\n") && filled.ends_with(&format!("{row}\n{END}\nb\n")),
+            "{filled}"
+        );
+        assert_eq!(super::filled(&filled, &[patch]).unwrap(), filled);
+        assert!(super::filled("nothing", &[]).is_err());
+    }
+}

@@ -1,0 +1,121 @@
+//! Tries faults: each must be found by its test, which must pass without it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::Result;
+use crate::copy::Copy;
+use crate::patch::{Patch, Place, Test};
+use crate::run::Outcome;
+
+/// What became of a fault.
+enum Verdict {
+    /// What the test said.
+    Found(String),
+    Missed,
+    /// It says nothing of the test.
+    Spoiled(String),
+}
+
+/// Tries them all; whether each was found.
+pub(crate) fn run(root: &Path, patches: &[&Patch]) -> Result<bool> {
+    let start = Instant::now();
+    let copy = Copy::make(root)?;
+    let unfit = without_faults(&copy, patches)?;
+    let mut wrong = Vec::new();
+    // Those of one place follow each other: what is built for both is built once.
+    let mut patches = patches.to_vec();
+    patches
+        .sort_by(|one, other| (&one.test.place, &one.name).cmp(&(&other.test.place, &other.name)));
+    for patch in &patches {
+        let begun = Instant::now();
+        let verdict = match unfit.get(&patch.test) {
+            Some(why) => Verdict::Spoiled(why.clone()),
+            None => verdict(&copy, patch)?,
+        };
+        let (word, what) = match verdict {
+            Verdict::Found(what) => ("found", what),
+            Verdict::Missed => ("MISSED", patch.fault.clone()),
+            Verdict::Spoiled(why) => ("SPOILED", why),
+        };
+        let test = format!("{} {}", patch.test.place.name(), patch.test.name);
+        say(word, begun, &format!("{} ({test}): {}", patch.name, short(&what)));
+        if word != "found" {
+            wrong.push(patch.name.as_str());
+        }
+    }
+    let (all, took) = (patches.len(), start.elapsed().as_secs());
+    println!("{} of {all} faults found, {took} s", all - wrong.len());
+    if !wrong.is_empty() {
+        println!("not found: {}", wrong.join(", "));
+    }
+    Ok(wrong.is_empty())
+}
+
+/// Runs each test as the repository is. Those that fail show nothing, and why.
+fn without_faults(copy: &Copy, patches: &[&Patch]) -> Result<BTreeMap<Test, String>> {
+    let mut tests: Vec<_> = patches.iter().map(|patch| (&patch.test, patch.limit)).collect();
+    tests.sort();
+    tests.dedup_by_key(|(test, _)| *test);
+    let mut programs: BTreeMap<&Place, PathBuf> = BTreeMap::new();
+    let mut unfit = BTreeMap::new();
+    for (test, limit) in tests {
+        let begun = Instant::now();
+        let program = match programs.get(&test.place) {
+            Some(program) => program.clone(),
+            None => copy.build(&test.place)?,
+        };
+        programs.insert(&test.place, program.clone());
+        let log = copy.place.join("without-a-fault.log");
+        let why = match copy.run(&program, test, limit, &log)? {
+            Outcome::Passed => None,
+            Outcome::Failed(what) => Some(format!("it fails without the fault: {what}")),
+            Outcome::Hung => Some("without the fault it does not end in time".into()),
+            Outcome::NotRun => Some("there is no such test".into()),
+        };
+        let word = if why.is_some() { "UNFIT" } else { "passes" };
+        say(word, begun, &format!("{} {} {}", test.place.name(), test.name, env(test)));
+        unfit.extend(why.map(|why| (test.clone(), why)));
+    }
+    Ok(unfit)
+}
+
+fn env(test: &Test) -> String {
+    let pairs = test.env.iter().map(|(name, value)| format!("{name}={value}"));
+    pairs.collect::<Vec<_>>().join(" ")
+}
+
+/// Puts one fault in, and takes it out again.
+fn verdict(copy: &Copy, patch: &Patch) -> Result<Verdict> {
+    if let Err(fault) = copy.apply(patch) {
+        return Ok(Verdict::Spoiled(format!("it does not apply: {fault}")));
+    }
+    let verdict = tried(copy, patch);
+    copy.restore(patch)?;
+    verdict
+}
+
+fn tried(copy: &Copy, patch: &Patch) -> Result<Verdict> {
+    let program = match copy.build(&patch.test.place) {
+        Ok(program) => program,
+        Err(fault) => return Ok(Verdict::Spoiled(format!("it does not compile: {fault}"))),
+    };
+    let log = copy.place.join(format!("{}.log", patch.name));
+    Ok(match copy.run(&program, &patch.test, patch.limit, &log)? {
+        Outcome::Passed => Verdict::Missed,
+        Outcome::Failed(what) => Verdict::Found(what),
+        Outcome::Hung if patch.hangs => Verdict::Found("it does not end".into()),
+        Outcome::Hung => Verdict::Spoiled("it does not end in time".into()),
+        Outcome::NotRun => Verdict::Spoiled("there is no such test".into()),
+    })
+}
+
+fn say(word: &str, begun: Instant, what: &str) {
+    println!("{word:8}{:6.1} s  {what}", begun.elapsed().as_secs_f64());
+}
+
+fn short(what: &str) -> String {
+    let limit = if what.contains('\n') { 2000 } else { 200 };
+    what.chars().take(limit).collect()
+}
