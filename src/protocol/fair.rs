@@ -76,7 +76,7 @@ pub(crate) fn heartbeat(
 pub(crate) enum QueuePosition {
     Gone,
     Waiting,
-    /// It is its turn.
+    /// It is next, and the lock is free.
     Next,
 }
 
