@@ -15,8 +15,6 @@ pub(crate) mod latch;
 pub(crate) mod lock;
 pub(crate) mod multi;
 pub(crate) mod permit;
-#[cfg(test)]
-pub(crate) mod plain;
 mod read_write;
 pub(crate) mod replies;
 pub(crate) mod resource;
@@ -24,6 +22,8 @@ pub(crate) mod scan;
 mod script;
 pub(crate) mod semaphore;
 mod string;
+#[cfg(test)]
+pub(crate) mod test_calls;
 
 use std::sync::Arc;
 
@@ -31,6 +31,12 @@ use std::sync::Arc;
 pub(crate) use dispatch::{all_scripts, script_named};
 pub(crate) use dispatch::{renew, renewal_of};
 pub(crate) use script::Script;
+
+/// The owner's name on the wire: a field in a hash, a member of a set, the value of a string.
+pub(crate) type Field = Arc<str>;
+
+/// PUBLISH or SPUBLISH, by which a script publishes.
+pub(crate) type Publish = &'static str;
 
 /// One run of a script.
 #[derive(Clone, Debug)]

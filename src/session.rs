@@ -65,7 +65,7 @@ pub(crate) struct Settings {
     pub(crate) command_timeout: Duration,
     pub(crate) key_prefix: String,
     pub(crate) streak: Streak,
-    pub(crate) poll: Duration,
+    pub(crate) safety_poll: Duration,
     /// How long a waiter of a fair lock keeps its place without a sign of life.
     pub(crate) fair_claim: Duration,
 }

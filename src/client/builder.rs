@@ -315,7 +315,7 @@ impl ClientBuilder {
             command_timeout: self.command_timeout,
             key_prefix: self.key_prefix.clone(),
             streak,
-            poll: self.safety_poll,
+            safety_poll: self.safety_poll,
             fair_claim: self.fair_claim,
         })
     }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::kind::Kind;
 use super::resource::Resource;
 use super::script::Script;
-use super::{Arg, Call};
+use super::{Arg, Call, Field, Publish};
 
 /// Whether an acquisition of a fair lock waits in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,13 +25,13 @@ pub(crate) enum Queueing {
 /// One question for a lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AcquireArgs<'a> {
-    pub(crate) field: &'a Arc<str>,
+    pub(crate) field: &'a Field,
     pub(crate) lease: Duration,
     pub(crate) queueing: Queueing,
     /// How long a place in the queue is kept.
     pub(crate) claim: Duration,
     /// The write hold under which a read hold is taken.
-    pub(crate) writer: Option<&'a Arc<str>>,
+    pub(crate) writer: Option<&'a Field>,
 }
 
 impl AcquireArgs<'_> {
@@ -45,15 +45,15 @@ pub(super) struct Calls {
     /// A field that no other acquisition ever uses, of this client, number and so many permits.
     pub(super) field: fn(Uuid, u64, u32) -> String,
     /// Takes it, or says how long it is still held.
-    pub(super) acquire: fn(&Resource, &'static str, &AcquireArgs<'_>) -> Call,
+    pub(super) acquire: fn(&Resource, Publish, &AcquireArgs<'_>) -> Call,
     /// Raises the count of a hold to so many and makes its lease at least so long.
-    pub(super) reenter: fn(&Resource, &Arc<str>, Duration, u32) -> Call,
+    pub(super) reenter: fn(&Resource, &Field, Duration, u32) -> Call,
     /// Turns the field of a hold that ends into that of the next one.
-    pub(super) take_over: fn(&Resource, &Arc<str>, &Arc<str>, Duration) -> Call,
+    pub(super) take_over: fn(&Resource, &Field, &Field, Duration) -> Call,
     /// Lowers the count to so many; zero ends the hold, and a wait in Redis.
-    pub(super) release: fn(&Resource, &'static str, u32, &Arc<str>) -> Call,
+    pub(super) release: fn(&Resource, Publish, u32, &Field) -> Call,
     /// Ends whatever hold there is.
-    pub(super) force_release: fn(&Resource, &'static str) -> Call,
+    pub(super) force_release: fn(&Resource, Publish) -> Call,
     pub(super) inspect: fn(&Resource) -> Call,
     /// Gives many holds a new lease: for each so many keys, then field and lease.
     pub(super) renewal: &'static Script,
@@ -79,12 +79,12 @@ impl Resource {
     }
 
     /// Where a script publishes, and by which command.
-    pub(super) fn publish_args(&self, publish: &'static str) -> Vec<Arg> {
+    pub(super) fn publish_args(&self, publish: Publish) -> Vec<Arg> {
         vec![self.channel.clone().into(), Arg::from(publish)]
     }
 
     /// The release of a whole hold.
-    pub(super) fn release_args(&self, publish: &'static str, field: &Arc<str>) -> Vec<Arg> {
+    pub(super) fn release_args(&self, publish: Publish, field: &Field) -> Vec<Arg> {
         [self.publish_args(publish), vec![field.clone().into()]].concat()
     }
 }
@@ -95,11 +95,11 @@ pub(super) fn plain_field(client: Uuid, number: u64, _permits: u32) -> String {
 }
 
 /// One call for many holds whose kinds share a renewal: resource, owner and the lease to give.
-pub(super) fn renew(calls: &Calls, holds: &[(&Resource, &Arc<str>, Duration)]) -> Call {
-    let keys = |(resource, field, _): &(&Resource, &Arc<str>, Duration)| {
+pub(super) fn renew(calls: &Calls, holds: &[(&Resource, &Field, Duration)]) -> Call {
+    let keys = |(resource, field, _): &(&Resource, &Field, Duration)| {
         (calls.renewal_keys)(resource, field)
     };
-    let args = |(_, field, lease): &(&Resource, &Arc<str>, Duration)| {
+    let args = |(_, field, lease): &(&Resource, &Field, Duration)| {
         [Arg::Text((*field).clone()), ms(*lease)]
     };
     call(

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::calls::{call, ms};
 use super::resource::Resource;
 use super::script::scripts;
-use super::{Arg, Call, Unexpected, Value};
+use super::{Arg, Call, Publish, Unexpected, Value};
 
 scripts! {
     SET = "count_set" from "shared/count_set.lua";
@@ -25,7 +25,7 @@ pub(super) fn keys_with_reply(resource: &Resource, reply: Arc<str>) -> Vec<Arc<s
 /// Sets a number that is not there yet and publishes `message`; it ends after `life`, if that is given.
 pub(crate) fn set(
     resource: &Resource,
-    publish: &'static str,
+    publish: Publish,
     number: i64,
     message: &str,
     life: Option<Duration>,

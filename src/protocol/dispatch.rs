@@ -10,7 +10,9 @@ use super::kind::Kind;
 use super::permit::ID_LENGTH;
 use super::resource::Resource;
 use super::script::Script;
-use super::{Call, fair, fenced, latch, lock, permit, read_write, semaphore, string};
+use super::{
+    Call, Field, Publish, fair, fenced, latch, lock, permit, read_write, semaphore, string,
+};
 #[cfg(feature = "test-util")]
 use super::{counter, existence, multi, scan};
 
@@ -44,26 +46,26 @@ impl Resource {
         if self.kind == Kind::Permit { field.len() / ID_LENGTH } else { 1 }
     }
 
-    pub(crate) fn acquire(&self, publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+    pub(crate) fn acquire(&self, publish: Publish, args: &AcquireArgs<'_>) -> Call {
         (calls_of(self.kind).acquire)(self, publish, args)
     }
 
     /// Raises the count of a hold to `holds` and makes its lease at least `lease`.
-    pub(crate) fn reenter(&self, field: &Arc<str>, lease: Duration, holds: u32) -> Call {
+    pub(crate) fn reenter(&self, field: &Field, lease: Duration, holds: u32) -> Call {
         (calls_of(self.kind).reenter)(self, field, lease, holds)
     }
 
     /// Turns the field of a hold that ends into that of the next one.
-    pub(crate) fn take_over(&self, from: &Arc<str>, owner: &Arc<str>, lease: Duration) -> Call {
+    pub(crate) fn take_over(&self, from: &Field, owner: &Field, lease: Duration) -> Call {
         (calls_of(self.kind).take_over)(self, from, owner, lease)
     }
 
     /// Lowers the count to `holds`; zero ends the hold, and a wait in Redis.
-    pub(crate) fn release(&self, publish: &'static str, holds: u32, field: &Arc<str>) -> Call {
+    pub(crate) fn release(&self, publish: Publish, holds: u32, field: &Field) -> Call {
         (calls_of(self.kind).release)(self, publish, holds, field)
     }
 
-    pub(crate) fn force_release(&self, publish: &'static str) -> Call {
+    pub(crate) fn force_release(&self, publish: Publish) -> Call {
         (calls_of(self.kind).force_release)(self, publish)
     }
 
@@ -78,7 +80,7 @@ pub(crate) fn renewal_of(kind: Kind) -> &'static Script {
 }
 
 /// One call for many holds whose kinds share a script: resource, owner and the lease to give.
-pub(crate) fn renew(kind: Kind, holds: &[(&Resource, &Arc<str>, Duration)]) -> Call {
+pub(crate) fn renew(kind: Kind, holds: &[(&Resource, &Field, Duration)]) -> Call {
     calls::renew(calls_of(kind), holds)
 }
 

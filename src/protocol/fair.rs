@@ -9,7 +9,7 @@ use super::calls::{AcquireArgs, Calls, Queueing, call, ms};
 use super::replies::span;
 use super::resource::Resource;
 use super::script::scripts;
-use super::{Arg, Call, Unexpected, Value, lock};
+use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
 
 scripts! {
     ACQUIRE = "fair_acquire" from "shared/clock.lua" "fair/queue.lua" "fair/acquire.lua";
@@ -37,7 +37,7 @@ fn field(client: Uuid, number: u64, _permits: u32) -> String {
     format!("{client}:{}", FIELD_NUMBER + number)
 }
 
-fn acquire(resource: &Resource, publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Call {
     let queueing = match args.queueing {
         Queueing::Not => 0,
         Queueing::AtTheEnd => 1,
@@ -48,7 +48,7 @@ fn acquire(resource: &Resource, publish: &'static str, args: &AcquireArgs<'_>) -
     call(&ACQUIRE, resource.keys(), args)
 }
 
-fn release(resource: &Resource, publish: &'static str, holds: u32, field: &Arc<str>) -> Call {
+fn release(resource: &Resource, publish: Publish, holds: u32, field: &Field) -> Call {
     if holds > 0 {
         // Lowered, it is a count in a hash as any other.
         return lock::release(resource, publish, holds, field);
@@ -56,14 +56,14 @@ fn release(resource: &Resource, publish: &'static str, holds: u32, field: &Arc<s
     call(&RELEASE, resource.keys(), resource.release_args(publish, field))
 }
 
-fn force_release(resource: &Resource, publish: &'static str) -> Call {
+fn force_release(resource: &Resource, publish: Publish) -> Call {
     call(&FORCE_RELEASE, resource.keys(), resource.publish_args(publish))
 }
 
 /// Keeps the places of these waiters in the queue.
 pub(crate) fn heartbeat(
     resource: &Resource,
-    publish: &'static str,
+    publish: Publish,
     claim: Duration,
     fields: impl Iterator<Item = Arc<str>>,
 ) -> Call {
@@ -76,7 +76,7 @@ pub(crate) fn heartbeat(
 pub(crate) enum QueuePosition {
     Gone,
     Waiting,
-    /// It is its turn.
+    /// It is next, and the lock is free.
     Next,
 }
 

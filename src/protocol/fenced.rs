@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::calls::{AcquireArgs, Calls, call, ms, plain_field};
 use super::resource::Resource;
 use super::script::scripts;
-use super::{Arg, Call, lock};
+use super::{Arg, Call, Field, Publish, lock};
 
 scripts! {
     ACQUIRE = "fenced_acquire" from "fenced/acquire.lua";
@@ -26,11 +26,11 @@ pub(super) static CALLS: Calls = Calls {
     renewal_keys: lock::renewal_keys,
 };
 
-fn acquire(resource: &Resource, _publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
     call(&ACQUIRE, resource.keys(), args.owner_and_lease())
 }
 
-fn take_over(resource: &Resource, from: &Arc<str>, owner: &Arc<str>, lease: Duration) -> Call {
+fn take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) -> Call {
     let args = vec![from.clone().into(), owner.clone().into(), ms(lease)];
     call(&TAKE_OVER, resource.keys(), args)
 }

@@ -36,7 +36,7 @@ impl KeyName {
 
 /// Why a name cannot be used, or nothing.
 ///
-/// Redis hashes what stands between the first `{` and the first `}` after it, if that is not
+/// Redis hashes the text between the first `{` and the first `}` after it, if that is not
 /// empty. A brace that makes no such tag would put the keys of one lock in different slots.
 pub(crate) fn slot_fault(name: &str) -> Option<&'static str> {
     let Some(open) = name.find('{') else {

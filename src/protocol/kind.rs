@@ -75,7 +75,7 @@ struct Row {
     tells_of_missing_expiry: bool,
     /// Where its release is published.
     channel: KeyName,
-    /// Its keys beside the one at the name, in the order in which its scripts take them.
+    /// Its extra keys, in the order in which its scripts take them.
     extra_keys: &'static [KeyName],
 }
 
@@ -151,7 +151,7 @@ const LATCH: Row = Row {
     ..SEMAPHORE
 };
 
-/// What stands before the name in the queue of a fair lock, and in the counter of a fenced one.
+/// The prefix of the queue of a fair lock, and of the counter of a fenced one.
 pub(crate) const FAIR_QUEUE: &str = "redisson_lock_queue";
 pub(crate) const FENCE_COUNTER: &str = "redisson_lock_token";
 
@@ -171,7 +171,7 @@ impl Kind {
         }
     }
 
-    /// Its holder may stand in its own way; those of permits and latches do not.
+    /// An owner of it may wait for itself; an owner of permits or a waiter of a latch does not.
     pub(crate) fn is_lock(self) -> bool {
         !matches!(self, Kind::Semaphore | Kind::Permit | Kind::Latch)
     }

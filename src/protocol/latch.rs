@@ -4,7 +4,7 @@ use super::calls::{AcquireArgs, Calls, call, ms, plain_field};
 use super::counter::ReplyKey;
 use super::resource::Resource;
 use super::script::scripts;
-use super::{Call, lock};
+use super::{Call, Publish, lock};
 
 scripts! {
     ASK = "latch_ask" from "latch/ask.lua";
@@ -26,15 +26,11 @@ pub(super) static CALLS: Calls = Calls {
     renewal_keys: lock::renewal_keys,
 };
 
-fn ask(resource: &Resource, _publish: &'static str, _args: &AcquireArgs<'_>) -> Call {
+fn ask(resource: &Resource, _publish: Publish, _args: &AcquireArgs<'_>) -> Call {
     call(&ASK, resource.keys(), vec![])
 }
 
-pub(crate) fn count_down(
-    resource: &Resource,
-    publish: &'static str,
-    (reply, kept): ReplyKey,
-) -> Call {
+pub(crate) fn count_down(resource: &Resource, publish: Publish, (reply, kept): ReplyKey) -> Call {
     let args = [resource.publish_args(publish), vec![ms(kept)]].concat();
     call(&COUNT_DOWN, vec![resource.key.clone(), reply], args)
 }
@@ -43,6 +39,6 @@ pub(crate) fn count(resource: &Resource) -> Call {
     call(&COUNT, resource.only_key(), vec![])
 }
 
-pub(crate) fn delete(resource: &Resource, publish: &'static str) -> Call {
+pub(crate) fn delete(resource: &Resource, publish: Publish) -> Call {
     call(&DELETE, resource.only_key(), resource.publish_args(publish))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::calls::{AcquireArgs, Calls, call, ms, plain_field};
 use super::resource::Resource;
 use super::script::scripts;
-use super::{Arg, Call};
+use super::{Arg, Call, Field, Publish};
 
 scripts! {
     ACQUIRE = "lock_acquire" from "lock/acquire.lua";
@@ -31,36 +31,26 @@ pub(super) static CALLS: Calls = Calls {
     renewal_keys,
 };
 
-fn acquire(resource: &Resource, _publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
     call(&ACQUIRE, resource.keys(), args.owner_and_lease())
 }
 
-pub(super) fn reenter(resource: &Resource, field: &Arc<str>, lease: Duration, holds: u32) -> Call {
+pub(super) fn reenter(resource: &Resource, field: &Field, lease: Duration, holds: u32) -> Call {
     let args = vec![field.clone().into(), ms(lease), Arg::Int(holds.into())];
     call(&REENTER, resource.only_key(), args)
 }
 
-pub(super) fn take_over(
-    resource: &Resource,
-    from: &Arc<str>,
-    owner: &Arc<str>,
-    lease: Duration,
-) -> Call {
+pub(super) fn take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) -> Call {
     let args = vec![from.clone().into(), owner.clone().into(), ms(lease)];
     call(&TAKE_OVER, resource.only_key(), args)
 }
 
-pub(super) fn release(
-    resource: &Resource,
-    publish: &'static str,
-    holds: u32,
-    field: &Arc<str>,
-) -> Call {
+pub(super) fn release(resource: &Resource, publish: Publish, holds: u32, field: &Field) -> Call {
     let counted = vec![Arg::Int(holds.into()), field.clone().into()];
     call(&RELEASE, resource.only_key(), [resource.publish_args(publish), counted].concat())
 }
 
-pub(super) fn force_release(resource: &Resource, publish: &'static str) -> Call {
+pub(super) fn force_release(resource: &Resource, publish: Publish) -> Call {
     call(&FORCE_RELEASE, resource.only_key(), resource.publish_args(publish))
 }
 

@@ -9,7 +9,7 @@ use super::{Arg, Call, Unexpected, Value, fenced, lock, read_write, string};
 static CALLED: [&Script; 4] =
     [&lock::ACQUIRE, &fenced::ACQUIRE, &string::ACQUIRE, &read_write::WRITE_ACQUIRE];
 
-/// A script that calls others: they stand before it as functions of KEYS and ARGV.
+/// A script that calls others: they precede its text as functions of KEYS and ARGV.
 macro_rules! calling {
     ($name:literal from $file:literal: $($function:literal = $called:literal)*) => {
         Script::new($name, concat!(

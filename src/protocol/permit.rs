@@ -1,7 +1,6 @@
 //! The permit-expirable semaphore: the number of available permits at the name, and each permit with its
 //! id in a sorted set that Redisson reads too.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -10,7 +9,7 @@ use super::calls::{AcquireArgs, Calls, call, ms, renew};
 use super::resource::Resource;
 use super::script::scripts;
 use super::semaphore::holds_key;
-use super::{Arg, Call, Unexpected, Value, lock};
+use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
 
 scripts! {
     ACQUIRE = "permit_acquire" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/acquire.lua";
@@ -45,7 +44,7 @@ fn field(client: Uuid, number: u64, permits: u32) -> String {
     (0..permits).map(id).collect()
 }
 
-fn acquire(resource: &Resource, publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Call {
     let args = [resource.publish_args(publish), args.owner_and_lease()].concat();
     call(&ACQUIRE, resource.keys(), args)
 }
@@ -57,22 +56,22 @@ enum Which {
     AllOrNone = 1,
 }
 
-fn release_which(resource: &Resource, publish: &'static str, ids: &Arc<str>, which: Which) -> Call {
+fn release_which(resource: &Resource, publish: Publish, ids: &Field, which: Which) -> Call {
     let args = [resource.release_args(publish, ids), vec![Arg::Int(which as i64)]].concat();
     call(&RELEASE, resource.keys(), args)
 }
 
-fn release(resource: &Resource, publish: &'static str, _holds: u32, ids: &Arc<str>) -> Call {
+fn release(resource: &Resource, publish: Publish, _holds: u32, ids: &Field) -> Call {
     release_which(resource, publish, ids, Which::Present)
 }
 
 /// Releases permits by their ids, all of them or none.
-pub(crate) fn release_all(resource: &Resource, publish: &'static str, ids: &Arc<str>) -> Call {
+pub(crate) fn release_all(resource: &Resource, publish: Publish, ids: &Field) -> Call {
     release_which(resource, publish, ids, Which::AllOrNone)
 }
 
 /// Permits that are available and permits that are held.
-pub(crate) fn count(resource: &Resource, publish: &'static str) -> Call {
+pub(crate) fn count(resource: &Resource, publish: Publish) -> Call {
     call(&COUNT, resource.keys(), resource.publish_args(publish))
 }
 
@@ -88,7 +87,7 @@ pub(crate) fn available_and_held(reply: Value) -> Result<(i64, i64), Unexpected>
 }
 
 /// Sets the total of all permits, held ones included.
-pub(crate) fn resize(resource: &Resource, publish: &'static str, permits: i64) -> Call {
+pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64) -> Call {
     let args = [resource.publish_args(publish), vec![Arg::Int(permits)]].concat();
     call(&RESIZE, resource.keys(), args)
 }
@@ -98,11 +97,11 @@ pub(crate) fn expire(resource: &Resource, life: Duration) -> Call {
     call(&EXPIRE, resource.keys(), vec![ms(life)])
 }
 
-pub(crate) fn lease_of(resource: &Resource, id: &Arc<str>) -> Call {
+pub(crate) fn lease_of(resource: &Resource, id: &Field) -> Call {
     call(&LEASE, holds_key(resource, id), vec![id.clone().into()])
 }
 
 /// Gives a permit another lease, be it longer or shorter.
-pub(crate) fn update_lease(resource: &Resource, id: &Arc<str>, lease: Duration) -> Call {
+pub(crate) fn update_lease(resource: &Resource, id: &Field, lease: Duration) -> Call {
     call(&UPDATE, holds_key(resource, id), vec![id.clone().into(), ms(lease)])
 }

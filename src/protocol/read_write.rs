@@ -10,7 +10,7 @@ use super::calls::{AcquireArgs, Calls, call, ms, plain_field};
 use super::kind::Kind;
 use super::resource::Resource;
 use super::script::scripts;
-use super::{Arg, Call, lock};
+use super::{Arg, Call, Field, Publish, lock};
 
 scripts! {
     FORCE_RELEASE = "rw_force_release" from "read_write/force_release.lua";
@@ -60,31 +60,31 @@ fn read_keys(resource: &Resource, field: &str) -> Vec<Arc<str>> {
     vec![resource.key.clone(), lease_key(resource, field)]
 }
 
-fn read_acquire(resource: &Resource, _publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+fn read_acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
     let writer = args.writer.map_or(Arg::from(""), |writer| writer.clone().into());
     let keys = read_keys(resource, args.field);
     call(&READ_ACQUIRE, keys, [args.owner_and_lease(), vec![writer]].concat())
 }
 
-fn read_extend(resource: &Resource, field: &Arc<str>, lease: Duration, _holds: u32) -> Call {
+fn read_extend(resource: &Resource, field: &Field, lease: Duration, _holds: u32) -> Call {
     call(&READ_EXTEND, read_keys(resource, field), vec![field.clone().into(), ms(lease)])
 }
 
-fn read_take_over(resource: &Resource, from: &Arc<str>, owner: &Arc<str>, lease: Duration) -> Call {
+fn read_take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) -> Call {
     let keys = [read_keys(resource, from), vec![lease_key(resource, owner)]].concat();
     call(&READ_TAKE_OVER, keys, vec![from.clone().into(), owner.clone().into(), ms(lease)])
 }
 
-fn read_release(resource: &Resource, publish: &'static str, _holds: u32, field: &Arc<str>) -> Call {
+fn read_release(resource: &Resource, publish: Publish, _holds: u32, field: &Field) -> Call {
     let keys = [read_keys(resource, field), vec![resource.extra_keys[0].clone()]].concat();
     call(&READ_RELEASE, keys, resource.release_args(publish, field))
 }
 
-fn write_acquire(resource: &Resource, _publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+fn write_acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
     call(&WRITE_ACQUIRE, resource.only_key(), args.owner_and_lease())
 }
 
-fn write_release(resource: &Resource, publish: &'static str, holds: u32, field: &Arc<str>) -> Call {
+fn write_release(resource: &Resource, publish: Publish, holds: u32, field: &Field) -> Call {
     if holds > 0 {
         // Lowered, it is a count in a hash as any other.
         return lock::release(resource, publish, holds, field);
@@ -92,7 +92,7 @@ fn write_release(resource: &Resource, publish: &'static str, holds: u32, field: 
     call(&WRITE_RELEASE, resource.keys(), resource.release_args(publish, field))
 }
 
-fn force_release(resource: &Resource, publish: &'static str) -> Call {
+fn force_release(resource: &Resource, publish: Publish) -> Call {
     let mode = if resource.kind == Kind::Read { "read" } else { "write" };
     let args = [resource.publish_args(publish), vec![mode.into()]].concat();
     call(&FORCE_RELEASE, resource.only_key(), args)

@@ -12,7 +12,7 @@ use super::{Unexpected, Value};
 pub(crate) enum Acquired {
     /// With the token of a fenced lock.
     Yes(Option<i64>),
-    /// Somebody else holds it; `None` if nothing but a message will tell when that ends.
+    /// Somebody else holds it; `None` if only a message reports when that ends.
     HeldFor(Option<Duration>),
 }
 

@@ -79,7 +79,7 @@ impl Resource {
         (self.kind == Kind::Write).then(|| yielding_queue(&self.key))
     }
 
-    /// The queue of the other readers, which come in with the next turn after this writer.
+    /// The queue of the other readers, which come in directly after this writer.
     pub(crate) fn queue_of_readers(&self) -> Option<Arc<str>> {
         (self.kind == Kind::Write).then(|| queue_name(Kind::Read, &self.key))
     }

@@ -8,7 +8,7 @@ use super::calls::{AcquireArgs, Calls, call, ms, renew};
 use super::counter::{ReplyKey, keys_with_reply, number};
 use super::resource::Resource;
 use super::script::scripts;
-use super::{Arg, Call, Unexpected, Value, lock};
+use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
 
 scripts! {
     ACQUIRE = "semaphore_acquire" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/acquire.lua";
@@ -36,12 +36,12 @@ fn field(client: Uuid, number: u64, permits: u32) -> String {
     format!("{client}:{number}:{permits}")
 }
 
-fn acquire(resource: &Resource, publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Call {
     let args = [resource.publish_args(publish), args.owner_and_lease()].concat();
     call(&ACQUIRE, resource.keys(), args)
 }
 
-fn release(resource: &Resource, publish: &'static str, _holds: u32, field: &Arc<str>) -> Call {
+fn release(resource: &Resource, publish: Publish, _holds: u32, field: &Field) -> Call {
     call(&RELEASE, resource.keys(), resource.release_args(publish, field))
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum IfAbsent {
 /// Adds permits, or takes some away.
 pub(crate) fn add(
     resource: &Resource,
-    publish: &'static str,
+    publish: Publish,
     permits: i64,
     absent: IfAbsent,
     (reply, kept): ReplyKey,
@@ -77,16 +77,16 @@ pub(crate) fn was_there(reply: Value) -> Result<bool, Unexpected> {
     }
 }
 
-pub(crate) fn drain(resource: &Resource, publish: &'static str, (reply, kept): ReplyKey) -> Call {
+pub(crate) fn drain(resource: &Resource, publish: Publish, (reply, kept): ReplyKey) -> Call {
     let args = [resource.publish_args(publish), vec![ms(kept)]].concat();
     call(&DRAIN, keys_with_reply(resource, reply), args)
 }
 
-pub(crate) fn available(resource: &Resource, publish: &'static str) -> Call {
+pub(crate) fn available(resource: &Resource, publish: Publish) -> Call {
     call(&AVAILABLE, resource.keys(), resource.publish_args(publish))
 }
 
 /// Forgets a hold: its permits come back by no lease.
-pub(crate) fn keep(resource: &Resource, field: &Arc<str>) -> Call {
+pub(crate) fn keep(resource: &Resource, field: &Field) -> Call {
     call(&KEEP, holds_key(resource, field), vec![field.clone().into()])
 }

@@ -1,12 +1,11 @@
 //! The string lock: one key, set by `SET NX PX`, with the owner as its value.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::calls::{AcquireArgs, Calls, call, ms, plain_field};
 use super::resource::Resource;
 use super::script::scripts;
-use super::{Arg, Call, lock};
+use super::{Arg, Call, Field, Publish, lock};
 
 scripts! {
     ACQUIRE = "string_acquire" from "string/acquire.lua";
@@ -30,24 +29,24 @@ pub(super) static CALLS: Calls = Calls {
     renewal_keys: lock::renewal_keys,
 };
 
-fn acquire(resource: &Resource, _publish: &'static str, args: &AcquireArgs<'_>) -> Call {
+fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
     call(&ACQUIRE, resource.keys(), args.owner_and_lease())
 }
 
-fn reenter(resource: &Resource, field: &Arc<str>, lease: Duration, _holds: u32) -> Call {
+fn reenter(resource: &Resource, field: &Field, lease: Duration, _holds: u32) -> Call {
     call(&EXTEND, resource.keys(), vec![field.clone().into(), ms(lease)])
 }
 
-fn take_over(resource: &Resource, from: &Arc<str>, owner: &Arc<str>, lease: Duration) -> Call {
+fn take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) -> Call {
     let args = vec![from.clone().into(), owner.clone().into(), ms(lease)];
     call(&TAKE_OVER, resource.keys(), args)
 }
 
-fn release(resource: &Resource, _publish: &'static str, holds: u32, field: &Arc<str>) -> Call {
+fn release(resource: &Resource, _publish: Publish, holds: u32, field: &Field) -> Call {
     call(&RELEASE, resource.keys(), vec![Arg::Int(holds.into()), field.clone().into()])
 }
 
-fn force_release(resource: &Resource, _publish: &'static str) -> Call {
+fn force_release(resource: &Resource, _publish: Publish) -> Call {
     call(&FORCE_RELEASE, resource.only_key(), vec![])
 }
 

@@ -251,7 +251,7 @@ impl<'a> QueueSlot<'a> {
                 return Err(Error::Closed);
             }
             self.waiter.forget_wakes();
-            let asked = Instant::now();
+            let asked_at = Instant::now();
             // What may have been granted already is not given to others by waiting.
             let answer = if !attempt.is_in_doubt() && request.lets_others_first(session) {
                 Ok(Answer::HeldFor(None))
@@ -262,7 +262,7 @@ impl<'a> QueueSlot<'a> {
                 Ok(Answer::HeldFor(left)) => left,
                 Ok(Answer::Granted(hold)) => return Ok(self.granted(&hold, yielded)),
                 Ok(Answer::TookOver(hold)) => return Ok(self.granted(&hold, Yielded::TookOver)),
-                Ok(Answer::Open) => return Ok(self.opened(asked)),
+                Ok(Answer::Open) => return Ok(self.opened(asked_at)),
                 Err(error) => {
                     request.ride_out(session, &mut retry, error).await?;
                     continue;
@@ -278,19 +278,19 @@ impl<'a> QueueSlot<'a> {
             let channel = attempt.channel();
             let heard = |listener: &Listener<'_>| *listener.channel() == channel;
             if delay.listens() && !listener.as_ref().is_some_and(heard) {
-                listener = self.listen(&mut retry, channel, Some(asked)).await?;
+                listener = self.listen(&mut retry, channel, Some(asked_at)).await?;
                 // Check, listen, check again: a release between the two was not heard.
                 continue;
             }
-            match self.pause(asked, delay.next(left)).await? {
-                Pause::AcquireArgs { by_message } => {
+            match self.pause(asked_at, delay.next(left)).await? {
+                Pause::Ask { by_message } => {
                     woken = by_message;
                     if by_message && yields_left > 0 {
                         yields_left -= 1;
                         self.yield_until(Instant::now() + jittered(YIELD)).await;
                     }
                 }
-                Pause::Reenter => return Ok(Outcome::Again),
+                Pause::LookAgain => return Ok(Outcome::Again),
             }
         }
     }
@@ -310,8 +310,8 @@ impl<'a> QueueSlot<'a> {
         }
     }
 
-    fn opened(&mut self, asked: Instant) -> Outcome {
-        self.handle.session.queues.opened(&self.request.resource, &self.waiter, asked);
+    fn opened(&mut self, asked_at: Instant) -> Outcome {
+        self.handle.session.queues.opened(&self.request.resource, &self.waiter, asked_at);
         self.left = true;
         Outcome::Open
     }
@@ -335,7 +335,7 @@ impl<'a> QueueSlot<'a> {
         &self,
         retry: &mut Retry,
         channel: Arc<str>,
-        asked: Option<Instant>,
+        asked_at: Option<Instant>,
     ) -> Result<Option<Listener<'a>>, Error> {
         let session = &*self.handle.session;
         let mut listener = session.subscriptions.listen(&session.transport, &channel, &self.waiter);
@@ -356,23 +356,23 @@ impl<'a> QueueSlot<'a> {
                 self.request.ride_out(session, retry, error.took_nothing()).await?;
                 Ok(None)
             }
-            None if asked.is_some_and(is_fresh) => Err(self.request.timed_out(session)),
+            None if asked_at.is_some_and(is_fresh) => Err(self.request.timed_out(session)),
             // It was not listened for a release: the last word is Redis'.
             None => Ok(None),
         }
     }
 
     /// Sleeps until it makes sense to ask again.
-    async fn pause(&self, asked: Instant, span: Option<Duration>) -> Result<Pause, Error> {
+    async fn pause(&self, asked_at: Instant, span: Option<Duration>) -> Result<Pause, Error> {
         let (session, request) = (&*self.handle.session, self.request);
         let timer = span.and_then(|span| Instant::now().checked_add(span));
         self.waiter.sleeps_until(timer.into_iter().chain(request.deadline()).min());
         loop {
             if self.waiter.take_wake() {
-                return Ok(Pause::AcquireArgs { by_message: true });
+                return Ok(Pause::Ask { by_message: true });
             }
             if matches!(self.waiter.take_signal(), WaiterSignal::LookAgain) {
-                return Ok(Pause::Reenter);
+                return Ok(Pause::LookAgain);
             }
             if session.is_closed() {
                 return Err(Error::Closed);
@@ -380,11 +380,11 @@ impl<'a> QueueSlot<'a> {
             tokio::select! {
                 biased;
                 () = self.waiter.changed() => {}
-                () = sleep_until_some(timer) => return Ok(Pause::AcquireArgs { by_message: false }),
+                () = sleep_until_some(timer) => return Ok(Pause::Ask { by_message: false }),
                 () = sleep_until_some(request.deadline()) => {
                     // A message may have been lost: the last word is Redis'.
-                    if !is_fresh(asked) {
-                        return Ok(Pause::AcquireArgs { by_message: false });
+                    if !is_fresh(asked_at) {
+                        return Ok(Pause::Ask { by_message: false });
                     }
                     return Err(request.timed_out(session));
                 }
@@ -394,13 +394,13 @@ impl<'a> QueueSlot<'a> {
 }
 
 /// An answer to what was asked then is the last word.
-fn is_fresh(asked: Instant) -> bool {
-    asked.elapsed() <= FRESH
+fn is_fresh(asked_at: Instant) -> bool {
+    asked_at.elapsed() <= FRESH
 }
 
 enum Pause {
-    AcquireArgs { by_message: bool },
-    Reenter,
+    Ask { by_message: bool },
+    LookAgain,
 }
 
 impl Drop for QueueSlot<'_> {

@@ -27,15 +27,15 @@ pub(super) struct Attempt<'a> {
     /// Our name on the wire; never used by another acquisition.
     field: Arc<str>,
     /// The hold before, whose field may be turned into ours.
-    from: Option<Arc<Hold>>,
+    predecessor: Option<Arc<Hold>>,
     /// A call is on the wire.
     in_flight: Option<InDoubt>,
     /// An earlier call may be applied, or may yet be.
     doubt: Option<InDoubt>,
     /// We may have a place in a queue in Redis.
-    queued: bool,
+    queued_in_redis: bool,
     /// A call that was answered gave our field a place in the queue, or the lock: an undo may find that.
-    stands: bool,
+    was_answered: bool,
     /// Something may have to be undone, which our drop posts before this goes.
     pending: Option<CleanupPending>,
 }
@@ -51,19 +51,23 @@ pub(super) enum Answer {
 }
 
 impl<'a> Attempt<'a> {
-    pub(super) fn new(session: &'a Session, request: &'a Request, from: Option<Arc<Hold>>) -> Self {
+    pub(super) fn new(
+        session: &'a Session,
+        request: &'a Request,
+        predecessor: Option<Arc<Hold>>,
+    ) -> Self {
         let field = session.next_field(&request.resource, request.permits);
-        let pending = from.is_some().then(|| session.cleanups.expect_one());
+        let pending = predecessor.is_some().then(|| session.cleanups.expect_one());
         Attempt {
             session,
             request,
             waiter: None,
             field,
-            from,
+            predecessor,
             in_flight: None,
             doubt: None,
-            queued: false,
-            stands: false,
+            queued_in_redis: false,
+            was_answered: false,
             pending,
         }
     }
@@ -87,24 +91,24 @@ impl<'a> Attempt<'a> {
 
     /// Asks Redis once, until `limit` at most.
     pub(super) async fn ask(&mut self, limit: Option<Instant>) -> Result<Answer, CallError> {
-        if let Some(from) = self.from.clone() {
+        if let Some(from) = self.predecessor.clone() {
             let (resource, lease) = (&self.request.resource, self.request.terms.lease);
             let call = resource.take_over(&from.field, &self.field, lease);
             let (sent, reply) = self.send(call, limit).await;
             // Whatever came back, the field before is not ours to take over again.
             match self.understood(reply, replies::taken_over) {
                 Ok(TakenOver::Held(token)) => {
-                    self.from = None;
+                    self.predecessor = None;
                     return self.grant(sent, token).map(Answer::TookOver);
                 }
-                Ok(TakenOver::Gone) => self.from = None,
+                Ok(TakenOver::Gone) => self.predecessor = None,
                 Err(error) => {
                     self.undo_from();
                     return Err(error);
                 }
             }
         }
-        let call = self.question();
+        let call = self.acquire_call();
         let (sent, reply) = self.send(call, limit).await;
         let reply = match self.request.resource.kind {
             Kind::Latch => reply.map_err(CallError::took_nothing),
@@ -118,11 +122,11 @@ impl<'a> Attempt<'a> {
             Acquired::Yes(token) => self.grant(sent, token).map(Answer::Granted),
             Acquired::HeldFor(left) => {
                 if let Some(waiter) = self.waiter {
-                    self.stands = true;
+                    self.was_answered = true;
                     waiter.has_place(&self.field, sent);
                     self.session.in_redis_queue.notify_one();
                 }
-                if self.doubt.is_none() && !self.queued {
+                if self.doubt.is_none() && !self.queued_in_redis {
                     self.pending = None;
                 }
                 self.request.met(left);
@@ -144,7 +148,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// What a reply means. One that no script gives may stand for a grant.
+    /// What a reply means. A reply that no script gives may mean a grant.
     fn understood<T>(
         &mut self,
         reply: Result<Value, CallError>,
@@ -161,11 +165,11 @@ impl<'a> Attempt<'a> {
         self.doubt = self.doubt.or(Some(self.first_doubt()));
     }
 
-    pub(super) fn question(&mut self) -> Call {
+    pub(super) fn acquire_call(&mut self) -> Call {
         let (session, request) = (self.session, self.request);
         let claim = session.settings.fair_claim;
         let queueing = self.waiter.map_or(Queueing::Not, |waiter| waiter.queueing(claim));
-        self.queued |= queueing != Queueing::Not;
+        self.queued_in_redis |= queueing != Queueing::Not;
         // Its release must know that it may leave a reader behind.
         let under = request.writes_already().filter(|write| write.stays_with_its_owner());
         let writer = under.as_ref().map(|hold| &hold.field);
@@ -177,7 +181,7 @@ impl<'a> Attempt<'a> {
     /// Gives up a place in a queue, so that it is gone when the caller gets its time-out. If that is not
     /// confirmed in time, or an earlier call may yet come, our drop leaves it to the background.
     pub(super) async fn leave(&mut self) {
-        if !self.queued {
+        if !self.queued_in_redis {
             return;
         }
         let session = self.session;
@@ -186,7 +190,7 @@ impl<'a> Attempt<'a> {
         let limit = Instant::now() + session.reply_times.grace();
         let left = session.call_until(Some(limit), call).await.is_ok();
         if left && self.doubt.is_none() {
-            self.queued = false;
+            self.queued_in_redis = false;
             self.pending = None;
         }
     }
@@ -210,8 +214,8 @@ impl<'a> Attempt<'a> {
 
     /// A call about our field goes on the wire.
     pub(super) fn begin(&mut self) {
-        let releases = &self.session.cleanups;
-        self.pending.get_or_insert_with(|| releases.expect_one());
+        let cleanups = &self.session.cleanups;
+        self.pending.get_or_insert_with(|| cleanups.expect_one());
         self.in_flight = Some(InDoubt { once: self.doubt.is_none(), ..self.first_doubt() });
     }
 
@@ -224,7 +228,7 @@ impl<'a> Attempt<'a> {
     /// It came to an end.
     pub(super) fn end(&mut self, reply: &Result<Value, CallError>) {
         let open = self.in_flight.take();
-        // A script that was refused in its middle has written what stands before.
+        // A script that was refused in its middle has done its earlier writes.
         if let (Some(open), Err(CallError::Unknown(_) | CallError::Refused(_))) = (open, reply) {
             // The oldest doubt is the one that takes longest to settle.
             let epoch = self.doubt.map_or(open.epoch, |doubt| doubt.epoch);
@@ -245,12 +249,12 @@ impl<'a> Attempt<'a> {
             client: session.client_id,
         };
         let hold = Hold::new(session.next_id(), identity, self.request.terms, sent);
-        self.queued = false;
+        self.queued_in_redis = false;
         if hold.loss().is_some() {
             // The process stalled for the whole lease: the grant is worth nothing any more.
-            self.stands = true;
+            self.was_answered = true;
             self.undo(self.field.clone());
-            self.stands = false;
+            self.was_answered = false;
             self.field = session.next_field(&self.request.resource, self.request.permits);
             self.doubt = None;
             let fault = "the grant came after its lease had ended";
@@ -263,7 +267,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn undo_from(&mut self) {
-        if let Some(from) = self.from.take() {
+        if let Some(from) = self.predecessor.take() {
             self.undo(from.field.clone());
         }
     }
@@ -273,7 +277,7 @@ impl<'a> Attempt<'a> {
         // The older doubt is the one that takes longer to settle.
         let doubt = self.doubt.or(self.in_flight).unwrap_or_else(|| self.first_doubt());
         let both = self.doubt.is_some() && self.in_flight.is_some();
-        let once = doubt.once && !self.stands && !both;
+        let once = doubt.once && !self.was_answered && !both;
         let (resource, doubt) = (self.request.resource.clone(), InDoubt { once, ..doubt });
         let under_way = self.session.watchdog.release_under_way(&resource, &field);
         self.session.cleanups.post(Cleanup::Undo { resource, field, doubt, under_way });
@@ -283,7 +287,7 @@ impl<'a> Attempt<'a> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         self.undo_from();
-        let may_stand = self.in_flight.is_some() || self.doubt.is_some() || self.queued;
+        let may_stand = self.in_flight.is_some() || self.doubt.is_some() || self.queued_in_redis;
         // A latch takes nothing.
         if may_stand && self.request.resource.kind != Kind::Latch {
             self.undo(self.field.clone());

@@ -107,7 +107,7 @@ trait Woken: Send + Sync + std::fmt::Debug {
     /// How often it was polled, if it was woken since.
     fn waits_since(&self) -> Option<u32>;
     fn stalled_max(&self) -> Duration;
-    /// Lets the runtime that polled it run something that stands behind it.
+    /// Lets the runtime that polled it run something that is queued behind it.
     fn send_canary(&self) -> Canary;
     /// Drops what is in it.
     fn pass_over(&self) -> bool;

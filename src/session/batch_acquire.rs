@@ -32,7 +32,7 @@ pub(crate) async fn acquire_batch(
     };
     let mut attempts: Vec<_> =
         requests.iter().map(|request| Attempt::new(session, request, None)).collect();
-    let questions: Vec<_> = attempts.iter_mut().map(Attempt::question).collect();
+    let questions: Vec<_> = attempts.iter_mut().map(Attempt::acquire_call).collect();
     let Some(call) = multi::acquire(&questions) else { return Ok(None) };
     let sent = Instant::now();
     attempts.iter_mut().for_each(Attempt::begin);

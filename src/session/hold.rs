@@ -238,7 +238,7 @@ impl Hold {
         self.state.lock().end()
     }
 
-    /// How long it may stand in Redis: the longest lease that was asked for.
+    /// How long it may stay in Redis: the longest lease that was asked for.
     pub(crate) fn longest_lease(&self) -> Duration {
         self.state.lock().longest
     }

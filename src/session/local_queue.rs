@@ -239,7 +239,7 @@ impl LocalQueues {
                 let now = Instant::now();
                 let idle = queue.idle_subscribers.filter(|idle| now < idle.until);
                 queue.receivers = receivers;
-                // Idle subscribers do not take their turn.
+                // Idle subscribers do not take the lock.
                 let others =
                     if receivers > idle.map_or(0, |idle| idle.number) { receivers } else { 0 };
                 let yielding = Yield::to_others(others + i64::from(readers));

@@ -133,7 +133,7 @@ impl Request {
         Request { permits, ..self }
     }
 
-    /// Somebody else has it for so long.
+    /// Another owner holds it for this long.
     pub(super) fn met(&self, left: Option<Duration>) {
         let no_expiry = left.is_none() && self.resource.kind.tells_of_missing_expiry();
         self.no_expiry.store(no_expiry, Relaxed);

@@ -14,7 +14,7 @@ pub(super) struct RetryDelay {
 
 impl RetryDelay {
     pub(super) fn new(session: &Session, wait_mode: WaitMode) -> Self {
-        RetryDelay { wait_mode, poll: session.settings.poll, pauses: 0 }
+        RetryDelay { wait_mode, poll: session.settings.safety_poll, pauses: 0 }
     }
 
     pub(super) fn listens(&self) -> bool {

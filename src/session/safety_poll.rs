@@ -37,7 +37,7 @@ pub(crate) async fn sweep(session: &Session) {
 /// Polls until it is dropped.
 pub(crate) async fn run(session: &Session) {
     loop {
-        sleep(jittered(session.settings.poll)).await;
+        sleep(jittered(session.settings.safety_poll)).await;
         let resources = session.queues.waited_for();
         for batch in resources.chunks(BATCH) {
             check(session, batch).await;

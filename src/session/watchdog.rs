@@ -7,7 +7,7 @@
 //! # Invariants
 //!
 //! - **D1** Every live hold is in the table, at the time of its next duty. A hold that is being
-//!   renewed stands at its deadline meanwhile, and one that ends stays until its undo is posted.
+//!   renewed is listed at its deadline meanwhile, and one that ends stays until its undo is posted.
 //! - **D2** A hold leaves the table before its release is sent, and nothing puts it back: `arm` asks
 //!   for the duty under the table's lock, and a hold that was given up has none.
 //!
@@ -166,7 +166,7 @@ impl Watchdog {
         self.table.lock().due.len()
     }
 
-    /// Holds whose time has come; each stands at its deadline until it is armed again, or for a
+    /// Holds whose time has come; each is listed at its deadline until it is armed again, or for a
     /// moment until it is lost (D1).
     fn take_due(&self, now: Instant) -> Vec<Arc<Hold>> {
         let mut table = self.table.lock();

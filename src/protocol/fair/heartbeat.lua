@@ -1,4 +1,4 @@
--- fair_heartbeat: keeps the places of waiters that live, and says whose turn it is.
+-- fair_heartbeat: keeps the places of waiters that live, and says which one is next.
 -- KEYS[1]   hash      owner field -> holds
 -- KEYS[2]   list      owners that wait, the next one first
 -- KEYS[3]   zset      owner -> epoch ms until which its place is kept
@@ -8,7 +8,7 @@
 -- ARGV[4..] owner     waiters of one client
 -- Returns   array     ms until something ends by itself: the holder's lease, or the place of the next
 --                     one while the lock is free (-1 nothing); then for each waiter 0 its place is
---                     gone, 1 it waits, 2 it is its turn
+--                     gone, 1 it waits, 2 it is next and the lock is free
 -- Idempotent. The next one is not kept alive while the lock is free: it comes, or it loses its place.
 local lock, queue, deadlines = KEYS[1], KEYS[2], KEYS[3]
 local channel, publish, claim_ms = ARGV[1], ARGV[2], tonumber(ARGV[3])

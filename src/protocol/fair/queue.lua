@@ -20,7 +20,7 @@ local function waits_before(queue, deadlines, now, claim_ms, left_ms)
   if later == 0 and is_ours(redis.call('lindex', queue, 0) or '')
     and is_ours(redis.call('lindex', queue, -1) or '') then
     -- No waiter of Redisson is seen without looking at the whole queue. A waiter of Redisson between
-    -- ours whose time is nearly over would be missed, and that costs the turn at most.
+    -- ours whose time is nearly over would be missed, and that costs its place at most.
     return sum, longer
   end
   local before = now + math.max(left_ms, 0)

@@ -5,7 +5,7 @@
 -- ARGV[2]  lease_ms  integer > 0
 -- Returns  array     {token}: acquired; as text, as a number of Lua is exact to 2^53 only
 --          integer   remaining lease of the holder in ms, -1 if its key has no expiry
--- Idempotent: a repeated call finds its own field, and while that stands the last token is its own.
+-- Idempotent: a repeated call finds its own field, and while it is there the last token is its own.
 -- After Redisson RedissonFencedLock; a token is for one outermost acquisition, not for each nested one.
 local key, counter, owner, lease_ms = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 local left_ms = redis.call('pttl', key)

@@ -1,5 +1,5 @@
 -- multi_acquire: takes several free locks at once, or none.
--- Before this text stand the scripts that take one, each as a local function of KEYS and ARGV.
+-- The scripts that take one lock precede this text, each as a local function of KEYS and ARGV.
 -- KEYS[1..n]   hash      for each lock its key (a string for a string lock), then its extra keys
 -- ARGV[1]      lease_ms  integer > 0
 -- ARGV[2i]     script    integer: the number of the one that takes the i-th lock
@@ -41,7 +41,7 @@ for i, lock in ipairs(locks) do
     -- A table since Redis 7, a text before.
     return type(reply) == 'table' and reply or redis.error_reply(reply)
   end
-  -- In an array false stands for nil, which would end it.
+  -- In an array false means nil, which would end it.
   replies[i + 1] = reply or false
 end
 return replies

@@ -3,8 +3,8 @@
 -- ARGV[1]  cursor    0 at first
 -- ARGV[2]  pattern   of names, as for SCAN
 -- ARGV[3]  count     integer > 0, how much work one step is
--- ARGV[4]  before    what stands before a key's name in the queue of a fair lock
--- ARGV[5]  token     what stands before a key's name in the counter of a fenced lock
+-- ARGV[4]  before    the prefix of the queue of a fair lock
+-- ARGV[5]  token     the prefix of the counter of a fenced lock
 -- Returns  array     the next cursor; then for each lock an array: name, type, remaining lease in ms,
 --                    length of its fair queue, 1 if it has a token counter; then of a string its value,
 --                    of a hash each field, its value and what is left of its own lease in ms, without
@@ -53,7 +53,7 @@ for _, name in ipairs(step[2]) do
       if mode and field ~= 'mode' then
         own_ms = longest_read(name, field, value)
       end
-      -- A reader that died stands in the hash until the others have left.
+      -- A reader that died stays in the hash until the others have left.
       if own_ms ~= -2 or field == 'mode' or mode ~= 'read' then
         lock[#lock + 1] = field
         lock[#lock + 1] = value

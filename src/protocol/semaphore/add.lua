@@ -1,7 +1,7 @@
 -- semaphore_add: adds permits, or takes some away, and tells how many there are now.
 -- KEYS[1]  string    permits that are available
 -- KEYS[2]  string    the reply to this request, for a while
--- KEYS[3]  zset      holds, of whichever sort; a semaphore that is made begins without
+-- KEYS[3]  zset      holds, of either kind of semaphore; a semaphore that is made begins without
 -- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  permits   integer, negative to take away

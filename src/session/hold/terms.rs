@@ -35,7 +35,7 @@ pub(crate) struct HoldTerms {
 pub(crate) struct InDoubt {
     /// The lane's epoch when the first such call was sent.
     pub(crate) epoch: u64,
-    /// How long the field may stand once it is taken.
+    /// How long the field may stay once it is taken.
     pub(crate) lease: Duration,
     /// No other call can have taken what an undo of the field finds.
     pub(crate) once: bool,

@@ -1,4 +1,4 @@
-//! Yielding: this client lets others go first after its turn, for as long as it is of use.
+//! Yielding: after this client had a lock it lets others go first, for as long as that is of use.
 
 use std::time::Duration;
 
@@ -8,20 +8,19 @@ use crate::session::jittered;
 
 /// How long a client lets others go first: a few round trips.
 pub(crate) const YIELD: Duration = Duration::from_millis(1);
-/// How long subscribers that did not take their turn count as idle, at first and at most. A client
+/// How long subscribers that did not take the lock count as idle, at first and at most. A client
 /// keeps the subscription of a hot name for a while after its last waiter. Or it was just slow: so the
-/// time doubles each time they leave their turn.
+/// time doubles each time they do not take it.
 const IDLE_FIRST: Duration = Duration::from_millis(4);
 pub(super) const IDLE_MAX: Duration = Duration::from_millis(100);
 
-/// Clients that poll receive no message: they are let first if one of them was met as short a time ago
-/// as this.
+/// Clients that poll receive no message. If one of them was met within this time, it goes first.
 pub(super) const POLLERS_REMEMBERED: Duration = Duration::from_secs(10);
-/// They are let first for as long as this client's turn took, and at most for this, about as long as
+/// They go first for as long as this client had the lock, and at most for this, about as long as
 /// they pause.
 pub(super) const POLLERS_YIELD_MAX: Duration = Duration::from_millis(100);
 
-/// Subscribers of other clients that did not take their turn when they were let first.
+/// Subscribers of other clients that did not take the lock when they could go first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IdleSubscribers {
     pub(super) number: i64,
@@ -37,12 +36,12 @@ impl IdleSubscribers {
     }
 }
 
-/// Yielding after a turn of this client, so that the turn goes round among all clients that wait.
+/// Yielding after this client had the lock, so that it goes round among all clients that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Yield {
     /// Do not ask before that.
     pub(crate) until: Instant,
-    /// Clients that received the message of the release; each of them shall have a turn before ours.
+    /// Clients that received the message of the release; each of them goes first once.
     pub(crate) others: i64,
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct Cleanups {
     caller_slots: Semaphore,
     background_slots: Semaphore,
     expected: Arc<Expected>,
-    /// Until when a hold may stand in Redis whose release was refused.
+    /// Until when a hold may stay in Redis whose release was refused.
     refused_until: Mutex<Option<Instant>>,
 }
 
@@ -121,7 +121,7 @@ impl Cleanups {
         *refused = refused.max(Some(until));
     }
 
-    /// May a hold stand in Redis whose release was refused?
+    /// May a hold be in Redis whose release was refused?
     pub(crate) fn may_have_left_holds(&self) -> bool {
         self.refused_until.lock().is_some_and(|until| Instant::now() < until)
     }

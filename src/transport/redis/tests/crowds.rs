@@ -4,18 +4,18 @@ use futures::future::join_all;
 use futures::poll;
 
 use super::*;
-use crate::protocol::plain;
+use crate::protocol::test_calls;
 
 const LEASE: Duration = Duration::from_secs(30);
 /// So many that some are sent and others wait.
 const FEW: usize = 16;
 
 fn acquire(key: &str, owner: &str) -> Call {
-    plain::acquire(key, &Arc::from(owner), LEASE)
+    test_calls::acquire(key, &Arc::from(owner), LEASE)
 }
 
 fn release(key: &str, owner: &str) -> Call {
-    plain::release(key, 0, &Arc::from(owner))
+    test_calls::release(key, 0, &Arc::from(owner))
 }
 
 type Pending<'a> = std::pin::Pin<Box<dyn Future<Output = Result<Value, CallError>> + Send + 'a>>;

@@ -4,7 +4,7 @@
 use super::memory::{Ending, MemoryServer, MemoryTestbed, Pending, Socket};
 use super::request::ScriptForm;
 use super::*;
-use crate::protocol::plain;
+use crate::protocol::test_calls;
 
 /// Of several lengths, in the order in which they are answered on each connection.
 const REPLIES: [&str; 4] = [":29999\r\n", "_\r\n", "$5\r\nhe\r\nx\r\n", "*2\r\n:1\r\n$1\r\nx\r\n"];
@@ -77,7 +77,7 @@ impl Case {
     /// The same length in each case.
     fn call(&self, turn: usize) -> Call {
         let owner: Arc<str> = Arc::from(format!("owner-{:06}-{turn}", self.cases));
-        plain::acquire("the:lock", &owner, Duration::from_secs(30))
+        test_calls::acquire("the:lock", &owner, Duration::from_secs(30))
     }
 
     async fn ready(&mut self, before: Before) -> Ready {
