@@ -33,7 +33,8 @@ impl<K: Ord + Debug> Lasting<K> {
     }
 
     /// Says what has been so for longer than it may.
-    pub(crate) fn check(&self, ledger: &Ledger, what: &str, limit: Duration) {
+    pub(crate) fn check(&self, ledger: &Ledger, what: &str, limit: Option<Duration>) {
+        let Some(limit) = limit else { return };
         for (key, since) in &self.0 {
             if since.elapsed() > limit {
                 let waiters = ledger.wishes();

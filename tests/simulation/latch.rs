@@ -1,21 +1,20 @@
 //! Latches. What must hold: nobody passes a latch that was closed all the while; nobody waits at an open
 //! one; each count counts once, and at most once if its outcome is not known.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fastrand::Rng;
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use leasehold::{CountDownLatch, Error};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use crate::lasting::Lasting;
-use crate::ledger::{Actor, Wish};
+use crate::ledger::Wish;
 use crate::plan::{Plan, ms, name_of, us};
 use crate::user::{Request, User};
-use crate::workload::Workload;
+use crate::workload::{Users, Workload};
 use crate::world::World;
 
 /// What is known of a latch. It is set, counted down and opened in rounds; between two rounds
@@ -47,13 +46,13 @@ impl Round {
 }
 
 #[derive(Clone)]
-struct Shared(Arc<Mutex<Vec<Round>>>);
+pub(crate) struct Shared(Arc<Mutex<Vec<Round>>>);
 
 pub(crate) struct Latches {
     shared: Shared,
     /// Wishes that wait at an open latch.
     idle: Lasting<u64>,
-    rng: fastrand::Rng,
+    rng: Rng,
 }
 
 impl Latches {
@@ -100,20 +99,13 @@ fn count_of(world: &World, number: usize) -> i64 {
 }
 
 impl Workload for Latches {
-    fn users(
-        &mut self,
-        world: &World,
-        process: usize,
-        rng: &mut fastrand::Rng,
-    ) -> Vec<BoxFuture<'static, ()>> {
-        let user = |number| {
-            let user = world.user(Actor::new(process, number), rng.fork());
-            let user = LatchUser { user, shared: self.shared.clone() };
+    fn users(&mut self, world: &World, process: usize, rng: &mut Rng) -> Users {
+        let names = world.plan.names;
+        world.users(process, rng, &self.shared, |user| match user.actor.number {
             // A latch that nobody sets is always open.
-            let directs = process == 0 && number < world.plan.names;
-            if directs { user.direct(number).boxed() } else { user.run().boxed() }
-        };
-        (0..world.plan.actors).map(user).collect()
+            number if process == 0 && number < names => user.direct(number).boxed(),
+            _ => user.run().boxed(),
+        })
     }
 
     fn look(&mut self, world: &World) {
@@ -129,9 +121,7 @@ impl Workload for Latches {
             self.tell(world, number);
         }
         self.idle.are(idle);
-        if let Some(limit) = world.plan.prompt_within() {
-            self.idle.check(&world.ledger, "waits at an open latch:", limit);
-        }
+        self.idle.check(&world.ledger, "waits at an open latch:", world.plan.prompt_within());
     }
 
     fn forgets(&mut self, _world: &World, _engine: usize, names: &[usize]) {
@@ -139,26 +129,7 @@ impl Workload for Latches {
     }
 }
 
-struct LatchUser {
-    user: User,
-    shared: Shared,
-}
-
-impl Deref for LatchUser {
-    type Target = User;
-
-    fn deref(&self) -> &User {
-        &self.user
-    }
-}
-
-impl DerefMut for LatchUser {
-    fn deref_mut(&mut self) -> &mut User {
-        &mut self.user
-    }
-}
-
-impl LatchUser {
+impl User<Shared> {
     fn latch(&self, number: usize) -> CountDownLatch {
         self.clients[0].count_down_latch(name_of(number))
     }

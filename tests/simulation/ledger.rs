@@ -74,6 +74,10 @@ impl Wish {
         Wish { actor, names, permits, side, prefers_writers: false, since }
     }
 
+    pub(crate) fn of_lock(actor: Actor, name: usize, side: Side) -> Self {
+        Wish { side, ..Wish::new(actor, vec![name]) }
+    }
+
     fn excludes(&self, other: &Wish) -> bool {
         let shares = self.names.iter().any(|name| other.names.contains(name));
         shares && self.actor.excludes(other.actor) && self.side.excludes(other.side)

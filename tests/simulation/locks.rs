@@ -19,6 +19,7 @@ mod wild;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fastrand::Rng;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use leasehold::{Client, Lease, Owner};
@@ -28,18 +29,17 @@ use crate::kind::Kind;
 use crate::lasting::Lasting;
 use crate::ledger::{Actor, Side, Wish};
 use crate::plan::{Plan, Weather, in_ms, ms, name_of};
-use crate::workload::Workload;
+use crate::workload::{Users, Workload};
 use crate::world::World;
 use queue_order::{QueueOrder, Takers};
 use redis_state::{Dump, RedisState};
 use shared::Shared;
-use user::LockUser;
-use wild::Wild;
+use user::Owned;
 
 pub(crate) struct Locks {
     kind: Kind,
     shared: Shared,
-    wild: fastrand::Rng,
+    wild: Rng,
     /// Names that are free although somebody waits for them.
     free: Lasting<usize>,
     /// Fields that stand for no guard.
@@ -85,7 +85,7 @@ impl Locks {
         let fields = all.values().flat_map(|state| state.holds.keys());
         let orphans = fields.filter(|field| !has_guard(field) && !self.shared.is_stray(field));
         self.orphans.are_from(orphans.map(|field| (field.clone(), Some(from))));
-        self.orphans.check(&world.ledger, "nobody has the guard of", limit);
+        self.orphans.check(&world.ledger, "nobody has the guard of", Some(limit));
     }
 
     fn look_for_idle_names(&mut self, world: &World, all: &BTreeMap<usize, RedisState>) {
@@ -115,7 +115,7 @@ impl Locks {
             }
         }
         self.free.are_from(free.into_iter().map(|(name, from)| (name, Some(from))));
-        self.free.check(&world.ledger, "free and waited for:", limit);
+        self.free.check(&world.ledger, "free and waited for:", Some(limit));
     }
 
     fn look_at_order(&mut self, world: &World, all: &BTreeMap<usize, RedisState>) {
@@ -193,28 +193,23 @@ fn check_guards_stand(world: &World, all: &BTreeMap<usize, RedisState>) {
 }
 
 impl Workload for Locks {
-    fn users(
-        &mut self,
-        world: &World,
-        process: usize,
-        rng: &mut fastrand::Rng,
-    ) -> Vec<BoxFuture<'static, ()>> {
-        let actors = world.plan.actors;
-        let owners: Vec<Owner> = (0..actors).map(|_| Owner::new()).collect();
+    fn users(&mut self, world: &World, process: usize, rng: &mut Rng) -> Users {
+        let owners: Vec<Owner> = (0..world.plan.actors).map(|_| Owner::new()).collect();
         let shared = rng.u8(0..4) == 0;
         let mut users = Vec::new();
-        for number in 0..actors {
+        for number in 0..world.plan.actors {
             // Two futures of one owner share what they hold.
             let owner = if shared && number == 1 { 0 } else { number };
-            let mut user = world.user(Actor { process, number, owner }, rng.fork());
+            let actor = Actor { process, number, owner };
+            let owned = Owned { owner: owners[owner].clone(), shared: self.shared.clone() };
+            let mut user = world.user(actor, rng.fork(), owned);
             user.shares_owner = shared && number < 2;
-            let (owner, shared) = (owners[owner].clone(), self.shared.clone());
-            users.push(LockUser { user, owner, shared }.run().boxed());
+            users.push(user.run().boxed());
         }
         if world.plan.wild {
-            let user = world.user(Actor::new(process, actors), self.wild.fork());
-            let (owner, shared) = (Owner::new(), self.shared.clone());
-            users.push(Wild(LockUser { user, owner, shared }).run().boxed());
+            let actor = Actor::new(process, world.plan.actors);
+            let user = world.user(actor, self.wild.fork(), self.shared.clone());
+            users.push(user.run().boxed());
         }
         users
     }
@@ -240,7 +235,7 @@ impl Workload for Locks {
     }
 
     /// Of a fair lock the queue or its deadlines, or both, may go as well.
-    fn evicted_with(&self, name: usize, rng: &mut fastrand::Rng) -> Vec<String> {
+    fn evicted_with(&self, name: usize, rng: &mut Rng) -> Vec<String> {
         if self.kind != Kind::Fair {
             return Vec::new();
         }

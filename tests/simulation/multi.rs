@@ -2,6 +2,7 @@
 //! must hold: no two valid guards share a name; nobody waits for ever, or for long when all is free;
 //! nothing stands for a process that neither holds nor wants it.
 
+use fastrand::Rng;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use leasehold::test_util::Dumped;
@@ -9,15 +10,15 @@ use leasehold::{Client, EmbeddedRedis, Lease, Lock};
 use tokio::time::sleep;
 
 use crate::lasting::Lasting;
-use crate::ledger::{Actor, Entry, Wish};
+use crate::ledger::{Entry, Wish};
 use crate::plan::{Plan, ms, name_of, us};
 use crate::user::{Request, User};
-use crate::workload::Workload;
+use crate::workload::{Users, Workload};
 use crate::world::World;
 
 /// The kinds of the members, the same for all of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Plain,
     Fair,
     Fenced,
@@ -76,17 +77,8 @@ impl Several {
 }
 
 impl Workload for Several {
-    fn users(
-        &mut self,
-        world: &World,
-        process: usize,
-        rng: &mut fastrand::Rng,
-    ) -> Vec<BoxFuture<'static, ()>> {
-        let user = |number| {
-            let user = world.user(Actor::new(process, number), rng.fork());
-            SeveralUser { user, kinds: self.kinds.clone() }.run().boxed()
-        };
-        (0..world.plan.actors).map(user).collect()
+    fn users(&mut self, world: &World, process: usize, rng: &mut Rng) -> Users {
+        world.users(process, rng, &self.kinds, |user| user.run().boxed())
     }
 
     fn look(&mut self, world: &World) {
@@ -107,12 +99,8 @@ impl Workload for Several {
             }
         }
         self.orphans.are(orphans);
-        if let Some(limit) = world.plan.prompt_within() {
-            self.idle.check(&world.ledger, "all is free for", limit);
-        }
-        if let Some(limit) = world.plan.orphans_within() {
-            self.orphans.check(&world.ledger, "nobody holds or wants", limit);
-        }
+        self.idle.check(&world.ledger, "all is free for", world.plan.prompt_within());
+        self.orphans.check(&world.ledger, "nobody holds or wants", world.plan.orphans_within());
     }
 
     /// Places of dead waiters of fair locks are cleared by whoever comes next.
@@ -135,20 +123,15 @@ impl Workload for Several {
     }
 }
 
-struct SeveralUser {
-    user: User,
-    kinds: Vec<Kind>,
-}
-
-impl SeveralUser {
+impl User<Vec<Kind>> {
     async fn run(mut self) {
         // Some take the members one by one, in another order than a lock of several does.
-        let old_school = self.user.actor.number == 3;
-        while !self.user.is_over() {
-            self.user.pauses().await;
-            let mut names: Vec<_> = (0..self.kinds.len()).collect();
-            self.user.rng.shuffle(&mut names);
-            names.truncate(self.user.rng.usize(1..=4));
+        let old_school = self.actor.number == 3;
+        while !self.is_over() {
+            self.pauses().await;
+            let mut names: Vec<_> = (0..self.shared.len()).collect();
+            self.rng.shuffle(&mut names);
+            names.truncate(self.rng.usize(1..=4));
             if old_school {
                 names.truncate(2);
                 names.sort_unstable_by(|one, other| other.cmp(one));
@@ -160,23 +143,23 @@ impl SeveralUser {
     }
 
     fn member(&self, number: usize) -> Lock {
-        member(&self.user.clients, self.kinds[number], number)
+        member(&self.clients, self.shared[number], number)
     }
 
     async fn together(&mut self, names: Vec<usize>) {
         let lock = Lock::multi(names.iter().map(|number| self.member(*number)));
-        let request = self.user.request();
+        let request = self.request();
         let Some(entry) = self.take(&lock, names, request).await else { return };
-        self.user.works(&entry).await;
-        self.user.extends(&entry).await;
-        self.user.lets_go(entry).await;
+        self.works(&entry).await;
+        self.extends(&entry).await;
+        self.lets_go(entry).await;
     }
 
     async fn take(&mut self, lock: &Lock, names: Vec<usize>, request: Request) -> Option<Entry> {
-        let wish = Wish::new(self.user.actor, names);
-        let entry = self.user.takes(wish, request, request.take(lock)).await?;
-        if let Some(rival) = self.user.ledger.rival(&entry) {
-            self.user.violation(&format!("{:?} beside {rival:?}", entry.wish));
+        let wish = Wish::new(self.actor, names);
+        let entry = self.takes(wish, request, request.take(lock)).await?;
+        if let Some(rival) = self.ledger.rival(&entry) {
+            self.violation(&format!("{:?} beside {rival:?}", entry.wish));
         }
         Some(entry)
     }
@@ -186,15 +169,15 @@ impl SeveralUser {
         let mut entries = Vec::new();
         for number in names {
             let lock = self.member(*number);
-            let request = Request { cancel_at: None, ..self.user.request() };
+            let request = Request { cancel_at: None, ..self.request() };
             match self.take(&lock, vec![*number], request).await {
                 Some(entry) => entries.push(entry),
                 None => break,
             }
         }
-        sleep(us(self.user.rng.u64(0..100_000))).await;
+        sleep(us(self.rng.u64(0..100_000))).await;
         for entry in entries {
-            self.user.lets_go(entry).await;
+            self.lets_go(entry).await;
         }
     }
 }

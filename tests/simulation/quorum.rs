@@ -10,30 +10,31 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fastrand::Rng;
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use leasehold::test_util::Dumped;
 use leasehold::{Client, EmbeddedRedis, Lease, Lock};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::lasting::Lasting;
-use crate::ledger::{Actor, Entry, Ledger, Wish};
+use crate::ledger::{Entry, Ledger, Wish};
 use crate::plan::{name_of, us};
 use crate::user::User;
-use crate::workload::Workload;
+use crate::workload::{Users, Workload};
 use crate::world::World;
 
 /// The kind of the members.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+pub(crate) enum Kind {
     Plain,
     String,
 }
 
 /// The servers, as one who sees all of them.
 #[derive(Clone)]
-struct Servers {
+pub(crate) struct Servers {
+    kind: Kind,
     engines: Vec<EmbeddedRedis>,
     /// When each server last broke its promise.
     broken: Arc<Mutex<Vec<Option<Instant>>>>,
@@ -41,7 +42,6 @@ struct Servers {
 }
 
 pub(crate) struct Quorums {
-    kind: Kind,
     servers: Servers,
     /// Wishes whose name is free on every server.
     idle: Lasting<u64>,
@@ -98,12 +98,12 @@ impl Quorums {
     pub(crate) fn new(world: &World) -> Self {
         let plain = (world.plan.seed / 5).is_multiple_of(2);
         let servers = Servers {
+            kind: if plain { Kind::Plain } else { Kind::String },
             engines: world.engines.clone(),
             broken: Arc::new(Mutex::new(vec![None; world.engines.len()])),
             lease_max: world.plan.lease,
         };
         Quorums {
-            kind: if plain { Kind::Plain } else { Kind::String },
             servers,
             idle: Lasting::default(),
             seen: BTreeMap::new(),
@@ -113,18 +113,8 @@ impl Quorums {
 }
 
 impl Workload for Quorums {
-    fn users(
-        &mut self,
-        world: &World,
-        process: usize,
-        rng: &mut fastrand::Rng,
-    ) -> Vec<BoxFuture<'static, ()>> {
-        let user = |number| {
-            let user = world.user(Actor::new(process, number), rng.fork());
-            let (kind, servers) = (self.kind, self.servers.clone());
-            QuorumUser { user, kind, servers }.run().boxed()
-        };
-        (0..world.plan.actors).map(user).collect()
+    fn users(&mut self, world: &World, process: usize, rng: &mut Rng) -> Users {
+        world.users(process, rng, &self.servers, |user| user.run().boxed())
     }
 
     fn look(&mut self, world: &World) {
@@ -157,12 +147,8 @@ impl Workload for Quorums {
         }
         self.idle.are(idle);
         self.orphans.are(orphans);
-        if let Some(limit) = world.plan.prompt_within() {
-            self.idle.check(&world.ledger, "free everywhere for", limit);
-        }
-        if let Some(limit) = world.plan.orphans_within() {
-            self.orphans.check(&world.ledger, "nobody holds or wants", limit);
-        }
+        self.idle.check(&world.ledger, "free everywhere for", world.plan.prompt_within());
+        self.orphans.check(&world.ledger, "nobody holds or wants", world.plan.orphans_within());
     }
 
     fn forgets(&mut self, _world: &World, engine: usize, _names: &[usize]) {
@@ -170,50 +156,44 @@ impl Workload for Quorums {
     }
 }
 
-struct QuorumUser {
-    user: User,
-    kind: Kind,
-    servers: Servers,
-}
-
-impl QuorumUser {
+impl User<Servers> {
     async fn run(mut self) {
         let lock = |number| {
             let name = name_of(number);
-            Lock::quorum(self.user.clients.iter().map(|client| match self.kind {
+            Lock::quorum(self.clients.iter().map(|client| match self.shared.kind {
                 Kind::Plain => client.lock(&name),
                 Kind::String => client.string_lock(&name),
             }))
         };
-        let locks: Vec<_> = (0..self.user.plan.names).map(lock).collect();
-        while !self.user.is_over() {
-            self.user.pauses().await;
-            let number = self.user.rng.usize(0..locks.len());
+        let locks: Vec<_> = (0..self.plan.names).map(lock).collect();
+        while !self.is_over() {
+            self.pauses().await;
+            let number = self.rng.usize(0..locks.len());
             self.visit(&locks[number], number).await;
         }
     }
 
     async fn visit(&mut self, lock: &Lock, number: usize) {
-        let request = self.user.request();
-        let wish = Wish::new(self.user.actor, vec![number]);
-        let Some(entry) = self.user.takes(wish, request, request.take(lock)).await else { return };
+        let request = self.request();
+        let wish = Wish::new(self.actor, vec![number]);
+        let Some(entry) = self.takes(wish, request, request.take(lock)).await else { return };
         self.check(&entry);
-        if self.user.plan.overrun && request.lease != Lease::Renewed {
+        if self.plan.overrun && request.lease != Lease::Renewed {
             // To the last moment.
             sleep_until(entry.held.deadline().checked_sub(us(200)).expect("later")).await;
-        } else if self.user.rng.u8(0..6) == 0 {
+        } else if self.rng.u8(0..6) == 0 {
             // Some members may be lost meanwhile.
-            sleep(self.user.plan.lease.mul_f64(2.0 * self.user.rng.f64())).await;
+            sleep(self.plan.lease.mul_f64(2.0 * self.rng.f64())).await;
         } else {
-            self.user.works(&entry).await;
-            self.user.extends(&entry).await;
+            self.works(&entry).await;
+            self.extends(&entry).await;
         }
         self.check(&entry);
-        self.user.lets_go(entry).await;
+        self.lets_go(entry).await;
     }
 
     fn check(&self, entry: &Entry) {
-        let ids: Vec<_> = self.user.clients.iter().map(Client::id).collect();
-        self.servers.check(&self.user.ledger, entry, &ids);
+        let ids: Vec<_> = self.clients.iter().map(Client::id).collect();
+        self.shared.check(&self.ledger, entry, &ids);
     }
 }

@@ -7,12 +7,14 @@
 //!   included;
 //! - no permit is held without a guard for longer than a moment, unless it was left to its lease.
 
+mod named;
 mod totals;
 mod user;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use fastrand::Rng;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use leasehold::EmbeddedRedis;
@@ -22,12 +24,12 @@ use tokio::time::{Instant, sleep};
 
 use crate::kind::Kind;
 use crate::lasting::Lasting;
-use crate::ledger::{Actor, Entry, Held, Ledger};
+use crate::ledger::{Entry, Held, Ledger};
 use crate::plan::{Plan, ms, name_of};
-use crate::workload::Workload;
+use crate::workload::{Users, Workload};
 use crate::world::World;
+use named::Named;
 use totals::Totals;
-use user::SemaphoreUser;
 
 /// What the users of one run know together.
 #[derive(Clone)]
@@ -188,17 +190,8 @@ impl Permits {
 }
 
 impl Workload for Permits {
-    fn users(
-        &mut self,
-        world: &World,
-        process: usize,
-        rng: &mut fastrand::Rng,
-    ) -> Vec<BoxFuture<'static, ()>> {
-        let user = |number| {
-            let user = world.user(Actor::new(process, number), rng.fork());
-            SemaphoreUser { user, shared: self.shared.clone() }.run().boxed()
-        };
-        (0..world.plan.actors).map(user).collect()
+    fn users(&mut self, world: &World, process: usize, rng: &mut Rng) -> Users {
+        world.users(process, rng, &self.shared, |user| user.run().boxed())
     }
 
     fn look(&mut self, world: &World) {
@@ -212,15 +205,11 @@ impl Workload for Permits {
         }
         self.idle.are(idle);
         self.orphans.are(orphans);
-        if let Some(limit) = world.plan.prompt_within() {
-            self.idle.check(&world.ledger, "there is enough for", limit);
-        }
-        if let Some(limit) = world.plan.orphans_within() {
-            self.orphans.check(&world.ledger, "nobody has the guard of", limit);
-        }
+        self.idle.check(&world.ledger, "there is enough for", world.plan.prompt_within());
+        self.orphans.check(&world.ledger, "nobody has the guard of", world.plan.orphans_within());
     }
 
-    fn evicted_with(&self, name: usize, _rng: &mut fastrand::Rng) -> Vec<String> {
+    fn evicted_with(&self, name: usize, _rng: &mut Rng) -> Vec<String> {
         vec![self.shared.key_of_holds(name)]
     }
 
@@ -228,18 +217,10 @@ impl Workload for Permits {
     /// connected again.
     fn repair<'a>(&'a mut self, world: &'a World) -> BoxFuture<'a, ()> {
         async {
-            let (client, permits) = (&world.witnesses()[0], world.plan.permits);
             let patience = Instant::now() + ms(5000);
-            for name in (0..world.plan.names).map(name_of) {
-                let set = || async {
-                    match self.shared.kind {
-                        Kind::Permits => {
-                            client.permit_expirable_semaphore(&name).try_set_permits(permits).await
-                        }
-                        _ => client.semaphore(&name).try_set_permits(permits).await,
-                    }
-                };
-                while let Err(error) = set().await {
+            for number in 0..world.plan.names {
+                let named = Named::new(self.shared.kind, &world.witnesses()[0], number);
+                while let Err(error) = named.try_set(world.plan.permits).await {
                     if Instant::now() > patience {
                         return world.ledger.violation(format!("cannot be set: {error}"));
                     }
@@ -256,13 +237,10 @@ impl Workload for Permits {
 
     fn left<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Vec<String>> {
         async {
-            let (client, mut left) = (&world.witnesses()[0], Vec::new());
+            let mut left = Vec::new();
             for number in 0..world.plan.names {
-                let name = name_of(number);
-                let available = match self.shared.kind {
-                    Kind::Permits => client.permit_expirable_semaphore(name).available().await,
-                    _ => client.semaphore(name).available().await,
-                };
+                let named = Named::new(self.shared.kind, &world.witnesses()[0], number);
+                let available = named.available().await;
                 let (low, high) = self.shared.totals.range(number);
                 if !available.as_ref().is_ok_and(|available| (low..=high).contains(available)) {
                     left.push(format!("{available:?} permits, not {low} to {high}"));

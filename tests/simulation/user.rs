@@ -14,7 +14,8 @@ use crate::kind::Kind;
 use crate::ledger::{Actor, Entry, Held, Ledger, Side, Wish};
 use crate::plan::{Plan, Weather, in_ms, ms, us};
 
-pub(crate) struct User {
+/// `S` is what the users of one kind know together.
+pub(crate) struct User<S> {
     pub(crate) actor: Actor,
     /// With another user of its process.
     pub(crate) shares_owner: bool,
@@ -25,6 +26,7 @@ pub(crate) struct User {
     pub(crate) frozen: Frozen,
     pub(crate) over: Arc<AtomicBool>,
     pub(crate) rng: fastrand::Rng,
+    pub(crate) shared: S,
 }
 
 /// How one acquisition is asked for.
@@ -54,7 +56,7 @@ pub(crate) async fn take(
     }
 }
 
-impl User {
+impl<S> User<S> {
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(SeqCst) || self.ledger.is_closed(self.actor.process)
     }

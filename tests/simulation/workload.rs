@@ -1,5 +1,6 @@
 //! What a world does, by kind: its users, and the checker that looks at it.
 
+use fastrand::Rng;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
@@ -7,14 +8,11 @@ use crate::kind::Kind;
 use crate::world::World;
 use crate::{latch, locks, multi, quorum, semaphore};
 
+pub(crate) type Users = Vec<BoxFuture<'static, ()>>;
+
 pub(crate) trait Workload: Send {
     /// The lives of the users of one process.
-    fn users(
-        &mut self,
-        world: &World,
-        process: usize,
-        rng: &mut fastrand::Rng,
-    ) -> Vec<BoxFuture<'static, ()>>;
+    fn users(&mut self, world: &World, process: usize, rng: &mut Rng) -> Users;
 
     /// What must hold at every moment; looked at every few milliseconds of simulated time.
     fn look(&mut self, world: &World);
@@ -28,7 +26,7 @@ pub(crate) trait Workload: Send {
     fn is_emptied(&mut self) {}
 
     /// Keys that are evicted with that of a name.
-    fn evicted_with(&self, _name: usize, _rng: &mut fastrand::Rng) -> Vec<String> {
+    fn evicted_with(&self, _name: usize, _rng: &mut Rng) -> Vec<String> {
         Vec::new()
     }
 

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
+use fastrand::Rng;
+use futures::future::BoxFuture;
 use leasehold::test_util::Gate;
 use leasehold::{Client, EmbeddedRedis, LocalHandover};
 use tokio::task::JoinHandle;
@@ -17,7 +19,7 @@ use crate::plan::{Plan, Weather, ms, us};
 use crate::user::User;
 use crate::watchdog::Watchdog;
 use crate::weather::Changes;
-use crate::workload::{self, Workload};
+use crate::workload::{self, Users, Workload};
 
 /// What a run came to.
 pub(crate) struct Outcome {
@@ -93,7 +95,7 @@ impl World {
         }
     }
 
-    async fn process(&self, rng: &mut fastrand::Rng) -> Process {
+    async fn process(&self, rng: &mut Rng) -> Process {
         let gate = Gate::default();
         let (mut clients, mut connections) = (Vec::new(), Vec::new());
         for engine in &self.engines {
@@ -115,8 +117,8 @@ impl World {
         Process { clients, connections, ids, gate, users: Vec::new(), alive: true }
     }
 
-    /// What each user begins with.
-    pub(crate) fn user(&self, actor: Actor, rng: fastrand::Rng) -> User {
+    /// What a user begins with.
+    pub(crate) fn user<S>(&self, actor: Actor, rng: Rng, shared: S) -> User<S> {
         User {
             actor,
             shares_owner: false,
@@ -126,7 +128,20 @@ impl World {
             frozen: self.frozen.clone(),
             over: self.over.clone(),
             rng,
+            shared,
         }
+    }
+
+    /// All users of a process, where they are alike.
+    pub(crate) fn users<S: Clone>(
+        &self,
+        process: usize,
+        rng: &mut Rng,
+        shared: &S,
+        life: impl Fn(User<S>) -> BoxFuture<'static, ()>,
+    ) -> Users {
+        let user = |number| self.user(Actor::new(process, number), rng.fork(), shared.clone());
+        (0..self.plan.actors).map(user).map(life).collect()
     }
 
     async fn play(&mut self, workload: &mut dyn Workload) {
@@ -268,12 +283,12 @@ impl World {
             if Instant::now() > limit {
                 return self.ledger.violation(format!("left behind: {}", left.join("; ")));
             }
-            sleep(ms(50)).await;
+            sleep(ms(200)).await;
         }
     }
 
     async fn left(&self, workload: &dyn Workload) -> Vec<String> {
-        let mut left = workload.left(self).await;
+        let mut left = Vec::new();
         for (number, process) in self.alive() {
             for stats in process.clients.iter().map(Client::stats) {
                 let kept = stats.rooms + stats.waiting + stats.holds + stats.listeners;
@@ -290,7 +305,7 @@ impl World {
             let channels = engine.listeners().into_keys();
             left.extend(channels.map(|channel| format!("listener of {channel}")));
         }
-        left
+        if left.is_empty() { workload.left(self).await } else { left }
     }
 
     async fn shut_down(&self) {
@@ -305,7 +320,7 @@ impl World {
     }
 }
 
-fn handover(rng: &mut fastrand::Rng) -> LocalHandover {
+fn handover(rng: &mut Rng) -> LocalHandover {
     match rng.u8(0..4) {
         0 => LocalHandover::Off,
         1 => LocalHandover::Streak { count: rng.u32(1..6), time: ms(50) },

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::kind::Kind;
 use crate::ledger::{Entry, Side};
 use crate::plan::ms;
+use crate::user::User;
 
 /// A hold that was handed on, for whoever takes it.
 #[derive(Clone, Debug)]
@@ -57,9 +58,33 @@ struct State {
 pub(crate) struct Shared(Arc<Mutex<State>>);
 
 impl Shared {
+    /// A guard was given out: nobody else's may be valid now.
+    pub(crate) fn check_grant<S>(&self, user: &User<S>, entry: &Entry) {
+        let (Entry { wish, held, .. }, ledger) = (entry, &user.ledger);
+        // What was forced open before anybody looked was served before those who wait now.
+        if entry.is_void() || ledger.is_forced(wish.names[0]) {
+            return;
+        }
+        self.is_served(entry);
+        if let Err(lost) = held.check() {
+            // A hold that the server forgot may be handed on before anybody knows.
+            let process = wish.actor.process;
+            if !ledger.is_closed(process) && !user.frozen.lately(process) {
+                ledger.violation(format!("{wish:?} is given what is lost: {lost}"));
+            }
+            return;
+        }
+        if let Some(odd) = self.check_token(user.plan.kind, entry) {
+            ledger.violation(format!("{wish:?} with {odd}"));
+        }
+        if let Some(rival) = ledger.rival(entry) {
+            ledger.violation(format!("two hold one lock: {wish:?} beside {rival:?}"));
+        }
+    }
+
     /// What is odd about the token of a new guard. Tokens grow with each outermost acquisition and are
     /// the same in nested ones.
-    pub(crate) fn check_token(&self, kind: Kind, entry: &Entry) -> Option<String> {
+    fn check_token(&self, kind: Kind, entry: &Entry) -> Option<String> {
         let token = entry.held.token().map(leasehold::FencingToken::value);
         if kind != Kind::Fenced {
             return token.map(|token| format!("a token: {token}"));
@@ -83,7 +108,7 @@ impl Shared {
         self.0.lock().emptied
     }
 
-    pub(crate) fn is_served(&self, entry: &Entry) {
+    fn is_served(&self, entry: &Entry) {
         let turn = (entry.wish.names[0], entry.held.owner().to_owned());
         self.0.lock().served.push(turn);
     }

@@ -14,7 +14,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    pub(crate) fn new(user: &User, name: usize, owner: Option<&Owner>) -> Self {
+    pub(crate) fn new<S>(user: &User<S>, name: usize, owner: Option<&Owner>) -> Self {
         let (client, name) = (&user.clients[0], name_of(name));
         let one = match user.plan.kind {
             Kind::Plain => client.lock(name),

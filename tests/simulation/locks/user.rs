@@ -1,6 +1,5 @@
 //! One user of locks: takes, nests, works, cancels, lets go, in every way there is.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use leasehold::{Error, Lease, LockGuard, Owner};
@@ -9,35 +8,20 @@ use tokio::time::{Instant, sleep, timeout};
 use super::shared::Shared;
 use super::target::Target;
 use crate::kind::Kind;
-use crate::ledger::{Actor, Entry, Held, Side, Wish};
+use crate::ledger::{Entry, Held, Side, Wish};
 use crate::plan::{ms, us};
 use crate::user::{User, take};
 
-pub(crate) struct LockUser {
-    pub(crate) user: User,
+pub(crate) struct Owned {
     pub(crate) owner: Owner,
     pub(crate) shared: Shared,
 }
 
-impl Deref for LockUser {
-    type Target = User;
-
-    fn deref(&self) -> &User {
-        &self.user
-    }
-}
-
-impl DerefMut for LockUser {
-    fn deref_mut(&mut self) -> &mut User {
-        &mut self.user
-    }
-}
-
-impl LockUser {
+impl User<Owned> {
     pub(crate) async fn run(mut self) {
         let prefers_writers = self.plan.kind == Kind::ReadWrite && self.rng.bool();
         let lock = |name| {
-            let lock = Target::new(&self.user, name, Some(&self.owner));
+            let lock = Target::new(&self, name, Some(&self.shared.owner));
             if prefers_writers { lock.prefers_writers() } else { lock }
         };
         let locks: Vec<_> = (0..self.plan.names).map(lock).collect();
@@ -48,45 +32,15 @@ impl LockUser {
         }
     }
 
-    pub(crate) fn wish(actor: Actor, name: usize, side: Side) -> Wish {
-        Wish { side, ..Wish::new(actor, vec![name]) }
-    }
-
     /// One acquisition, with whatever happens in it.
     async fn visit(&mut self, lock: &Target, name: usize, prefers_writers: bool) {
         let request = self.request();
-        let wish = Self::wish(self.actor, name, request.side);
+        let wish = Wish::of_lock(self.actor, name, request.side);
         let wish = Wish { prefers_writers, ..wish };
         let taking = request.take(lock.side(request.side));
         if let Some(entry) = self.takes(wish, request, taking).await {
-            self.check_grant(&entry);
+            self.shared.shared.check_grant(self, &entry);
             self.inside(lock, entry, 0).await;
-        }
-    }
-
-    /// A guard was given out: nobody else's may be valid now.
-    pub(crate) fn check_grant(&self, entry: &Entry) {
-        let Entry { wish, held, .. } = entry;
-        let name = wish.names[0];
-        // What was forced open before anybody looked was served before those who wait now.
-        if entry.is_void() || self.ledger.is_forced(name) {
-            return;
-        }
-        self.shared.is_served(entry);
-        let Err(lost) = held.check() else {
-            if let Some(odd) = self.shared.check_token(self.plan.kind, entry) {
-                self.ledger.violation(format!("{wish:?} with {odd}"));
-            }
-            if let Some(rival) = self.ledger.rival(entry) {
-                self.ledger.violation(format!("two hold one lock: {wish:?} beside {rival:?}"));
-            }
-            return;
-        };
-        // A hold that the server forgot may be handed on before anybody knows.
-        let excused =
-            self.ledger.is_closed(wish.actor.process) || self.frozen.lately(wish.actor.process);
-        if !excused {
-            self.ledger.violation(format!("{wish:?} is given what is lost: {lost}"));
         }
     }
 
@@ -146,7 +100,7 @@ impl LockUser {
         let patient = self.plan.kind == Kind::ReadWrite && self.rng.bool();
         let wait = (!patient).then_some(wait);
         let error = match self.cancelled_at(cancel_at, take(lock.side(side), wait, lease)).await? {
-            Ok(inner) => return Some(self.has(Self::wish(self.actor, name, side), inner)),
+            Ok(inner) => return Some(self.has(Wish::of_lock(self.actor, name, side), inner)),
             Err(error) => error,
         };
         // What it held may be lost, and the owner's other future may hold the other side.
@@ -169,7 +123,7 @@ impl LockUser {
     /// A guard that was given out beside [`takes`](User::takes).
     pub(crate) fn has(&self, wish: Wish, guard: LockGuard) -> Entry {
         let entry = self.ledger.enters(wish, Held::Lock(Arc::new(guard)));
-        self.check_grant(&entry);
+        self.shared.shared.check_grant(self, &entry);
         entry
     }
 

@@ -5,7 +5,6 @@ mod grip;
 mod moves;
 
 use std::future::Future;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,29 +13,13 @@ use leasehold::{Error, FencingToken, Lease, LockGuard};
 use tokio::time::{Instant, sleep};
 
 use super::redis_state::RESOURCE;
+use super::shared::Shared;
 use super::target::Target;
-use super::user::LockUser;
 use crate::kind::Kind;
-use crate::ledger::{Actor, Side, Waiting};
+use crate::ledger::{Actor, Side, Waiting, Wish};
 use crate::plan::{in_ms, ms, name_of, us};
+use crate::user::User;
 use grip::Grip;
-
-/// A task of its own beside those of [`LockUser`], from whom it has what all users do alike.
-pub(super) struct Wild(pub(super) LockUser);
-
-impl Deref for Wild {
-    type Target = LockUser;
-
-    fn deref(&self) -> &LockUser {
-        &self.0
-    }
-}
-
-impl DerefMut for Wild {
-    fn deref_mut(&mut self) -> &mut LockUser {
-        &mut self.0
-    }
-}
 
 /// What is acquired, by whom.
 #[derive(Clone)]
@@ -46,6 +29,9 @@ struct Wanted {
     side: Side,
     actor: Actor,
 }
+
+/// A task of its own beside the users of [`user`](super::user).
+type Wild = User<Shared>;
 
 impl Wild {
     pub(crate) async fn run(mut self) {
@@ -80,7 +66,7 @@ impl Wild {
     }
 
     fn waits(&self, wanted: &Wanted) -> Waiting {
-        self.ledger.waits(LockUser::wish(wanted.actor, wanted.name, wanted.side))
+        self.ledger.waits(Wish::of_lock(wanted.actor, wanted.name, wanted.side))
     }
 
     fn lease(&mut self, side: Side) -> Lease {
@@ -192,15 +178,15 @@ impl Wild {
                 self.ledger.violation(format!("{:?} holds longer than {most:?}", wanted.actor));
             }
         }
-        self.lets_go(wanted, grip).await;
+        self.parts_with(wanted, grip).await;
     }
 
     /// A further guard of what is held, in one of the ways.
     async fn again(&mut self, wanted: &Wanted, grip: &Grip) {
         let (guard, started) = (grip.guard(), Instant::now());
         self.asks();
-        let inner = if self.rng.bool() {
-            match self.rng.u8(0..4) {
+        if self.rng.bool() {
+            let inner = match self.rng.u8(0..4) {
                 // Polled again after its time it may as well say that it is over.
                 0 => match self.kept(guard.reenter(), None).await {
                     Some(Err(Error::Timeout { .. })) => None,
@@ -211,24 +197,28 @@ impl Wild {
                     self.cancelled_at(Some(at), guard.reenter()).await
                 }
                 _ => Some(guard.reenter().await),
+            };
+            if let Some(inner) = inner {
+                self.has_again(wanted, grip, started, inner).await;
             }
         } else {
             // A write hold lets read holds in.
             let reads = self.plan.kind == Kind::ReadWrite && self.rng.bool();
             let side = if reads { Side::Read } else { wanted.side };
             let wait = ms(self.rng.u64(200..600));
-            let shown = wanted.lock.side(side).acquire().within(&*guard).wait(wait);
-            let inner = shown.await;
-            let inner =
-                inner.map(|inner| Grip::new(self, &Wanted { side, ..wanted.clone() }, inner));
-            self.judge(wanted, grip, started, inner.as_ref().err());
-            if let Ok(inner) = inner {
-                sleep(us(self.rng.u64(0..50_000))).await;
-                self.releases(wanted, inner).await;
-            }
-            return;
-        };
-        let Some(inner) = inner else { return };
+            let inner = wanted.lock.side(side).acquire().within(&*guard).wait(wait).await;
+            let wanted = Wanted { side, ..wanted.clone() };
+            self.has_again(&wanted, grip, started, inner).await;
+        }
+    }
+
+    async fn has_again(
+        &mut self,
+        wanted: &Wanted,
+        grip: &Grip,
+        started: Instant,
+        inner: Result<LockGuard, Error>,
+    ) {
         let inner = inner.map(|inner| Grip::new(self, wanted, inner));
         self.judge(wanted, grip, started, inner.as_ref().err());
         if let Ok(inner) = inner {
@@ -260,12 +250,7 @@ impl Wild {
         let (started, wait) = (Instant::now(), ms(self.rng.u64(200..600)));
         let inner = fresh.lock.side(wanted.side).try_lock(wait, Lease::Renewed).await;
         // It is the hold of the section.
-        let inner = inner.map(|inner| Grip::new(self, wanted, inner));
-        self.judge(wanted, grip, started, inner.as_ref().err());
-        if let Ok(inner) = inner {
-            sleep(us(self.rng.u64(0..50_000))).await;
-            self.releases(wanted, inner).await;
-        }
+        self.has_again(wanted, grip, started, inner).await;
     }
 
     /// `lock.run(..)`, and the same lock taken by name in it.

@@ -1,94 +1,19 @@
 //! One user of semaphores.
 
-use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{Error, PermitExpirableSemaphore, Semaphore};
 use tokio::time::{Instant, sleep};
 
 use super::Shared;
-use crate::kind::Kind;
-use crate::ledger::{Entry, Held, Ledger, Wish};
-use crate::plan::{ms, name_of, us};
-use crate::user::{Request, User};
+use super::named::Named;
+use crate::ledger::{Entry, Ledger, Wish};
+use crate::plan::{ms, us};
+use crate::user::User;
 
-pub(crate) struct SemaphoreUser {
-    pub(crate) user: User,
-    pub(crate) shared: Shared,
-}
-
-impl Deref for SemaphoreUser {
-    type Target = User;
-
-    fn deref(&self) -> &User {
-        &self.user
-    }
-}
-
-impl DerefMut for SemaphoreUser {
-    fn deref_mut(&mut self) -> &mut User {
-        &mut self.user
-    }
-}
-
-/// A semaphore of either kind.
-#[derive(Debug)]
-enum Named {
-    Plain(Semaphore),
-    Expirable(PermitExpirableSemaphore),
-}
-
-impl Named {
-    async fn try_set(&self, permits: u32) -> Result<bool, Error> {
-        match self {
-            Named::Plain(semaphore) => semaphore.try_set_permits(permits).await,
-            Named::Expirable(semaphore) => semaphore.try_set_permits(permits).await,
-        }
-    }
-
-    async fn add(&self, change: i64) -> Result<(), Error> {
-        match self {
-            Named::Plain(semaphore) => semaphore.add_permits(change).await,
-            Named::Expirable(semaphore) => semaphore.add_permits(change).await,
-        }
-    }
-
-    async fn take(
-        &self,
-        permits: u32,
-        Request { wait, lease, .. }: Request,
-    ) -> Result<Held, Error> {
-        match self {
-            Named::Plain(semaphore) => {
-                let taken = match wait {
-                    Some(wait) => semaphore.try_acquire(permits, wait).await,
-                    None => semaphore.acquire(permits).await,
-                };
-                taken.map(|permit| Held::Semaphore(Arc::new(permit)))
-            }
-            Named::Expirable(semaphore) => {
-                let patience = wait.unwrap_or(Duration::MAX);
-                let taken = match permits {
-                    1 if wait.is_none() => semaphore.acquire(lease).await,
-                    1 => semaphore.try_acquire(patience, lease).await,
-                    _ => semaphore.try_acquire_many(permits, patience, lease).await,
-                };
-                taken.map(|permit| Held::Permit(Arc::new(permit)))
-            }
-        }
-    }
-}
-
-impl SemaphoreUser {
+impl User<Shared> {
     pub(crate) async fn run(mut self) {
-        let named = |number| {
-            let (client, name) = (&self.clients[0], name_of(number));
-            match self.plan.kind {
-                Kind::Permits => Named::Expirable(client.permit_expirable_semaphore(name)),
-                _ => Named::Plain(client.semaphore(name)),
-            }
-        };
+        let named = |number| Named::new(self.plan.kind, &self.clients[0], number);
         let all: Vec<_> = (0..self.plan.names).map(named).collect();
         for (number, named) in all.iter().enumerate() {
             self.set(named, number).await;

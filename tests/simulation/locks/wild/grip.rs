@@ -6,9 +6,8 @@ use std::time::Duration;
 use leasehold::LockGuard;
 use tokio::time::Instant;
 
-use super::Wanted;
-use crate::ledger::{Entry, Held, Ledger, alone};
-use crate::locks::user::LockUser;
+use super::{Wanted, Wild};
+use crate::ledger::{Entry, Held, Ledger, Wish, alone};
 
 /// A grant is given to its caller within this, or to nobody.
 const ON_ITS_WAY: Duration = Duration::from_millis(300);
@@ -22,15 +21,15 @@ pub(super) struct Grip {
 }
 
 impl Grip {
-    pub(super) fn new(user: &LockUser, wanted: &Wanted, guard: LockGuard) -> Self {
+    pub(super) fn new(user: &Wild, wanted: &Wanted, guard: LockGuard) -> Self {
         Grip::shared(user, wanted, Arc::new(guard))
     }
 
     /// Of a guard that somebody else releases.
-    pub(super) fn shared(user: &LockUser, wanted: &Wanted, guard: Arc<LockGuard>) -> Self {
-        let wish = LockUser::wish(wanted.actor, wanted.name, wanted.side);
+    pub(super) fn shared(user: &Wild, wanted: &Wanted, guard: Arc<LockGuard>) -> Self {
+        let wish = Wish::of_lock(wanted.actor, wanted.name, wanted.side);
         let entry = user.ledger.enters(wish, Held::Lock(guard));
-        user.check_grant(&entry);
+        user.shared.check_grant(user, &entry);
         let since = Instant::now().checked_sub(ON_ITS_WAY).expect("later than the first moment");
         Grip { ledger: user.ledger.clone(), entry: Some(entry), since }
     }

@@ -10,7 +10,7 @@ use crate::locks::shared::{Left, Offer};
 use crate::plan::{Weather, ms, us};
 
 impl Wild {
-    pub(super) async fn lets_go(&mut self, wanted: &Wanted, grip: Grip) {
+    pub(super) async fn parts_with(&mut self, wanted: &Wanted, grip: Grip) {
         if self.rng.u8(0..4) == 0 {
             self.hands_on(wanted, grip);
         } else {
@@ -89,7 +89,7 @@ impl Wild {
         }
         for (wanted, grip) in grips {
             sleep(us(self.rng.u64(0..200_000))).await;
-            self.lets_go(&wanted, grip).await;
+            self.parts_with(&wanted, grip).await;
         }
     }
 
