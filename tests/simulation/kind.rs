@@ -53,7 +53,7 @@ const LOCKS: [Kind; 12] = [
     Kind::Plain,
 ];
 
-/// The others come twice in each round, after the locks. They have no wild users.
+/// The others come after the locks, once in each round. They have no wild users.
 const OTHERS: [Kind; 5] = [Kind::Semaphore, Kind::Permits, Kind::Latch, Kind::Multi, Kind::Quorum];
 
 impl Kind {
@@ -64,11 +64,11 @@ impl Kind {
     /// The kind of a seed when none was chosen.
     pub(crate) fn of(seed: u64, cast: Cast) -> Kind {
         let round = match cast {
-            Cast::Usual => LOCKS.len() + 2 * OTHERS.len(),
+            Cast::Usual => LOCKS.len() + OTHERS.len(),
             Cast::Wild => LOCKS.len(),
         };
         let at = usize::try_from(seed / 6 % round as u64).expect("small");
-        LOCKS.get(at).copied().unwrap_or(OTHERS[at % OTHERS.len()])
+        LOCKS.into_iter().chain(OTHERS).nth(at).expect("within a round")
     }
 
     pub(crate) fn named(name: &str) -> Option<Kind> {

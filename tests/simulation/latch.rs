@@ -125,7 +125,9 @@ impl Workload for Latches {
     }
 
     fn forgets(&mut self, _world: &World, _engine: usize, names: &[usize]) {
-        names.iter().for_each(|name| self.void(*name));
+        for name in names {
+            self.void(*name);
+        }
     }
 }
 

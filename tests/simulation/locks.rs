@@ -201,8 +201,8 @@ impl Workload for Locks {
             // Two futures of one owner share what they hold.
             let owner = if shared && number == 1 { 0 } else { number };
             let actor = Actor { process, number, owner };
-            let owned = Owned { owner: owners[owner].clone(), shared: self.shared.clone() };
-            let mut user = world.user(actor, rng.fork(), owned);
+            let seat = Owned { owner: owners[owner].clone(), shared: self.shared.clone() };
+            let mut user = world.user(actor, rng.fork(), seat);
             user.shares_owner = shared && number < 2;
             users.push(user.run().boxed());
         }

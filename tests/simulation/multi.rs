@@ -62,9 +62,9 @@ fn member(clients: &[Client], kind: Kind, number: usize) -> Lock {
 impl Several {
     pub(crate) fn new(plan: &Plan) -> Self {
         let mut rng = plan.kind.rng(plan.seed, 0x4B1D);
-        let plain = rng.bool();
-        let mut kind = || if plain { Kind::Plain } else { KINDS[rng.usize(0..KINDS.len())] };
-        let kinds = (0..plan.names).map(|_| kind()).collect();
+        let all_plain = rng.bool();
+        let mut drawn = || if all_plain { Kind::Plain } else { KINDS[rng.usize(0..KINDS.len())] };
+        let kinds = (0..plan.names).map(|_| drawn()).collect();
         Several { kinds, idle: Lasting::default(), orphans: Lasting::default() }
     }
 
@@ -135,9 +135,9 @@ impl User<Vec<Kind>> {
             if old_school {
                 names.truncate(2);
                 names.sort_unstable_by(|one, other| other.cmp(one));
-                self.one_by_one(&names).await;
+                Box::pin(self.one_by_one(&names)).await;
             } else {
-                self.together(names).await;
+                Box::pin(self.together(names)).await;
             }
         }
     }

@@ -57,6 +57,7 @@ pub(crate) enum Upset {
     Breaks,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is drawn for itself")]
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::test_util::Restart;
 use tokio::time::Instant;
 
-use crate::connection::{Trouble, Way};
+use crate::connection::{Connection, Trouble, Way};
 use crate::kind::Kind;
 use crate::plan::{Plan, Weather, ms, name_of};
 use crate::workload::Workload;
@@ -79,7 +79,7 @@ impl Changes {
             // Over calls the link itself draws which messages are missed.
             Weather::Lag if world.way == Way::Bytes && self.rng.u8(0..40) == 0 => {
                 let victim = self.rng.usize(0..world.processes.len());
-                world.processes[victim].connections.iter().for_each(|connection| connection.lag());
+                world.processes[victim].connections.iter().for_each(Connection::lag);
             }
             Weather::Crash if self.rng.u16(0..150) == 0 => self.crash(world),
             _ => {}

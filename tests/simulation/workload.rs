@@ -10,7 +10,7 @@ use crate::{latch, locks, multi, quorum, semaphore};
 
 pub(crate) type Users = Vec<BoxFuture<'static, ()>>;
 
-pub(crate) trait Workload: Send {
+pub(crate) trait Workload: Send + Sync {
     /// The lives of the users of one process.
     fn users(&mut self, world: &World, process: usize, rng: &mut Rng) -> Users;
 

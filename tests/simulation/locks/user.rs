@@ -28,15 +28,15 @@ impl User<Owned> {
         while !self.is_over() {
             self.pauses().await;
             let name = self.rng.usize(0..locks.len());
-            self.visit(&locks[name], name, prefers_writers).await;
+            let wish = Wish { prefers_writers, ..Wish::new(self.actor, vec![name]) };
+            self.visit(&locks[name], wish).await;
         }
     }
 
     /// One acquisition, with whatever happens in it.
-    async fn visit(&mut self, lock: &Target, name: usize, prefers_writers: bool) {
+    async fn visit(&mut self, lock: &Target, wish: Wish) {
         let request = self.request();
-        let wish = Wish::of_lock(self.actor, name, request.side);
-        let wish = Wish { prefers_writers, ..wish };
+        let wish = Wish { side: request.side, ..wish };
         let taking = request.take(lock.side(request.side));
         if let Some(entry) = self.takes(wish, request, taking).await {
             self.shared.shared.check_grant(self, &entry);
