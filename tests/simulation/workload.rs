@@ -48,7 +48,7 @@ pub(crate) trait Workload: Send + Sync {
         false
     }
 
-    /// What else is not as it should be then.
+    /// What else is not as it should be then. To ask may take away what the dead have left.
     fn left<'a>(&'a self, _world: &'a World) -> BoxFuture<'a, Vec<String>> {
         std::future::ready(Vec::new()).boxed()
     }

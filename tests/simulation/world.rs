@@ -288,7 +288,7 @@ impl World {
     }
 
     async fn left(&self, workload: &dyn Workload) -> Vec<String> {
-        let mut left = Vec::new();
+        let mut left = workload.left(self).await;
         for (number, process) in self.alive() {
             for stats in process.clients.iter().map(Client::stats) {
                 let kept = stats.rooms + stats.waiting + stats.holds + stats.listeners;
@@ -305,7 +305,7 @@ impl World {
             let channels = engine.listeners().into_keys();
             left.extend(channels.map(|channel| format!("listener of {channel}")));
         }
-        if left.is_empty() { workload.left(self).await } else { left }
+        left
     }
 
     async fn shut_down(&self) {
