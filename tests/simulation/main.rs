@@ -125,7 +125,7 @@ fn one_seed() {
 
 #[test]
 fn seeds_hold() {
-    survey(number("LEASEHOLD_SEEDS").unwrap_or(750), Cast::Usual, Way::Calls);
+    survey(number("LEASEHOLD_SEEDS").unwrap_or(650), Cast::Usual, Way::Calls);
 }
 
 #[test]
