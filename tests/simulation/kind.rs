@@ -1,6 +1,8 @@
-//! The kinds of locks that are simulated.
+//! The kinds of locks and synchronizers that are simulated.
 
 use std::fmt;
+
+use crate::plan::Cast;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -12,10 +14,31 @@ pub(crate) enum Kind {
     /// Half of the clients take it as a plain lock: the two are one on the wire.
     Spin,
     String,
+    Semaphore,
+    /// Semaphores whose permits have ids and leases of their own.
+    Permits,
+    Latch,
+    Multi,
+    Quorum,
 }
 
-/// How often each comes in seeds that follow each other; each meets every weather in its turn.
-const ROUND: [Kind; 12] = [
+const NAMES: [(Kind, &str); 12] = [
+    (Kind::Plain, "plain"),
+    (Kind::Fair, "fair"),
+    (Kind::Fenced, "fenced"),
+    (Kind::ReadWrite, "read_write"),
+    (Kind::NonReentrant, "non_reentrant"),
+    (Kind::Spin, "spin"),
+    (Kind::String, "string"),
+    (Kind::Semaphore, "semaphore"),
+    (Kind::Permits, "permits"),
+    (Kind::Latch, "latch"),
+    (Kind::Multi, "multi"),
+    (Kind::Quorum, "quorum"),
+];
+
+/// How often each lock comes in seeds that follow each other; each meets every weather in its turn.
+const LOCKS: [Kind; 12] = [
     Kind::Plain,
     Kind::Fair,
     Kind::ReadWrite,
@@ -30,29 +53,36 @@ const ROUND: [Kind; 12] = [
     Kind::Plain,
 ];
 
+/// The others come after the locks, once in each round. They have no wild users.
+const OTHERS: [Kind; 5] = [Kind::Semaphore, Kind::Permits, Kind::Latch, Kind::Multi, Kind::Quorum];
+
 impl Kind {
-    pub(crate) const ALL: [Kind; 7] = [
-        Kind::Plain,
-        Kind::Fair,
-        Kind::Fenced,
-        Kind::ReadWrite,
-        Kind::NonReentrant,
-        Kind::Spin,
-        Kind::String,
-    ];
+    pub(crate) fn all() -> impl Iterator<Item = Kind> {
+        NAMES.into_iter().map(|(kind, _)| kind)
+    }
 
     /// The kind of a seed when none was chosen.
-    pub(crate) fn of(seed: u64) -> Kind {
-        ROUND[usize::try_from(seed / 6 % 12).expect("small")]
+    pub(crate) fn of(seed: u64, cast: Cast) -> Kind {
+        let round = match cast {
+            Cast::Usual => LOCKS.len() + OTHERS.len(),
+            Cast::Wild => LOCKS.len(),
+        };
+        let at = usize::try_from(seed / 6 % round as u64).expect("small");
+        LOCKS.into_iter().chain(OTHERS).nth(at).expect("within a round")
     }
 
     pub(crate) fn named(name: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.to_string() == name)
+        NAMES.into_iter().find(|(_, own)| *own == name).map(|(kind, _)| kind)
     }
 
-    /// The seeds of each kind are worlds of their own.
-    pub(crate) fn stream(self, seed: u64) -> u64 {
-        seed ^ (self as u64) << 40
+    /// The random numbers of one purpose. The seeds of each kind are worlds of their own.
+    pub(crate) fn rng(self, seed: u64, purpose: u64) -> fastrand::Rng {
+        fastrand::Rng::with_seed(seed ^ (self as u64) << 40 ^ purpose)
+    }
+
+    /// A lock of one name on one server.
+    pub(crate) fn is_lock(self) -> bool {
+        !OTHERS.contains(&self)
     }
 
     /// The longest pause between two questions, ms, of those that ask instead of listening.
@@ -67,14 +97,6 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Plain => "plain",
-            Kind::Fair => "fair",
-            Kind::Fenced => "fenced",
-            Kind::ReadWrite => "read_write",
-            Kind::NonReentrant => "non_reentrant",
-            Kind::Spin => "spin",
-            Kind::String => "string",
-        })
+        f.write_str(NAMES[*self as usize].1)
     }
 }

@@ -1,4 +1,7 @@
-//! What one seed means: which kind of lock, how many clients, what they do, what goes wrong.
+//! What one seed means: which kind, how many clients, what they do, what goes wrong.
+//!
+//! The order of the draws is part of what a seed means: a new draw comes after the others, or has a
+//! stream of its own.
 
 use std::time::Duration;
 
@@ -13,22 +16,27 @@ pub(crate) enum Weather {
     Calm,
     /// No faults, and one client that never lets go by itself: others must get their turn.
     Busy,
-    /// Messages go missing, and the link knows it: waiters must be as prompt as ever.
+    /// Messages go missing, and the client knows it: waiters must be as prompt as ever.
     Lag,
     /// Replies go missing: what was taken in doubt must be undone long before its lease ends.
     Lossy,
     /// Clients die without a farewell: their locks end with their leases, not later.
     Crash,
+    /// Less than half of the servers are down, slow, or were restarted, at any time.
+    Minority,
     /// All of it: cuts, half-open links, restarts, evictions, clock jumps, frozen processes.
     Storm,
 }
 
-const WEATHERS: [Weather; 6] =
-    [Weather::Calm, Weather::Busy, Weather::Lag, Weather::Lossy, Weather::Crash, Weather::Storm];
-
 impl Weather {
-    pub(crate) fn of(seed: u64) -> Weather {
-        WEATHERS[usize::try_from(seed % 6).expect("small")]
+    pub(crate) fn of(kind: Kind, seed: u64) -> Weather {
+        use Weather::{Busy, Calm, Crash, Lag, Lossy, Minority, Storm};
+        let all: &[Weather] = match kind {
+            Kind::Quorum => &[Calm, Minority, Lossy, Crash, Storm],
+            kind if kind.is_lock() => &[Calm, Busy, Lag, Lossy, Crash, Storm],
+            _ => &[Calm, Lag, Lossy, Crash, Storm],
+        };
+        all[usize::try_from(seed).expect("64 bits") % all.len()]
     }
 }
 
@@ -36,23 +44,39 @@ impl Weather {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cast {
     Usual,
-    /// Each client has one user more, who does what is rare.
+    /// Each client of a lock has one user more, who does what is rare.
     Wild,
 }
 
+/// What makes the ledger of a synchronizer harder to keep; not both, so that it can be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Upset {
+    /// The number of permits changes while they are used.
+    Changes,
+    /// Servers forget what they hold, or their clocks jump.
+    Breaks,
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "each is drawn for itself")]
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
-    /// Of the locks.
     pub(crate) kind: Kind,
     pub(crate) weather: Weather,
     /// Some users do what is rare: force locks open, hand holds on, keep futures without polling them.
     pub(crate) wild: bool,
     /// No message is lost without notice, so that the safety poll is not needed.
     pub(crate) hears: bool,
-    pub(crate) clients: usize,
+    pub(crate) engines: usize,
+    /// Each has one client for each engine.
+    pub(crate) processes: usize,
     pub(crate) actors: usize,
     pub(crate) names: usize,
+    /// Permits of a semaphore.
+    pub(crate) permits: u32,
+    pub(crate) upset: Option<Upset>,
+    /// The servers' clocks run ahead, by no more than a lease allows for.
+    pub(crate) drifts: bool,
     /// Of renewed holds, and the longest of fixed ones.
     pub(crate) lease: Duration,
     /// Fixed leases are short, and users forget to look at them.
@@ -69,65 +93,56 @@ pub(crate) fn ms(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 
+pub(crate) fn in_ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).expect("short")
+}
+
 pub(crate) fn us(span: u64) -> Duration {
     Duration::from_micros(span)
 }
 
+pub(crate) fn name_of(number: usize) -> String {
+    format!("name:{number}")
+}
+
 impl Plan {
     pub(crate) fn new(kind: Kind, seed: u64, cast: Cast) -> Self {
-        let mut rng = fastrand::Rng::with_seed(kind.stream(seed));
-        let weather = Weather::of(seed);
-        let slow = us(rng.u64(50..6000));
-        let reply_max = if rng.u8(0..3) == 0 { ms(30) } else { slow };
-        let mut faults = Faults {
-            request: Delay::between(us(20), slow),
-            reply: Delay::between(us(20), reply_max),
-            message: Delay::between(us(20), slow),
-            reconnect: Delay::between(ms(1), ms(60)),
-            ..Faults::default()
-        };
-        match weather {
-            Weather::Calm | Weather::Busy | Weather::Crash => {}
-            Weather::Lag => faults.lag = 0.3,
-            Weather::Lossy => faults.lose_reply = 0.04,
-            Weather::Storm => {
-                let mut chance = |most: f64| rng.f64() * most;
-                faults.refuse = chance(0.03);
-                faults.lose_request = chance(0.03);
-                faults.lose_reply = chance(0.04);
-                faults.duplicate = chance(0.02);
-                faults.break_line = chance(0.02);
-                faults.late_after_cut = chance(1.0);
-                faults.late = Delay::between(ms(0), ms(200));
-                faults.lose_message = chance(0.2);
-                faults.lag = chance(0.1);
-            }
-        }
-        let (clients, actors, names) = match weather {
-            Weather::Busy => (rng.usize(2..=3), rng.usize(2..=4), 1),
-            _ => (rng.usize(2..=8), rng.usize(1..=4), rng.usize(1..=3)),
-        };
+        let mut rng = kind.rng(seed, 0);
+        let weather = Weather::of(kind, seed);
+        let faults = faults(kind, weather, &mut rng);
+        let (engines, processes, actors, names) = numbers(kind, weather, &mut rng);
+        let storm = weather == Weather::Storm;
         let mut plan = Plan {
             seed,
             kind,
             weather,
-            wild: cast == Cast::Wild,
-            hears: true,
-            clients,
+            wild: cast == Cast::Wild && kind.is_lock(),
+            hears: if storm { kind.rng(seed, 0x8EA2).bool() } else { faults.lose_message == 0.0 },
+            engines,
+            processes,
             actors,
             names,
-            lease: if weather == Weather::Lossy { ms(20_000) } else { ms(rng.u64(400..2500)) },
+            permits: 1,
+            upset: (storm && kind.is_lock()).then_some(Upset::Breaks),
+            drifts: false,
+            lease: match (kind, weather) {
+                (_, Weather::Lossy) => ms(20_000),
+                (Kind::Quorum, _) => ms(rng.u64(1000..3000)),
+                _ => ms(rng.u64(400..2500)),
+            },
             overrun: rng.u8(0..3) == 0,
             poll: ms(500),
             command_timeout: ms(300),
-            duration: ms(if weather == Weather::Busy { 3000 } else { rng.u64(4000..10_000) }),
+            duration: match (kind.is_lock(), weather) {
+                (true, Weather::Busy) => ms(3000),
+                (true, _) => ms(rng.u64(4000..10_000)),
+                (false, Weather::Lossy) => ms(rng.u64(6000..9000)),
+                (false, _) => ms(rng.u64(3000..6000)),
+            },
             faults,
             // A lost reply costs a beat: enough of it must be left for the next one.
             claim: ms(rng.u64(if weather == Weather::Lossy { 1500..4000 } else { 200..2000 })),
         };
-        if weather == Weather::Storm {
-            plan.hears = fastrand::Rng::with_seed(kind.stream(seed) ^ 0x8EA2).bool();
-        }
         if plan.hears {
             plan.faults.lose_message = 0.0;
         }
@@ -135,99 +150,112 @@ impl Plan {
             // Where waiters must be prompt, the safety poll must not be what makes them so.
             plan.poll = ms(30_000);
         }
+        if !kind.is_lock() {
+            plan.permits = rng.u32(1..=6);
+            plan.drifts = kind == Kind::Quorum && rng.bool();
+            plan.upset = match rng.bool() {
+                true => Some(Upset::Changes),
+                false if matches!(weather, Weather::Storm | Weather::Minority) => {
+                    Some(Upset::Breaks)
+                }
+                false => None,
+            };
+        }
         plan
+    }
+
+    pub(crate) fn changes(&self) -> bool {
+        self.upset == Some(Upset::Changes)
+    }
+
+    pub(crate) fn breaks(&self) -> bool {
+        self.upset == Some(Upset::Breaks)
+    }
+
+    /// Nothing goes wrong that anybody may notice.
+    pub(crate) fn is_calm(&self) -> bool {
+        matches!(self.weather, Weather::Calm | Weather::Busy | Weather::Lag)
     }
 
     /// Whether read holds end by their lease. A release that leaves a shorter lease of another reader
     /// behind tells nobody, so that the end of that one is found by the safety poll.
     pub(crate) fn reads_end_untold(&self) -> bool {
-        let by_lease = match self.weather {
-            // What is handed on and not taken over.
-            _ if self.wild => true,
-            Weather::Calm | Weather::Busy | Weather::Lag => self.overrun,
-            Weather::Lossy | Weather::Crash | Weather::Storm => true,
-        };
-        self.kind == Kind::ReadWrite && by_lease
+        // A wild hold may be handed on and not taken over.
+        self.kind == Kind::ReadWrite && (self.wild || self.overrun || !self.is_calm())
     }
 
-    pub(crate) fn all_names(&self) -> Vec<String> {
-        (0..self.names).map(|name| format!("lock:{name}")).collect()
+    /// The longest fixed lease.
+    pub(crate) fn fixed_lease_max(&self) -> Duration {
+        if self.overrun { self.lease / 3 } else { self.lease }
     }
 
-    /// The longest fixed lease, ms.
-    pub(crate) fn fixed_lease_max(&self) -> u64 {
-        let lease = u64::try_from(self.lease.as_millis()).expect("small");
-        if self.overrun { lease / 3 } else { lease }
+    /// The names that stand on a server: all, but each member of several locks on one.
+    pub(crate) fn names_on(&self, engine: usize) -> impl Iterator<Item = usize> {
+        let here = move |name: &usize| self.kind != Kind::Multi || name % self.engines == engine;
+        (0..self.names).filter(here)
     }
 
-    /// How long a lock may be free while somebody waits for it, in a storm when it is over.
-    pub(crate) fn prompt_within(&self) -> Option<Duration> {
-        let soon = ms(250) + self.kept_unpolled();
-        match (self.weather, self.kind) {
-            (Weather::Lossy, _) => None,
-            _ if self.reads_end_untold() => Some(soon + 2 * self.poll),
-            // Messages are lost without notice until then.
-            (Weather::Storm, _) if !self.hears => Some(soon + 2 * self.poll),
-            // The place of a dead waiter is kept for a claim; the next beat finds that it is over.
-            (Weather::Crash, Kind::Fair) => Some(soon + self.claim + ms(20)),
-            _ => Some(soon),
+    /// How far a server's clock may run ahead within a lease, unnoticed: a hundredth of the
+    /// shortest one.
+    pub(crate) fn drift(&self) -> Duration {
+        self.lease / 200
+    }
+}
+
+/// How many engines, processes, users of each process, and names.
+fn numbers(kind: Kind, weather: Weather, rng: &mut fastrand::Rng) -> (usize, usize, usize, usize) {
+    match kind {
+        Kind::Quorum => {
+            // Fields of one process cannot be told apart, which matters where votes are counted.
+            let actors = if matches!(weather, Weather::Storm | Weather::Minority) { 1 } else { 2 };
+            ([3, 5][rng.usize(0..2)], rng.usize(2..=5), rng.usize(1..=actors), rng.usize(1..=2))
         }
-    }
-
-    /// Futures that nobody polls are passed over one after the other; each client has one at most.
-    fn kept_unpolled(&self) -> Duration {
-        let clients = u32::try_from(self.clients).expect("few");
-        match self.kind {
-            _ if !self.wild => ms(0),
-            Kind::Fair => ms(130) * clients,
-            _ => ms(130),
+        Kind::Multi => (rng.usize(1..=2), rng.usize(2..=5), rng.usize(1..=4), rng.usize(3..=6)),
+        Kind::Latch => (1, rng.usize(2..=5), rng.usize(1..=4), 2),
+        Kind::Semaphore | Kind::Permits => {
+            (1, rng.usize(2..=5), rng.usize(1..=4), rng.usize(1..=2))
         }
+        _ if weather == Weather::Busy => (1, rng.usize(2..=3), rng.usize(2..=4), 1),
+        _ => (1, rng.usize(2..=8), rng.usize(1..=4), rng.usize(1..=3)),
     }
+}
 
-    /// Until when after a storm a client may find out what it missed: the longest pause of an outage,
-    /// a command's time-out, and the leases of holds that the server forgot.
-    pub(crate) fn recovers_within(&self) -> Duration {
-        ms(2000) + self.lease
-    }
-
-    /// By how much a wait may be overrun.
-    pub(crate) fn slack(&self) -> Duration {
-        match self.weather {
-            // A reply that was lost is waited for as long as replies usually take, a command's time at
-            // most.
-            Weather::Lossy => self.command_timeout,
-            // Twice: the last answer, and the way out of a queue.
-            Weather::Storm => 2 * self.command_timeout,
-            _ => 2 * (self.faults.request.max + self.faults.reply.max),
-        }
-    }
-
-    /// Whether waiters are served in the order in which they came to the engine.
-    pub(crate) fn keeps_order(&self) -> bool {
-        self.kind == Kind::Fair && self.weather != Weather::Storm
-    }
-
-    /// How long a hold may stand in Redis that no guard stands for.
-    pub(crate) fn orphans_within(&self) -> Duration {
-        match self.weather {
-            Weather::Calm | Weather::Busy | Weather::Lag => ms(250),
-            // A lost reply costs a command's time-out, and an undo may lose some of its own.
-            Weather::Lossy if self.kind == Kind::ReadWrite => ms(2500),
-            Weather::Lossy => ms(5000),
-            // They end with their leases. In a storm who does not hear the reply asks again and again.
-            Weather::Crash | Weather::Storm => self.lease + ms(250),
-        }
-    }
-
-    /// How long a waiter may wait when nothing is wrong.
-    pub(crate) fn served_within(&self) -> Duration {
-        let shares = self.kind == Kind::ReadWrite;
-        match self.weather {
-            // Who asks only now and then cannot be let first, and readers pass waiting writers.
-            Weather::Busy if self.kind.asks_within_ms().is_none() && !shares && !self.wild => {
-                ms(1500)
+fn faults(kind: Kind, weather: Weather, rng: &mut fastrand::Rng) -> Faults {
+    // Timers count in milliseconds: where clients ask again and again, the same ones would be first
+    // for ever with less between them.
+    let slow = us(rng.u64(if kind.is_lock() { 50 } else { 2500 }..6000));
+    let reply_max = if rng.u8(0..3) == 0 { ms(30) } else { slow };
+    let mut faults = Faults {
+        request: Delay::between(us(20), slow),
+        reply: Delay::between(us(20), reply_max),
+        message: Delay::between(us(20), slow),
+        reconnect: Delay::between(ms(1), ms(60)),
+        ..Faults::default()
+    };
+    match weather {
+        Weather::Calm | Weather::Busy | Weather::Crash | Weather::Minority => {}
+        Weather::Lag => faults.lag = 0.3,
+        Weather::Lossy => {
+            faults.lose_reply = 0.04;
+            if !kind.is_lock() {
+                faults.lose_message = 0.2;
+                faults.break_line = 0.03;
+                faults.late_after_cut = 1.0;
+                faults.late = Delay::between(ms(0), ms(20));
             }
-            _ => 4 * self.lease + ms(40_000),
+        }
+        Weather::Storm => {
+            let mut chance = |most: f64| rng.f64() * most;
+            faults.refuse = chance(0.03);
+            faults.lose_request = chance(0.03);
+            faults.lose_reply = chance(0.04);
+            faults.duplicate = chance(0.02);
+            faults.break_line = chance(0.02);
+            faults.late_after_cut = chance(1.0);
+            faults.late = Delay::between(ms(0), ms(200));
+            faults.lose_message = chance(0.2);
+            faults.lag = chance(0.1);
         }
     }
+    faults
 }

@@ -1,4 +1,4 @@
-//! How clients reach the engine: by calls of methods, or by connections on byte streams. The same
+//! How a client reaches an engine: by calls of methods, or by connections on byte streams. The same
 //! weather is other faults on each.
 
 use leasehold::test_util::{ByteControl, ByteFaults, Delay, Direction, Faults, Flow, LinkControl};
@@ -13,17 +13,21 @@ pub(crate) enum Way {
     Bytes,
 }
 
-/// A step as any engine would have it: each has a number of its own in what a client says of it.
-pub(crate) fn nameless(step: &str) -> String {
-    let mut parts = step.split("embedded-");
-    let first = parts.next().unwrap_or_default().to_owned();
-    let rest = parts.map(|part| part.trim_start_matches(|c: char| c.is_ascii_digit()));
-    rest.fold(first, |told, part| told + "embedded" + part)
+/// What lasts until it is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    Cut,
+    /// The connection for messages alone.
+    CutMessages,
+    /// Messages vanish.
+    Deaf,
+    /// Nothing is answered.
+    Mute,
 }
 
 /// The switches of one client.
 #[derive(Clone)]
-pub(crate) enum Line {
+pub(crate) enum Connection {
     Calls(LinkControl),
     Bytes(Bytes),
 }
@@ -44,23 +48,23 @@ impl Way {
     }
 
     /// Of the client that was made last.
-    pub(crate) fn line(self, engine: &EmbeddedRedis) -> Line {
+    pub(crate) fn connection(self, engine: &EmbeddedRedis) -> Connection {
         match self {
-            Way::Calls => Line::Calls(engine.links().pop().expect("its link")),
+            Way::Calls => Connection::Calls(engine.links().pop().expect("its link")),
             Way::Bytes => {
                 let control = engine.byte_links().pop().expect("its connections");
                 let rng = fastrand::Rng::with_seed(control.id());
-                Line::Bytes(Bytes { control, rng: std::sync::Arc::new(Mutex::new(rng)) })
+                Connection::Bytes(Bytes { control, rng: std::sync::Arc::new(Mutex::new(rng)) })
             }
         }
     }
 }
 
-impl Line {
+impl Connection {
     pub(crate) fn set_faults(&self, plan: &Plan, seed: u64) {
         match self {
-            Line::Calls(link) => link.set_faults(plan.faults.clone(), seed),
-            Line::Bytes(bytes) => bytes.set_faults(plan, seed),
+            Connection::Calls(link) => link.set_faults(plan.faults.clone(), seed),
+            Connection::Bytes(bytes) => bytes.set_faults(plan, seed),
         }
     }
 
@@ -68,36 +72,46 @@ impl Line {
     pub(crate) fn clear(&self, plan: &Plan) {
         let request = plan.faults.request;
         match self {
-            Line::Calls(link) => {
+            Connection::Calls(link) => {
                 link.set_messages(Flow::Passes);
                 link.set_replies(Flow::Passes);
                 link.set_faults(Faults { request, ..Faults::default() }, 1);
                 link.heal();
             }
-            Line::Bytes(bytes) => {
+            Connection::Bytes(bytes) => {
                 bytes.control.set_faults(&ByteFaults { request, ..ByteFaults::default() }, 1);
                 bytes.control.heal();
             }
         }
     }
 
-    pub(crate) fn cut(&self) {
-        match self {
-            Line::Calls(link) => link.cut(),
-            Line::Bytes(bytes) => bytes.control.cut(),
+    pub(crate) fn begin(&self, trouble: Trouble) {
+        match (self, trouble) {
+            (Connection::Calls(link), Trouble::Cut) => link.cut(),
+            (Connection::Calls(link), Trouble::CutMessages) => link.cut_pubsub(),
+            (Connection::Calls(link), Trouble::Deaf) => link.set_messages(Flow::Vanishes),
+            (Connection::Calls(link), Trouble::Mute) => link.set_replies(Flow::Vanishes),
+            (Connection::Bytes(bytes), Trouble::Cut) => bytes.control.cut(),
+            (Connection::Bytes(bytes), Trouble::CutMessages) => bytes.control.cut_pubsub(),
+            (Connection::Bytes(bytes), Trouble::Deaf) => {
+                bytes.control.listening().iter().for_each(|one| one.half_open(Direction::Replies));
+            }
+            (Connection::Bytes(bytes), Trouble::Mute) => bytes.mute(),
         }
     }
 
-    pub(crate) fn cut_pubsub(&self) {
-        match self {
-            Line::Calls(link) => link.cut_pubsub(),
-            Line::Bytes(bytes) => bytes.control.cut_pubsub(),
+    pub(crate) fn end(&self, trouble: Trouble) {
+        match (self, trouble) {
+            (Connection::Calls(link), Trouble::Cut | Trouble::CutMessages) => link.heal(),
+            (Connection::Calls(link), Trouble::Deaf) => link.set_messages(Flow::Passes),
+            (Connection::Calls(link), Trouble::Mute) => link.set_replies(Flow::Passes),
+            (Connection::Bytes(bytes), _) => bytes.control.heal(),
         }
     }
 
     /// The connection for messages breaks within the next one, and the client knows it.
     pub(crate) fn lag(&self) {
-        if let Line::Bytes(bytes) = self {
+        if let Connection::Bytes(bytes) = self {
             let mut rng = bytes.rng.lock();
             for connection in bytes.control.listening() {
                 connection.cut_after(Direction::Replies, rng.u64(1..60));
@@ -105,51 +119,10 @@ impl Line {
         }
     }
 
-    /// Messages vanish.
-    pub(crate) fn deafen(&self) {
-        match self {
-            Line::Calls(link) => link.set_messages(Flow::Vanishes),
-            Line::Bytes(bytes) => {
-                bytes.control.listening().iter().for_each(|one| one.half_open(Direction::Replies));
-            }
-        }
-    }
-
-    /// Messages get through again.
-    pub(crate) fn hear(&self) {
-        match self {
-            Line::Calls(link) => link.set_messages(Flow::Passes),
-            Line::Bytes(bytes) => bytes.control.heal(),
-        }
-    }
-
-    /// Nothing is answered.
-    pub(crate) fn mute(&self) {
-        match self {
-            Line::Calls(link) => link.set_replies(Flow::Vanishes),
-            Line::Bytes(bytes) => bytes.mute(),
-        }
-    }
-
-    /// Answers get through again.
-    pub(crate) fn speak(&self) {
-        match self {
-            Line::Calls(link) => link.set_replies(Flow::Passes),
-            Line::Bytes(bytes) => bytes.control.heal(),
-        }
-    }
-
-    pub(crate) fn heal(&self) {
-        match self {
-            Line::Calls(link) => link.heal(),
-            Line::Bytes(bytes) => bytes.control.heal(),
-        }
-    }
-
     pub(crate) fn crash(&self) {
         match self {
-            Line::Calls(link) => link.crash(),
-            Line::Bytes(bytes) => bytes.control.crash(),
+            Connection::Calls(link) => link.crash(),
+            Connection::Bytes(bytes) => bytes.control.crash(),
         }
     }
 }
@@ -166,7 +139,7 @@ impl Bytes {
             ..ByteFaults::default()
         };
         match plan.weather {
-            Weather::Calm | Weather::Busy | Weather::Crash | Weather::Lag => {}
+            Weather::Calm | Weather::Busy | Weather::Crash | Weather::Lag | Weather::Minority => {}
             Weather::Lossy => faults.cut_reply = 0.01,
             Weather::Storm => {
                 let mut chance = |most: f64| rng.f64() * most;

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 type Span = (Instant, Option<Instant>);
 
 #[derive(Clone, Default)]
-pub(crate) struct Stalls(Arc<Mutex<BTreeMap<usize, Vec<Span>>>>);
+pub(crate) struct Frozen(Arc<Mutex<BTreeMap<usize, Vec<Span>>>>);
 
-impl Stalls {
+impl Frozen {
     pub(crate) fn freezes(&self, process: usize) {
         self.0.lock().entry(process).or_default().push((Instant::now(), None));
     }
@@ -45,17 +45,17 @@ async fn only_what_was_frozen_is_excused() {
     use crate::plan::ms;
     use tokio::time::sleep;
 
-    let (stalls, start) = (Stalls::default(), Instant::now());
+    let (frozen, start) = (Frozen::default(), Instant::now());
     sleep(ms(100)).await;
-    stalls.freezes(1);
+    frozen.freezes(1);
     sleep(ms(300)).await;
-    assert!(stalls.lately(1) && !stalls.lately(0));
-    stalls.thaws(1);
+    assert!(frozen.lately(1) && !frozen.lately(0));
+    frozen.thaws(1);
     sleep(ms(50)).await;
-    assert!(stalls.lately(1));
+    assert!(frozen.lately(1));
     sleep(ms(50)).await;
-    assert!(!stalls.lately(1), "the rest of the run is as any");
-    assert_eq!(stalls.since(1, start), ms(300));
-    assert_eq!(stalls.since(1, start + ms(200)), ms(200));
-    assert_eq!(stalls.since(0, start), ms(0));
+    assert!(!frozen.lately(1), "the rest of the run is as any");
+    assert_eq!(frozen.since(1, start), ms(300));
+    assert_eq!(frozen.since(1, start + ms(200)), ms(200));
+    assert_eq!(frozen.since(0, start), ms(0));
 }

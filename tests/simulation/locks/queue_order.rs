@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::redis_state::RedisState;
 use crate::plan::Weather;
-use crate::seen::Seen;
 
 /// Whether somebody may have taken over a hold that was handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,16 +13,16 @@ pub(crate) enum Takers {
 }
 
 #[derive(Default)]
-pub(crate) struct Lines {
+pub(crate) struct QueueOrder {
     /// What was seen of each name at the look before.
-    last: BTreeMap<String, Vec<String>>,
+    last: BTreeMap<usize, Vec<String>>,
     /// Whose turn is over or has begun.
     served: BTreeSet<String>,
     /// Everybody that was ever seen waiting.
     known: BTreeSet<String>,
 }
 
-impl Lines {
+impl QueueOrder {
     /// Compares a queue with the one before; `granted` were told of their turn since.
     ///
     /// Those who take a hold over never waited.
@@ -30,18 +30,18 @@ impl Lines {
     pub(crate) fn look(
         &mut self,
         weather: Weather,
-        (name, seen): (&str, &Seen),
+        (name, state): (usize, &RedisState),
         granted: &[String],
         takers: Takers,
     ) -> Option<String> {
-        let now = &seen.queue;
-        let mut before = self.last.insert(name.to_owned(), now.clone()).unwrap_or_default();
+        let now = &state.queue;
+        let mut before = self.last.insert(name, now.clone()).unwrap_or_default();
         if weather == Weather::Lossy {
             self.put_back(&mut before, now.iter().chain(granted));
         }
         self.known.extend(now.iter().cloned());
         let mut served = Vec::new();
-        for field in granted.iter().chain(seen.holds.keys()) {
+        for field in granted.iter().chain(state.holds.keys()) {
             // A hold that is taken over was never waited for.
             let taken_over = takers == Takers::Some && !self.known.contains(field);
             if self.served.insert(field.clone()) && !taken_over {

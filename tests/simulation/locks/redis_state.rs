@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use leasehold::test_util::Dumped;
 
 use crate::kind::Kind;
-use crate::target::Side;
+use crate::ledger::Side;
+use crate::plan::{Plan, name_of};
 
 /// With more fields than that a release leaves the hash a longer life than its holds have.
 const EXACT_MOST: usize = 16;
 
 /// What stands in the engine for one name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct RedisState {
     /// Owner fields that hold it, each with what is left of its own lease, ms.
     pub(crate) holds: BTreeMap<String, i64>,
     /// How it is held, if it is.
@@ -24,6 +25,11 @@ pub(crate) struct Seen {
 }
 
 pub(crate) type Dump = BTreeMap<Vec<u8>, Dumped>;
+
+/// The two keys of a queue of waiters.
+pub(crate) fn keys_of_queue(name: &str) -> [String; 2] {
+    [format!("{QUEUE}{{{name}}}"), format!("{DEADLINES}{{{name}}}")]
+}
 
 const QUEUE: &str = "redisson_lock_queue:";
 const DEADLINES: &str = "redisson_lock_timeout:";
@@ -50,23 +56,22 @@ pub(crate) fn resources(dump: &Dump) -> BTreeMap<String, i64> {
 }
 
 /// What stands for each name, or the first key that should not be as it is.
-pub(crate) fn read(
-    kind: Kind,
-    names: &[String],
-    dump: &Dump,
-) -> Result<BTreeMap<String, Seen>, String> {
+pub(crate) fn read(plan: &Plan, dump: &Dump) -> Result<BTreeMap<usize, RedisState>, String> {
+    let kind = plan.kind;
     let mut all = BTreeMap::new();
     let mut known = BTreeSet::new();
-    for name in names {
-        let mut one = Reading { name, dump, known: &mut known };
-        let seen = match kind {
+    for number in 0..plan.names {
+        let name = name_of(number);
+        let mut one = Reading { name: &name, dump, known: &mut known };
+        let state = match kind {
             Kind::Plain | Kind::NonReentrant | Kind::Spin => one.hash(),
             Kind::String => one.string(),
             Kind::ReadWrite => one.sides(),
-            Kind::Fair => one.hash().and_then(|seen| one.line(seen)),
-            Kind::Fenced => one.hash().and_then(|seen| one.counter(seen)),
+            Kind::Fair => one.hash().and_then(|state| one.queue(state)),
+            Kind::Fenced => one.hash().and_then(|state| one.counter(state)),
+            other => unreachable!("{other} has a checker of its own"),
         };
-        all.insert(name.clone(), seen?);
+        all.insert(number, state?);
     }
     let is_known = |key: &str| known.contains(key) || kind == Kind::Fenced && is_resource(key);
     match dump.keys().map(|key| String::from_utf8_lossy(key)).find(|key| !is_known(key)) {
@@ -111,15 +116,15 @@ impl Reading<'_> {
         }
     }
 
-    fn held_by_one(owner: &str, left: i64) -> Seen {
+    fn held_by_one(owner: &str, left: i64) -> RedisState {
         let holds = BTreeMap::from([(owner.to_owned(), left)]);
-        Seen { holds, side: Some(Side::Write), ..Seen::default() }
+        RedisState { holds, side: Some(Side::Write), ..RedisState::default() }
     }
 
     /// One owner with its count.
-    fn hash(&mut self) -> Result<Seen, String> {
+    fn hash(&mut self) -> Result<RedisState, String> {
         match self.leased(self.name, "hash")? {
-            None => Ok(Seen::default()),
+            None => Ok(RedisState::default()),
             Some((fields, left)) => match &fields[..] {
                 [owner, count] if count.parse::<u32>().is_ok_and(|count| count > 0) => {
                     Ok(Self::held_by_one(owner, left))
@@ -130,13 +135,14 @@ impl Reading<'_> {
     }
 
     /// One owner and nothing else.
-    fn string(&mut self) -> Result<Seen, String> {
+    fn string(&mut self) -> Result<RedisState, String> {
         let found = self.leased(self.name, "string")?;
-        Ok(found.map_or_else(Seen::default, |(owner, left)| Self::held_by_one(&owner[0], left)))
+        Ok(found
+            .map_or_else(RedisState::default, |(owner, left)| Self::held_by_one(&owner[0], left)))
     }
 
     /// A mode; one writer, or none; readers, each with a key that lives as long as its hold.
-    fn sides(&mut self) -> Result<Seen, String> {
+    fn sides(&mut self) -> Result<RedisState, String> {
         let mut lives = BTreeMap::new();
         let ours = format!("{{{}}}:", self.name);
         let keys: Vec<_> =
@@ -149,7 +155,9 @@ impl Reading<'_> {
             }
         }
         let name = self.name;
-        let Some((fields, left)) = self.leased(name, "hash")? else { return Ok(Seen::default()) };
+        let Some((fields, left)) = self.leased(name, "hash")? else {
+            return Ok(RedisState::default());
+        };
         let odd = |what: &str| Err(format!("{name} {what}: {fields:?} for {left} ms, {lives:?}"));
         let fields_and_counts: BTreeMap<_, _> =
             fields.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
@@ -176,30 +184,31 @@ impl Reading<'_> {
         if left > longest + 1 && fields_and_counts.len() <= EXACT_MOST {
             return odd("outlives its holds");
         }
-        Ok(Seen { holds, side: Some(side), ..Seen::default() })
+        Ok(RedisState { holds, side: Some(side), ..RedisState::default() })
     }
 
     /// A queue, and for each in it until when its place is kept.
-    fn line(&mut self, seen: Seen) -> Result<Seen, String> {
-        let queue = self.unleased(&format!("{QUEUE}{{{}}}", self.name), "list")?;
-        let places = self.unleased(&format!("{DEADLINES}{{{}}}", self.name), "zset")?;
+    fn queue(&mut self, state: RedisState) -> Result<RedisState, String> {
+        let [queue, deadlines] = keys_of_queue(self.name);
+        let queue = self.unleased(&queue, "list")?;
+        let places = self.unleased(&deadlines, "zset")?;
         let kept: BTreeSet<_> = places.chunks(2).map(|pair| pair[0].clone()).collect();
         let in_queue: BTreeSet<_> = queue.iter().collect();
         if in_queue.len() != queue.len() {
             return Err(format!("somebody waits twice for {}: {queue:?}", self.name));
         }
-        if let Some(owner) = queue.iter().find(|owner| seen.holds.contains_key(*owner)) {
+        if let Some(owner) = queue.iter().find(|owner| state.holds.contains_key(*owner)) {
             return Err(format!("{owner} holds {} and waits for it", self.name));
         }
-        Ok(Seen { queue, kept, ..seen })
+        Ok(RedisState { queue, kept, ..state })
     }
 
     /// The last token, for ever.
-    fn counter(&mut self, seen: Seen) -> Result<Seen, String> {
+    fn counter(&mut self, state: RedisState) -> Result<RedisState, String> {
         let token = self.unleased(&format!("{TOKENS}{{{}}}", self.name), "string")?;
         match token.first().map(|token| token.parse::<i64>()) {
-            None if seen.holds.is_empty() => Ok(seen),
-            Some(Ok(token)) if token > 0 => Ok(seen),
+            None if state.holds.is_empty() => Ok(state),
+            Some(Ok(token)) if token > 0 => Ok(state),
             other => Err(format!("the last token of {} is {other:?}", self.name)),
         }
     }

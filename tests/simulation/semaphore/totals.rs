@@ -31,6 +31,10 @@ impl Totals {
         Totals(Arc::new(Mutex::new((0..names).map(|_| total()).collect())))
     }
 
+    pub(crate) fn names(&self) -> std::ops::Range<usize> {
+        0..self.0.lock().len()
+    }
+
     /// The fewest and the most there may be now.
     pub(crate) fn range(&self, name: usize) -> (i64, i64) {
         let totals = self.0.lock();

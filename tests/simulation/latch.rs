@@ -1,18 +1,21 @@
-//! Latches: nobody passes a closed one, nobody hangs at an open one, every count counts once.
+//! Latches. What must hold: nobody passes a latch that was closed all the while; nobody waits at an open
+//! one; each count counts once, and at most once if its outcome is not known.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use fastrand::Rng;
 use futures::FutureExt;
-use futures::future::BoxFuture;
-use leasehold::{CountDownLatch, Lease};
+use leasehold::{CountDownLatch, Error};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use super::permits::since;
-use super::player::{Manner, Player};
-use super::world::World;
-use crate::plan::{ms, us};
+use crate::lasting::Lasting;
+use crate::ledger::Wish;
+use crate::plan::{Plan, ms, name_of, us};
+use crate::user::{Request, User};
+use crate::workload::{Users, Workload};
+use crate::world::World;
 
 /// What is known of a latch. It is set, counted down and opened in rounds; between two rounds
 /// whatever was in doubt has come to an end.
@@ -43,25 +46,20 @@ impl Round {
 }
 
 #[derive(Clone)]
-struct Shared(Arc<Mutex<Vec<Round>>>);
+pub(crate) struct Shared(Arc<Mutex<Vec<Round>>>);
 
-pub(crate) struct Game {
+pub(crate) struct Latches {
     shared: Shared,
-    /// Since when somebody waits at an open latch.
-    idle: BTreeMap<u64, Instant>,
-    rng: fastrand::Rng,
+    /// Wishes that wait at an open latch.
+    idle: Lasting<u64>,
+    rng: Rng,
 }
 
-fn name_of(number: usize) -> String {
-    format!("latch:{number}")
-}
-
-impl Game {
-    pub(crate) fn new(world: &World) -> Self {
-        let rounds = (0..world.plan.names).map(|_| Round { void: true, ..Round::default() });
+impl Latches {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let rounds = (0..plan.names).map(|_| Round { void: true, ..Round::default() });
         let shared = Shared(Arc::new(Mutex::new(rounds.collect())));
-        let rng = fastrand::Rng::with_seed(world.plan.seed ^ 0x7E11);
-        Game { shared, idle: BTreeMap::new(), rng }
+        Latches { shared, idle: Lasting::default(), rng: plan.kind.rng(plan.seed, 0x7E11) }
     }
 
     fn check_count(&self, world: &World, number: usize, count: i64) {
@@ -69,7 +67,7 @@ impl Game {
         let least = (round.count - round.begun).max(0);
         let most = (round.count - round.done).max(0);
         if !round.void && !(least..=most).contains(&count) {
-            world.book.log.violation(format!("the count is {count}: {round:?}"));
+            world.ledger.violation(format!("the count is {count}: {round:?}"));
         }
     }
 
@@ -100,15 +98,14 @@ fn count_of(world: &World, number: usize) -> i64 {
     dump.get(name_of(number).as_bytes()).map_or(0, text)
 }
 
-impl super::world::Game for Game {
-    fn play(&self, player: Player) -> BoxFuture<'static, ()> {
-        let user = User { player, shared: self.shared.clone() };
-        let who = user.player.who;
-        // A latch that nobody sets is always open.
-        if who.process == 0 && who.actor < user.player.plan.names {
-            return user.direct(who.actor).boxed();
-        }
-        user.run().boxed()
+impl Workload for Latches {
+    fn users(&mut self, world: &World, process: usize, rng: &mut Rng) -> Users {
+        let names = world.plan.names;
+        world.users(process, rng, &self.shared, |user| match user.actor.number {
+            // A latch that nobody sets is always open.
+            number if process == 0 && number < names => user.direct(number).boxed(),
+            _ => user.run().boxed(),
+        })
     }
 
     fn look(&mut self, world: &World) {
@@ -117,58 +114,36 @@ impl super::world::Game for Game {
             let count = count_of(world, number);
             self.check_count(world, number, count);
             if count == 0 {
-                let wishes = world.book.wishes();
+                let wishes = world.ledger.wishes();
                 let here = wishes.into_iter().filter(|(_, wish)| wish.names[0] == number);
                 idle.extend(here.map(|(id, _)| id));
             }
             self.tell(world, number);
         }
-        since(&mut self.idle, idle);
-        if let Some(limit) = world.plan.prompt_within() {
-            world.complain("waits at an open latch:", &self.idle, limit);
+        self.idle.are(idle);
+        self.idle.check(&world.ledger, "waits at an open latch:", world.plan.prompt_within());
+    }
+
+    fn forgets(&mut self, _world: &World, _engine: usize, names: &[usize]) {
+        for name in names {
+            self.void(*name);
         }
     }
-
-    fn forgets(&mut self, world: &World, _engine: usize) {
-        (0..world.plan.names).for_each(|number| self.void(number));
-    }
-
-    fn evict(&mut self, world: &World, engine: usize, rng: &mut fastrand::Rng) {
-        let number = rng.usize(0..world.plan.names);
-        world.book.log.note(&format!("{} is evicted", name_of(number)));
-        self.void(number);
-        world.engines[engine].lose(&name_of(number));
-    }
-
-    fn repair<'a>(&'a mut self, _world: &'a World) -> BoxFuture<'a, ()> {
-        async {}.boxed()
-    }
-
-    fn left<'a>(&'a mut self, world: &'a World) -> BoxFuture<'a, Vec<String>> {
-        let keys = world.engines[0].dump().into_keys();
-        let left = keys.map(|key| format!("key {}", String::from_utf8_lossy(&key))).collect();
-        std::future::ready(left).boxed()
-    }
 }
 
-struct User {
-    player: Player,
-    shared: Shared,
-}
-
-impl User {
+impl User<Shared> {
     fn latch(&self, number: usize) -> CountDownLatch {
-        self.player.clients[0].count_down_latch(name_of(number))
+        self.clients[0].count_down_latch(name_of(number))
     }
 
     /// Waits and counts.
     async fn run(mut self) {
-        let names = self.player.plan.names;
+        let names = self.plan.names;
         let latches: Vec<_> = (0..names).map(|number| self.latch(number)).collect();
-        while !self.player.is_over() {
-            self.player.rests().await;
-            let number = self.player.rng.usize(0..names);
-            if self.player.rng.bool() {
+        while !self.is_over() {
+            self.pauses().await;
+            let number = self.rng.usize(0..names);
+            if self.rng.bool() {
                 self.count(&latches[number], number).await;
             } else {
                 self.wait(&latches[number], number).await;
@@ -190,10 +165,10 @@ impl User {
             }
             round.since
         };
-        let cancels = self.player.rng.u8(0..6) == 0;
-        let cancel_at = cancels.then(|| us(self.player.rng.u64(0..20_000)));
-        let counted = self.player.cancelled_at(cancel_at, latch.count_down()).await;
-        self.player.note(&format!("counts {number} down: {counted:?}"));
+        let cancels = self.rng.u8(0..6) == 0;
+        let cancel_at = cancels.then(|| us(self.rng.u64(0..20_000)));
+        let counted = self.cancelled_at(cancel_at, latch.count_down()).await;
+        self.note(&format!("counts {number} down: {counted:?}"));
         let mut rounds = self.shared.0.lock();
         let round = &mut rounds[number];
         if round.since != since {
@@ -201,7 +176,7 @@ impl User {
         }
         let left = match counted {
             Some(Ok(left)) => left,
-            Some(Err(leasehold::Error::Unavailable { .. })) => {
+            Some(Err(Error::Unavailable { .. })) => {
                 round.begun -= 1;
                 return;
             }
@@ -213,32 +188,32 @@ impl User {
         round.done += 1;
         let again = left > 0 && round.lefts.contains(&left);
         if !round.void && (again || left < 0 || left >= round.count) {
-            self.player.violation(&format!("was told that {left} are left: {round:?}"));
+            self.violation(&format!("was told that {left} are left: {round:?}"));
         }
         round.lefts.push(left);
     }
 
     async fn wait(&mut self, latch: &CountDownLatch, number: usize) {
-        let manner = Manner { lease: Lease::Renewed, ..self.player.manner() };
-        let wish = self.player.wish(vec![number], 1);
-        self.player.note(&format!("waits for {number}: {manner:?}"));
-        let waiting = self.player.book.waits(wish.clone());
-        let passed = self.player.cancelled_at(manner.cancel_at, latch.wait(manner.patience()));
-        let passed = passed.await;
+        let Request { wait, cancel_at, .. } = self.request();
+        let wish = Wish::new(self.actor, vec![number]);
+        self.note(&format!("waits for {number}: {wait:?}, {cancel_at:?}"));
+        let waiting = self.ledger.waits(wish.clone());
+        let passing = latch.wait(wait.unwrap_or(Duration::MAX));
+        let passed = self.cancelled_at(cancel_at, passing).await;
         drop(waiting);
-        self.player.note(&format!("has waited for {number}: {passed:?}"));
-        self.player.check_wait(manner, wish.since);
+        self.note(&format!("has waited for {number}: {passed:?}"));
+        self.check_wait(wait, wish.since);
         match passed {
             Some(Ok(())) => {
                 let round = &self.shared.0.lock()[number];
                 if round.closed_since.is_some_and(|closed| closed <= wish.since) {
-                    self.player.violation(&format!("passed a closed latch: {round:?}"));
+                    self.violation(&format!("passed a closed latch: {round:?}"));
                 }
             }
             Some(Err(error)) => {
-                self.player.refused(&error);
+                self.refused(wait, &error);
                 if error.may_be_held() {
-                    self.player.violation(&format!("a wait takes nothing: {error}"));
+                    self.violation(&format!("a wait takes nothing: {error}"));
                 }
             }
             None => {}
@@ -248,18 +223,18 @@ impl User {
     /// Sets the latch again and again, and sees that each time it is opened.
     async fn direct(mut self, number: usize) {
         let latch = self.latch(number);
-        while !self.player.is_over() {
-            self.player.rests().await;
+        while !self.is_over() {
+            self.pauses().await;
             if self.set(&latch, number).await {
-                if self.player.rng.u8(0..4) == 0 {
-                    sleep(us(self.player.rng.u64(0..400_000))).await;
+                if self.rng.u8(0..4) == 0 {
+                    sleep(us(self.rng.u64(0..400_000))).await;
                     self.delete(&latch, number).await;
                 } else {
                     self.open(&latch, number).await;
                 }
                 // Long enough to see who hangs.
-                if self.player.rng.bool() {
-                    let long = self.player.plan.prompt_within().unwrap_or_default() + ms(100);
+                if self.rng.bool() {
+                    let long = self.plan.prompt_within().unwrap_or_default() + ms(100);
                     sleep(long).await;
                 }
             }
@@ -284,11 +259,11 @@ impl User {
     }
 
     async fn set(&mut self, latch: &CountDownLatch, number: usize) -> bool {
-        let count = self.player.rng.u32(1..6);
-        let extra = self.player.rng.i64(0..3);
+        let count = self.rng.u32(1..6);
+        let extra = self.rng.i64(0..3);
         self.shared.0.lock()[number] = Round { void: true, ..Round::default() };
         let set = latch.try_set_count(count).await;
-        self.player.note(&format!("sets {number} to {count}: {set:?}"));
+        self.note(&format!("sets {number} to {count}: {set:?}"));
         let broken = self.shared.0.lock()[number].broken;
         if matches!(set, Ok(true)) && !broken {
             let count = i64::from(count);
@@ -297,8 +272,8 @@ impl User {
                 Round { since: closed_since, count, closed_since, tickets, ..Round::default() };
             return true;
         }
-        if self.player.plan.is_calm() {
-            self.player.violation(&format!("cannot set a latch: {set:?}"));
+        if self.plan.is_calm() {
+            self.violation(&format!("cannot set a latch: {set:?}"));
         }
         // Perhaps it was set.
         sleep(ms(2500)).await;
@@ -308,7 +283,7 @@ impl User {
 
     /// Until enough has been counted.
     async fn open(&mut self, latch: &CountDownLatch, number: usize) {
-        while !self.player.is_over() {
+        while !self.is_over() {
             sleep(ms(20)).await;
             if self.shared.0.lock()[number].tickets > 0 {
                 self.count(latch, number).await;
@@ -322,7 +297,7 @@ impl User {
                         rounds[number].tickets += count;
                     }
                 }
-                Err(error) => self.player.note(&format!("cannot see the count: {error}")),
+                Err(error) => self.note(&format!("cannot see the count: {error}")),
             }
         }
     }
@@ -335,11 +310,11 @@ impl User {
         }
         loop {
             let deleted = latch.delete().await;
-            self.player.note(&format!("deletes {number}: {deleted:?}"));
+            self.note(&format!("deletes {number}: {deleted:?}"));
             match deleted {
                 Ok(_) => return,
-                Err(error) if self.player.plan.is_calm() => {
-                    return self.player.violation(&format!("cannot delete a latch: {error}"));
+                Err(error) if self.plan.is_calm() => {
+                    return self.violation(&format!("cannot delete a latch: {error}"));
                 }
                 Err(_) => sleep(ms(50)).await,
             }

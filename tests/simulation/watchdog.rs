@@ -9,14 +9,14 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Barks unless it is dropped in time.
-pub(crate) struct Dog {
+pub(crate) struct Watchdog {
     _leash: Sender<()>,
 }
 
-impl Dog {
+impl Watchdog {
     /// Ends the process, as nothing else ends a busy loop; `replay` says how to see it again.
-    pub(crate) fn watch(replay: String) -> Dog {
-        Dog::barking(PATIENCE, move || {
+    pub(crate) fn watch(replay: String) -> Watchdog {
+        Watchdog::barking(PATIENCE, move || {
             // Not by `println!`: what a test prints is kept until it ends.
             let text = format!("a run does not end within {PATIENCE:?} of real time: {replay}\n");
             drop(std::io::stderr().write_all(text.as_bytes()));
@@ -24,14 +24,14 @@ impl Dog {
         })
     }
 
-    fn barking(patience: Duration, bark: impl FnOnce() + Send + 'static) -> Dog {
+    fn barking(patience: Duration, bark: impl FnOnce() + Send + 'static) -> Watchdog {
         let (leash, end) = channel::<()>();
         thread::spawn(move || {
             if matches!(end.recv_timeout(patience), Err(RecvTimeoutError::Timeout)) {
                 bark();
             }
         });
-        Dog { _leash: leash }
+        Watchdog { _leash: leash }
     }
 }
 
@@ -46,11 +46,11 @@ fn a_busy_loop_is_noticed_and_a_run_that_ends_is_not() {
         let barked = barked.clone();
         move || barked.store(true, SeqCst)
     };
-    drop(Dog::barking(Duration::from_millis(20), bark(&barked)));
+    drop(Watchdog::barking(Duration::from_millis(20), bark(&barked)));
     thread::sleep(Duration::from_millis(60));
     assert!(!barked.load(SeqCst), "it had ended");
 
-    let dog = Dog::barking(Duration::from_millis(20), bark(&barked));
+    let dog = Watchdog::barking(Duration::from_millis(20), bark(&barked));
     let start = Instant::now();
     while !barked.load(SeqCst) {
         assert!(start.elapsed() < Duration::from_secs(30), "nobody noticed");

@@ -1,0 +1,106 @@
+//! How long what may be for a moment may be, by weather and kind.
+
+use std::time::Duration;
+
+use crate::kind::Kind;
+use crate::plan::{Plan, Weather, ms};
+
+impl Plan {
+    /// How long a lock may be free while somebody waits for it, in a storm when it is over.
+    pub(crate) fn prompt_within(&self) -> Option<Duration> {
+        let soon = ms(250) + self.kept_unpolled();
+        match (self.weather, self.kind) {
+            // After a poll or two.
+            (Weather::Lossy, Kind::Latch) => Some(ms(3500)),
+            (Weather::Lossy | Weather::Minority, _) => None,
+            (Weather::Storm, kind) if !kind.is_lock() => None,
+            // A dead waiter of a fair lock keeps its place for a claim.
+            (Weather::Crash, Kind::Multi) => Some(ms(900) + self.claim),
+            // They ask again after a pause, each for itself.
+            (_, Kind::Multi | Kind::Quorum) => Some(ms(800)),
+            _ if self.reads_end_untold() => Some(soon + 2 * self.poll),
+            // Messages are lost without notice until then.
+            (Weather::Storm, _) if !self.hears => Some(soon + 2 * self.poll),
+            // The place of a dead waiter is kept for a claim; the next beat finds that it is over.
+            (Weather::Crash, Kind::Fair) => Some(soon + self.claim + ms(20)),
+            _ => Some(soon),
+        }
+    }
+
+    /// Futures that nobody polls are passed over one after the other; each client has one at most.
+    fn kept_unpolled(&self) -> Duration {
+        let processes = u32::try_from(self.processes).expect("few");
+        match self.kind {
+            _ if !self.wild => ms(0),
+            Kind::Fair => ms(130) * processes,
+            _ => ms(130),
+        }
+    }
+
+    /// Until when after a storm a client may find out what it missed: the longest pause of an outage,
+    /// a command's time-out, and the leases of holds that the server forgot.
+    pub(crate) fn recovers_within(&self) -> Duration {
+        match self.weather {
+            Weather::Storm => ms(2000) + self.lease,
+            _ => ms(0),
+        }
+    }
+
+    /// By how much a wait may be overrun, where that can be said.
+    pub(crate) fn slack(&self) -> Option<Duration> {
+        let trip = 2 * (self.faults.request.max + self.faults.reply.max);
+        let slack = match self.weather {
+            Weather::Storm if !self.kind.is_lock() => return None,
+            // Twice: the last answer, and the way out of a queue.
+            Weather::Storm => 2 * self.command_timeout,
+            // The last answer is waited for as long as replies usually take, a command's time at most.
+            Weather::Lossy if self.kind.is_lock() => self.command_timeout,
+            // And the release of what was taken.
+            Weather::Lossy | Weather::Minority => self.command_timeout + trip + ms(20),
+            _ => trip,
+        };
+        Some(slack + ms(60))
+    }
+
+    /// Whether waiters are served in the order in which they came to the engine.
+    pub(crate) fn keeps_order(&self) -> bool {
+        self.kind == Kind::Fair && self.weather != Weather::Storm
+    }
+
+    /// How long a hold may stand in Redis that no guard stands for, where that is known.
+    pub(crate) fn orphans_within(&self) -> Option<Duration> {
+        match (self.weather, self.kind) {
+            (Weather::Calm | Weather::Busy | Weather::Lag, _) => Some(ms(250)),
+            // A lost reply costs a command's time-out, and an undo may lose some of its own.
+            (Weather::Lossy, Kind::ReadWrite) => Some(ms(2500)),
+            (Weather::Lossy, kind) if kind.is_lock() => Some(ms(5000)),
+            (Weather::Lossy, _) => Some(ms(3000)),
+            // They end with their leases. In a storm who does not hear the reply asks again and again.
+            (_, kind) if kind.is_lock() => Some(self.lease + ms(250)),
+            _ => None,
+        }
+    }
+
+    /// How long a waiter may wait when nothing is wrong.
+    pub(crate) fn served_within(&self) -> Duration {
+        let shares = self.kind == Kind::ReadWrite;
+        match self.weather {
+            // Who asks only now and then cannot be let first, and readers pass waiting writers.
+            Weather::Busy if self.kind.asks_within_ms().is_none() && !shares && !self.wild => {
+                ms(1500)
+            }
+            _ => 4 * self.lease + ms(40_000),
+        }
+    }
+
+    /// How long an undo may be repeated once nothing goes wrong: a lease. The reply to a change of a
+    /// number is kept for half a minute.
+    pub(crate) fn rests_within(&self) -> Duration {
+        2 * self.lease + ms(if self.kind.is_lock() { 20_000 } else { 50_000 })
+    }
+
+    /// The longest pause of a server. A repeated change is known as such for half a minute at least.
+    pub(crate) fn longest_pause(&self) -> Duration {
+        if self.changes() || self.kind == Kind::Latch { ms(600) } else { Duration::MAX }
+    }
+}

@@ -1,0 +1,183 @@
+//! Several locks as one: all of them or none, whatever their kinds and the order they are given in. What
+//! must hold: no two valid guards share a name; nobody waits for ever, or for long when all is free;
+//! nothing stands for a process that neither holds nor wants it.
+
+use fastrand::Rng;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use leasehold::test_util::Dumped;
+use leasehold::{Client, EmbeddedRedis, Lease, Lock};
+use tokio::time::sleep;
+
+use crate::lasting::Lasting;
+use crate::ledger::{Entry, Wish};
+use crate::plan::{Plan, ms, name_of, us};
+use crate::user::{Request, User};
+use crate::workload::{Users, Workload};
+use crate::world::World;
+
+/// The kinds of the members, the same for all of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plain,
+    Fair,
+    Fenced,
+    Spin,
+    String,
+    Write,
+}
+
+const KINDS: [Kind; 6] =
+    [Kind::Plain, Kind::Fair, Kind::Fenced, Kind::Spin, Kind::String, Kind::Write];
+
+pub(crate) struct Several {
+    kinds: Vec<Kind>,
+    /// Wishes all of which is free.
+    idle: Lasting<u64>,
+    /// Names that are held for a process that neither holds nor wants them.
+    orphans: Lasting<(usize, usize)>,
+}
+
+/// The process whose field this is.
+fn holder(world: &World, number: usize, held: &Dumped) -> Option<usize> {
+    let engine = number % world.engines.len();
+    let text = held.content.iter().map(|part| String::from_utf8_lossy(part).into_owned());
+    let text: Vec<_> = text.collect();
+    let holds = |id: &String| text.iter().any(|part| part.starts_with(id));
+    world.processes.iter().position(|process| holds(&process.ids[engine]))
+}
+
+fn member(clients: &[Client], kind: Kind, number: usize) -> Lock {
+    let (client, name) = (&clients[number % clients.len()], name_of(number));
+    match kind {
+        Kind::Plain => client.lock(name),
+        Kind::Fair => client.fair_lock(name),
+        Kind::Fenced => client.fenced_lock(name).into(),
+        Kind::Spin => client.spin_lock(name),
+        Kind::String => client.string_lock(name),
+        Kind::Write => client.read_write_lock(name).split().1,
+    }
+}
+
+impl Several {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let mut rng = plan.kind.rng(plan.seed, 0x4B1D);
+        let all_plain = rng.bool();
+        let mut drawn = || if all_plain { Kind::Plain } else { KINDS[rng.usize(0..KINDS.len())] };
+        let kinds = (0..plan.names).map(|_| drawn()).collect();
+        Several { kinds, idle: Lasting::default(), orphans: Lasting::default() }
+    }
+
+    fn held(world: &World) -> Vec<Option<Dumped>> {
+        let dumps: Vec<_> = world.engines.iter().map(EmbeddedRedis::dump).collect();
+        let engines = dumps.len();
+        let held = |number: usize| dumps[number % engines].get(name_of(number).as_bytes());
+        (0..world.plan.names).map(|number| held(number).cloned()).collect()
+    }
+}
+
+impl Workload for Several {
+    fn users(&mut self, world: &World, process: usize, rng: &mut Rng) -> Users {
+        world.users(process, rng, &self.kinds, |user| user.run().boxed())
+    }
+
+    fn look(&mut self, world: &World) {
+        let held = Several::held(world);
+        let wishes = world.ledger.wishes();
+        let free = |wish: &Wish| wish.names.iter().all(|name| held[*name].is_none());
+        self.idle.are(wishes.iter().filter(|(_, wish)| free(wish)).map(|(id, _)| *id));
+        let entries = world.ledger.entries().into_iter().map(|entry| entry.wish);
+        let wanted: Vec<Wish> = wishes.into_values().chain(entries).collect();
+        let mut orphans = Vec::new();
+        for (name, held) in held.iter().enumerate() {
+            let Some(process) = held.as_ref().and_then(|held| holder(world, name, held)) else {
+                continue;
+            };
+            let knows = |wish: &Wish| wish.actor.process == process && wish.names.contains(&name);
+            if !wanted.iter().any(knows) {
+                orphans.push((name, process));
+            }
+        }
+        self.orphans.are(orphans);
+        self.idle.check(&world.ledger, "all is free for", world.plan.prompt_within());
+        self.orphans.check(&world.ledger, "nobody holds or wants", world.plan.orphans_within());
+    }
+
+    /// Places of dead waiters of fair locks are cleared by whoever comes next.
+    fn pass_by<'a>(&'a self, world: &'a World) -> BoxFuture<'a, ()> {
+        async {
+            for (number, kind) in self.kinds.iter().enumerate() {
+                let lock = member(world.witnesses(), *kind, number);
+                if let Ok(guard) = lock.try_lock_now(Lease::fixed(ms(1000))).await {
+                    drop(guard.unlock().await);
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn stays(&self, key: &str) -> bool {
+        let fenced = self.kinds.iter().enumerate().filter(|(_, kind)| **kind == Kind::Fenced);
+        let counter = |(number, _)| format!("redisson_lock_token:{{{}}}", name_of(number));
+        fenced.map(counter).any(|counter| counter == key)
+    }
+}
+
+impl User<Vec<Kind>> {
+    async fn run(mut self) {
+        // Some take the members one by one, in another order than a lock of several does.
+        let old_school = self.actor.number == 3;
+        while !self.is_over() {
+            self.pauses().await;
+            let mut names: Vec<_> = (0..self.shared.len()).collect();
+            self.rng.shuffle(&mut names);
+            names.truncate(self.rng.usize(1..=4));
+            if old_school {
+                names.truncate(2);
+                names.sort_unstable_by(|one, other| other.cmp(one));
+                Box::pin(self.one_by_one(&names)).await;
+            } else {
+                Box::pin(self.together(names)).await;
+            }
+        }
+    }
+
+    fn member(&self, number: usize) -> Lock {
+        member(&self.clients, self.shared[number], number)
+    }
+
+    async fn together(&mut self, names: Vec<usize>) {
+        let lock = Lock::multi(names.iter().map(|number| self.member(*number)));
+        let request = self.request();
+        let Some(entry) = self.take(&lock, names, request).await else { return };
+        self.works(&entry).await;
+        self.extends(&entry).await;
+        self.lets_go(entry).await;
+    }
+
+    async fn take(&mut self, lock: &Lock, names: Vec<usize>, request: Request) -> Option<Entry> {
+        let wish = Wish::new(self.actor, names);
+        let entry = self.takes(wish, request, request.take(lock)).await?;
+        if let Some(rival) = self.ledger.rival(&entry) {
+            self.violation(&format!("{:?} beside {rival:?}", entry.wish));
+        }
+        Some(entry)
+    }
+
+    /// As a program that knows nothing of locks of several.
+    async fn one_by_one(&mut self, names: &[usize]) {
+        let mut entries = Vec::new();
+        for number in names {
+            let lock = self.member(*number);
+            let request = Request { cancel_at: None, ..self.request() };
+            match self.take(&lock, vec![*number], request).await {
+                Some(entry) => entries.push(entry),
+                None => break,
+            }
+        }
+        sleep(us(self.rng.u64(0..100_000))).await;
+        for entry in entries {
+            self.lets_go(entry).await;
+        }
+    }
+}
