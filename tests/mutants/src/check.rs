@@ -59,9 +59,7 @@ fn last_name(test: &Test) -> &str {
 
 /// Whether some Rust source in a folder has this word.
 fn is_written(folder: &Path, word: &str) -> bool {
-    visit(folder, &mut |path, text| {
-        path.extension() == Some("rs".as_ref()) && has_word(text, word)
-    })
+    visit(folder, &mut |path, text| path.extension() == Some("rs".as_ref()) && has_word(text, word))
 }
 
 /// Shows the texts of a folder and of those in it until one is the right one; whether one was.
