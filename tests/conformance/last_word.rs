@@ -6,28 +6,29 @@ use leasehold::test_util::{Delay, Faults};
 use leasehold::{EmbeddedRedis, Lease};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::each::each_exclusive;
-use crate::line::Line;
-use crate::sorts::Sort;
-use crate::world::{World, eventually, ms, soon, waiting};
+use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::faulty_connection::FaultyConnection;
+use crate::for_each_kind::for_each_exclusive_kind;
+use crate::kinds::Kind;
 
 /// The wait, and when what is waited for is released: on a busy machine neither may be late.
-const fn times(world: &World) -> [Duration; 2] {
-    match world {
-        World::Redis(_) => [ms(6000), ms(0)],
+const fn times(backend: &Backend) -> [Duration; 2] {
+    match backend {
+        Backend::Redis(_) => [ms(6000), ms(0)],
         // No beat comes in between.
-        World::Embedded(_) => [ms(1400), ms(1300)],
+        Backend::Embedded(_) => [ms(1400), ms(1300)],
     }
 }
 
 /// What is released so late, and was told in vain, is seen by the last question.
-pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(world: World) {
-    let other = &world.client().await;
-    let [wait, release] = times(&world);
-    let asks_last = async |sort: &Sort| {
-        let (client, line) = Line::with(&world, |builder| builder.safety_poll(ms(60_000))).await;
-        let guard = sort.lock(other, sort.name).lock().await.unwrap();
-        let (start, lock) = (Instant::now(), sort.lock(&client, sort.name));
+pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(backend: Backend) {
+    let other = &backend.client().await;
+    let [wait, release] = times(&backend);
+    let asks_last = async |kind: &Kind| {
+        let (client, line) =
+            FaultyConnection::with(&backend, |builder| builder.safety_poll(ms(60_000))).await;
+        let guard = kind.lock(other, kind.name).lock().await.unwrap();
+        let (start, lock) = (Instant::now(), kind.lock(&client, kind.name));
         let taking = tokio::spawn(async move {
             let taken = lock.try_lock(wait, Lease::fixed(ms(9000))).await;
             (taken, start.elapsed())
@@ -44,29 +45,30 @@ pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(world: 
         let (taken, took) = soon("it is found", taking).await.0.unwrap();
         (taken, took, line)
     };
-    each_exclusive(async |sort| {
-        let (mut taken, mut took, mut line) = asks_last(sort).await;
+    for_each_exclusive_kind(async |kind| {
+        let (mut taken, mut took, mut line) = asks_last(kind).await;
         // A machine that stalls loses the last answer: on a server, then, once more.
         for _ in 0..4 {
             let lost = matches!(&taken, Err(error) if error.may_be_held());
-            if lost && matches!(world, World::Redis(_)) {
-                (taken, took, line) = asks_last(sort).await;
+            if lost && matches!(backend, Backend::Redis(_)) {
+                (taken, took, line) = asks_last(kind).await;
             }
         }
-        let guard = taken.unwrap_or_else(|error| panic!("{}, {took:?}: {error}", sort.name));
-        assert!(took <= wait + world.late(50), "{}: {took:?}", sort.name);
+        let guard = taken.unwrap_or_else(|error| panic!("{}, {took:?}: {error}", kind.name));
+        assert!(took <= wait + backend.late(50), "{}: {took:?}", kind.name);
         guard.unlock().await.unwrap();
         drop(line);
     })
     .await;
 }
 
-pub(crate) async fn a_latch_that_opened_unheard_is_found_at_the_end_of_the_wait(world: World) {
-    let other = world.client().await;
-    let (client, line) = Line::with(&world, |builder| builder.safety_poll(ms(60_000))).await;
+pub(crate) async fn a_latch_that_opened_unheard_is_found_at_the_end_of_the_wait(backend: Backend) {
+    let other = backend.client().await;
+    let (client, line) =
+        FaultyConnection::with(&backend, |builder| builder.safety_poll(ms(60_000))).await;
     let opens = other.count_down_latch("l");
     assert!(opens.try_set_count(1).await.unwrap());
-    let (start, [wait, release]) = (Instant::now(), times(&world));
+    let (start, [wait, release]) = (Instant::now(), times(&backend));
     // The front, and one that waits behind it.
     let waits: Vec<_> = (0..2)
         .map(|_| {
