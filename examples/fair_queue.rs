@@ -44,7 +44,7 @@ async fn main() -> Result<(), Error> {
     printing.unlock().await?;
 
     for customer in 0..CUSTOMERS {
-        assert_eq!(served.recv().await, Some(customer), "somebody pushed in");
+        assert_eq!(served.recv().await, Some(customer), "a customer was passed");
     }
     Ok(())
 }

@@ -34,7 +34,7 @@ pub use config::ConfigError;
 /// match client.lock("orders:42").try_lock(wait, Lease::Renewed).await {
 ///     Ok(guard) => guard.unlock().await?,
 ///     Err(Error::Timeout { waited, .. }) => println!("busy for {waited:?}: shed the work"),
-///     Err(Error::Unknown { lease, .. }) => println!("perhaps held: nobody enters for {lease:?}"),
+///     Err(Error::Unknown { lease, .. }) => println!("perhaps held: do not enter for {lease:?}"),
 ///     Err(error) if error.is_retryable() => println!("try later: {error}"),
 ///     Err(error) => return Err(error),
 /// }

@@ -125,7 +125,7 @@ impl Lease {
 pub enum HoldState {
     /// The lock is held at least until the deadline.
     Held,
-    /// Renewal is failing; the deadline has not passed, so nobody else can hold the lock yet.
+    /// Renewal is failing; the deadline has not passed, so no other owner can hold the lock yet.
     Uncertain,
     /// The hold has ended; others may hold the lock.
     Lost,

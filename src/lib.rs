@@ -55,7 +55,7 @@
 //! | [`quorum_lock`](Client::quorum_lock), [`Lock::quorum`] | a majority of independent servers |
 //! | [`spin_lock`](Client::spin_lock) | waiters ask again instead of listening |
 //! | [`string_lock`](Client::string_lock) | `SET NX PX`, shared with Laravel, redsync, redis-py and others |
-//! | [`semaphore`](Client::semaphore) | at most so many at once: a [`Semaphore`] |
+//! | [`semaphore`](Client::semaphore) | a number of permits for all clients: a [`Semaphore`] |
 //! | [`permit_expirable_semaphore`](Client::permit_expirable_semaphore) | permits with ids and leases |
 //! | [`count_down_latch`](Client::count_down_latch) | many wait for a count: a [`CountDownLatch`] |
 //!

@@ -19,22 +19,22 @@ use crate::transport::redis::endpoint::Endpoint;
 use crate::transport::redis::{Absent, Node, Redis};
 use crate::transport::{CallError, Transport};
 
-/// What the transport and the session of a client share. It is there before both.
-struct Groundwork {
+/// The parts that the transport and the session of a client share. They are made before both.
+struct SharedParts {
     counters: Arc<Counters>,
     subscriptions: Arc<Subscriptions>,
     client_id: Uuid,
 }
 
-impl Groundwork {
+impl SharedParts {
     fn new() -> Self {
         let counters = Arc::<Counters>::default();
         let subscriptions = Subscriptions::new(counters.clone());
-        Groundwork { counters, subscriptions, client_id: Uuid::new_v4() }
+        SharedParts { counters, subscriptions, client_id: Uuid::new_v4() }
     }
 
     fn session(self, transport: Transport, settings: Settings) -> Arc<Session> {
-        let Groundwork { counters, subscriptions, client_id } = self;
+        let SharedParts { counters, subscriptions, client_id } = self;
         Session::new(Parts { transport, subscriptions, counters, settings, client_id })
     }
 }
@@ -105,7 +105,11 @@ impl ClientBuilder {
         if Handle::try_current().is_err() {
             return Err(Error::Config(ConfigError::NoRuntime));
         }
-        let thread = Thread::spawn().map_err(|error| failed(error.to_string()))?;
+        let no_thread = |error: std::io::Error| Error::Unavailable {
+            name: Arc::from("connect"),
+            source: Cause::new(error.to_string()),
+        };
+        let thread = Thread::spawn().map_err(no_thread)?;
         let session = self.session(dial, &endpoint, settings, absent, &thread.runtime).await?;
         thread.serve(session.clone());
         Ok(Client::new(session))
@@ -122,13 +126,13 @@ impl ClientBuilder {
     ) -> Result<Arc<Session>, Error> {
         let refused =
             |error| Error::from_call(&Arc::from(endpoint.to_string()), Duration::ZERO, error);
-        let ground = Groundwork::new();
-        let name = self.connection_name(ground.client_id);
+        let shared = SharedParts::new();
+        let name = self.connection_name(shared.client_id);
         let node = Node::new(dial.map_err(refused)?, endpoint, &name);
-        let subscriptions = ground.subscriptions.clone();
+        let subscriptions = shared.subscriptions.clone();
         let redis = Redis::connect(node, self.timing(), subscriptions, background, absent);
         let transport = Transport::Redis(redis.await.map_err(refused)?);
-        Ok(ground.session(transport, settings))
+        Ok(shared.session(transport, settings))
     }
 }
 
@@ -191,10 +195,10 @@ impl ClientBuilder {
             Err(_) => Some(Thread::spawn().expect("a thread for the embedded engine")),
         };
         let runtime = thread.as_ref().map_or_else(Handle::current, |thread| thread.runtime.clone());
-        let ground = Groundwork::new();
-        let link = engine.link(ground.subscriptions.clone(), &runtime);
+        let shared = SharedParts::new();
+        let link = engine.link(shared.subscriptions.clone(), &runtime);
         link.set_command_timeout(settings.command_timeout);
-        let session = ground.session(Transport::Embedded(link), settings);
+        let session = shared.session(Transport::Embedded(link), settings);
         match thread {
             Some(thread) => thread.serve(session.clone()),
             None => self.serve_here(&runtime, session.clone()),
@@ -231,8 +235,4 @@ impl ClientBuilder {
     fn serve_here(&self, runtime: &Handle, session: Arc<Session>) {
         runtime.spawn(crate::session::background::serve(session));
     }
-}
-
-fn failed(text: String) -> Error {
-    Error::Unavailable { name: Arc::from("connect"), source: Cause::new(text) }
 }

@@ -7,6 +7,22 @@ use std::time::Duration;
 /// A hand-over saves the waiter two round trips. The streak of hand-overs is bounded, so that waiters of
 /// other clients get their turn: after it the lock is released, and this client lets others go first for
 /// a moment.
+///
+/// # Examples
+///
+/// A client whose locks are fair to other clients rather than fast for its own waiters:
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use leasehold::{EmbeddedRedis, LocalHandover};
+///
+/// let builder = EmbeddedRedis::new().builder(); // or Client::builder("redis://127.0.0.1:6379")
+/// let _client = builder.local_handover(LocalHandover::Off).connect().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LocalHandover {

@@ -1,6 +1,23 @@
 //! Settings and arguments that cannot be used. They are refused before anything is sent.
 
 /// A setting or an argument that cannot be used. Nothing was sent; the message says what would be right.
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use std::time::Duration;
+///
+/// use leasehold::{Client, ConfigError, Error, Lease};
+///
+/// let lock = Client::embedded().lock("orders:42");
+/// let refused = lock.try_lock_now(Lease::fixed(Duration::ZERO)).await;
+/// assert!(matches!(refused, Err(Error::Config(ConfigError::OutOfRange { what: "lease", .. }))));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {

@@ -6,6 +6,21 @@ use super::{Guard, Lock, Target};
 use crate::error::Error;
 
 /// A holder of a lock, as Redis sees it; see [`Lock::holder`] and [`LockInfo`](crate::LockInfo).
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// let lock = leasehold::Client::embedded().lock("orders:42");
+/// let guard = lock.lock().await?;
+/// let holder = lock.holder().await?.expect("it is held");
+/// assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
+/// guard.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
@@ -132,7 +147,7 @@ impl<G: Guard> Lock<G> {
         Ok(first.map(|(owner, holds)| Holder { owner, holds, lease }))
     }
 
-    /// Frees the lock by force, whoever the holder is; false if the lock was free.
+    /// Frees the lock by force, also if another client holds it; false if the lock was free.
     ///
     /// A holder with a renewed lease learns of its loss at the next renewal, at the latest after a third
     /// of the lease. A holder with a fixed lease learns of it when it extends, re-enters or releases the

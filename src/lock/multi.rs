@@ -26,7 +26,7 @@ use crate::session::wait::Wait;
 const HELD_WAIT: Duration = Duration::from_secs(1);
 /// The longest pause between two rounds: other clients get their chance.
 const PAUSE: Duration = Duration::from_millis(50);
-/// A server may take this part of the lease to answer.
+/// A server has this part of the lease to answer: a twentieth.
 const SERVER_SHARE: u32 = 20;
 
 #[derive(Clone)]
@@ -164,7 +164,7 @@ impl MultiLock {
     }
 
     async fn take_all(&self, options: &Options, started: Instant) -> Result<Vec<LockGuard>, Error> {
-        let (mut doubt, mut last, mut first) = (None, Vec::new(), 0);
+        let (mut in_doubt, mut last_errors, mut first) = (None, Vec::new(), 0);
         loop {
             // CANCEL: the guards release what was taken.
             let taken = match self.take_together(options).await {
@@ -172,7 +172,7 @@ impl MultiLock {
                 Err(error) if options.wait == Wait::Once || !error.is_retryable() => Err(error),
                 Ok(None) => self.take_in_order(options, &mut first).await,
                 Err(error) => {
-                    doubt = doubt.or(Some(error).filter(Error::may_be_held));
+                    in_doubt = in_doubt.or(Some(error).filter(Error::may_be_held));
                     self.take_in_order(options, &mut first).await
                 }
             };
@@ -185,16 +185,16 @@ impl MultiLock {
                 Err(error) if !error.is_retryable() => return Err(error),
                 Err(error) if options.wait.is_over() && !error.is_timeout() => {
                     // A member that may be held is the worse news.
-                    return Err(doubt.unwrap_or(error));
+                    return Err(in_doubt.unwrap_or(error));
                 }
                 Err(error) => {
-                    last = vec![error.clone()];
-                    doubt = doubt.or(Some(error).filter(Error::may_be_held));
+                    last_errors = vec![error.clone()];
+                    in_doubt = in_doubt.or(Some(error).filter(Error::may_be_held));
                 }
             }
             if options.wait.is_over() {
                 // A member that may be held is the worse news.
-                return Err(doubt.unwrap_or_else(|| self.timed_out(started, &last)));
+                return Err(in_doubt.unwrap_or_else(|| self.timed_out(started, &last_errors)));
             }
             pause(PAUSE.mul_f64(fastrand::f64()), options.wait).await;
         }

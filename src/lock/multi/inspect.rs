@@ -14,9 +14,9 @@ impl MultiLock {
         Ok(self.is_blocked(seen.iter().filter(|locked| **locked).count(), seen.len()))
     }
 
-    /// So many of the members that answered are locked that the free ones are too few.
-    pub(super) fn is_blocked(&self, locked: usize, seen: usize) -> bool {
-        seen - locked < self.required
+    /// Too few of the members that answered are free.
+    pub(super) fn is_blocked(&self, locked: usize, answered: usize) -> bool {
+        answered - locked < self.required
     }
 
     pub(crate) async fn hold_count(&self) -> Result<u64, Error> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{MultiLock, pause};
+use super::{MultiLock, SERVER_SHARE, pause};
 use crate::error::{Cause, Error};
 use crate::lease::Lease;
 use crate::lock::guard::multi::gather;
@@ -15,8 +15,6 @@ use crate::session::wait::Wait;
 
 /// The longest pause between two rounds: rivals that took a part each drift apart.
 const PAUSE: Duration = Duration::from_millis(200);
-/// A server may take this part of the lease to answer.
-const SERVER_SHARE: u32 = 20;
 
 impl Lock {
     /// A quorum lock (`RedLock`): held while a majority of its members is held.
