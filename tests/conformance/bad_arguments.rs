@@ -43,7 +43,7 @@ fn locks(client: &Client, name: &str) -> Vec<(&'static str, Lock)> {
         ("multi", client.multi_lock([name, "fine"])),
         ("mixed", Lock::multi([client.lock("!fine"), client.fair_lock(name)])),
         ("string", client.string_lock(name)),
-        ("red", client.red_lock(&[], name)),
+        ("red", client.quorum_lock(&[], name)),
     ]
 }
 

@@ -25,7 +25,7 @@ impl Engines {
 }
 
 fn quorum(clients: &[Client]) -> Lock {
-    clients[0].red_lock(&clients[1..], NAME)
+    clients[0].quorum_lock(&clients[1..], NAME)
 }
 
 #[tokio::test(start_paused = true)]
