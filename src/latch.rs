@@ -86,8 +86,9 @@ impl CountDownLatch {
             return Ok(self.count().await? == 0);
         }
         let publish = self.inner.publish();
-        let call =
-            |resource: &_, kept| counter::set(resource, publish, count.into(), "1", None, kept);
+        let call = |resource: &_, reply_key| {
+            counter::set(resource, publish, count.into(), "1", None, reply_key)
+        };
         self.inner.change(call, yes_or_no).await
     }
 
@@ -106,7 +107,9 @@ impl CountDownLatch {
     /// As [`try_set_count`](CountDownLatch::try_set_count).
     pub async fn count_down(&self) -> Result<i64, Error> {
         let publish = self.inner.publish();
-        self.inner.change(|resource, kept| latch::count_down(resource, publish, kept), number).await
+        self.inner
+            .change(|resource, reply_key| latch::count_down(resource, publish, reply_key), number)
+            .await
     }
 
     /// The count; 0 if it was never set.

@@ -95,8 +95,8 @@ impl PermitExpirableSemaphore {
     /// within a command time-out, [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         let (publish, message) = (self.inner.publish(), permits.to_string());
-        let call = |resource: &_, kept| {
-            counter::set(resource, publish, permits.into(), &message, None, kept)
+        let call = |resource: &_, reply_key| {
+            counter::set(resource, publish, permits.into(), &message, None, reply_key)
         };
         self.inner.change(call, yes_or_no).await
     }

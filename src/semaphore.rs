@@ -115,8 +115,8 @@ impl Semaphore {
 
     async fn set(&self, permits: u32, life: Option<Duration>) -> Result<bool, Error> {
         let (publish, message) = (self.inner.publish(), permits.to_string());
-        let call = |resource: &_, kept| {
-            counter::set(resource, publish, permits.into(), &message, life, kept)
+        let call = |resource: &_, reply_key| {
+            counter::set(resource, publish, permits.into(), &message, life, reply_key)
         };
         self.inner.change(call, yes_or_no).await
     }
@@ -211,8 +211,8 @@ impl Semaphore {
             return Ok(false);
         }
         let (publish, left_alone) = (self.inner.publish(), IfAbsent::LeaveAlone);
-        let call = |resource: &_, kept| {
-            semaphore::add(resource, publish, permits.into(), left_alone, kept)
+        let call = |resource: &_, reply_key| {
+            semaphore::add(resource, publish, permits.into(), left_alone, reply_key)
         };
         self.inner.change(call, was_there).await
     }
@@ -252,7 +252,9 @@ impl Semaphore {
     /// As [`try_set_permits`](Semaphore::try_set_permits).
     pub async fn drain(&self) -> Result<i64, Error> {
         let publish = self.inner.publish();
-        self.inner.change(|resource, kept| semaphore::drain(resource, publish, kept), number).await
+        self.inner
+            .change(|resource, reply_key| semaphore::drain(resource, publish, reply_key), number)
+            .await
     }
 
     /// How many permits are available; negative if more permits were taken away than there were.

@@ -72,8 +72,9 @@ impl Synchronizer {
             return Ok(());
         }
         let publish = self.publish();
-        let call =
-            |resource: &_, kept| semaphore::add(resource, publish, permits, IfAbsent::Make, kept);
+        let call = |resource: &_, reply_key| {
+            semaphore::add(resource, publish, permits, IfAbsent::Make, reply_key)
+        };
         self.change(call, number).await.map(|_available| ())
     }
 
@@ -96,7 +97,7 @@ impl Synchronizer {
         let resource = self.resource()?;
         let session = &self.handle.session;
         session
-            .call_idempotent(&resource.name, call(resource, session.reply_kept(resource)), read)
+            .call_idempotent(&resource.name, call(resource, session.reply_key(resource)), read)
             .await
     }
 }
