@@ -1,4 +1,5 @@
-//! The end of a wait: the last word is Redis', not that of a message which may be lost.
+//! The last word is Redis', not that of a message which may be lost: at the end of a wait, and after a
+//! waiter has subscribed.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use leasehold::test_util::{Delay, Faults};
 use leasehold::{EmbeddedRedis, Lease};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::backend::{Backend, LIMIT, eventually, ms, soon, waiting};
 use crate::faulty_connection::FaultyConnection;
 use crate::for_each_kind::for_each_exclusive_kind;
 use crate::kinds::Kind;
@@ -104,4 +105,30 @@ async fn who_still_subscribes_at_the_end_of_the_wait_asks_once_more() {
     let taking = lock.try_lock(ms(500), Lease::fixed(ms(9000)));
     let (taken, ()) = tokio::join!(taking, release);
     taken.expect("free for 400 ms").unlock().await.unwrap();
+}
+
+/// Check, listen, check again: what is released in between is told to nobody.
+#[tokio::test(start_paused = true)]
+async fn what_is_released_while_a_waiter_subscribes_is_found() {
+    for_each_exclusive_kind(async |kind| {
+        let redis = EmbeddedRedis::new();
+        let (other, polls) = (redis.client(), ms(60_000));
+        let client = redis.builder().safety_poll(polls).connect().await.unwrap();
+        let slow = Faults { request: Delay::fixed(ms(100)), ..Faults::default() };
+        redis.links().pop().unwrap().set_faults(slow, 1);
+        let lock = kind.lock(&other, kind.name);
+        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(polls)).await.unwrap();
+        let release = async {
+            sleep(ms(150)).await;
+            guard.unlock().await.unwrap();
+        };
+        // Asked at 100 ms; it would be heard from 200 ms on.
+        let start = Instant::now();
+        let lock = kind.lock(&client, kind.name);
+        let (taken, ()) = tokio::join!(lock.try_lock(LIMIT, Lease::fixed(polls)), release);
+        let took = start.elapsed();
+        taken.unwrap().unlock().await.unwrap();
+        assert!(took < ms(2000), "{}: {took:?}", kind.name);
+    })
+    .await;
 }

@@ -193,6 +193,24 @@ pub(crate) async fn a_latch_that_opened_during_an_outage_is_found_open(backend: 
     all_go(tasks).await;
 }
 
+/// A message is a hint: anybody may publish one.
+pub(crate) async fn a_message_does_not_open_a_latch(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client_without_polls().await);
+    let latch = set(&one, 1).await;
+    let tasks = waiters(&other, 2);
+    waiting(&other, 2).await;
+    let listens = async || other.stats().listeners == 1 && other.stats().calls >= 2;
+    eventually("it listens", listens).await;
+    for channel in backend.channels() {
+        backend.command(&["PUBLISH", &channel, "0"]);
+    }
+    eventually("it is told", async || other.stats().wakes == 1).await;
+    sleep(backend.span(50)).await;
+    assert!(tasks.iter().all(|task| !task.is_finished()), "it is closed");
+    assert_eq!(latch.count_down().await.unwrap(), 0);
+    all_go(tasks).await;
+}
+
 pub(crate) async fn a_latch_that_vanishes_is_open(backend: Backend) {
     let client = backend.builder().safety_poll(ms(200)).connect().await.unwrap();
     set(&client, 3).await;

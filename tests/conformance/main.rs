@@ -303,6 +303,7 @@ behaviours! {
         a_string_key_without_expiry_is_told_and_left,
         a_hash_key_without_expiry_is_told_and_left,
         a_string_lock_is_a_token_with_an_expiry,
+        a_string_lock_that_a_peer_has_taken_is_lost,
         every_waiter_is_told_of_a_missing_expiry,
     }
     multi {
@@ -480,6 +481,7 @@ behaviours! {
         who_comes_late_goes_at_once,
         a_lost_message_costs_one_poll,
         a_latch_that_opened_during_an_outage_is_found_open,
+        a_message_does_not_open_a_latch,
         a_latch_that_vanishes_is_open,
         a_waiter_that_gives_up_leaves_the_others_waiting,
         a_front_that_nobody_polls_hides_nothing,

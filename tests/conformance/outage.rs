@@ -67,6 +67,25 @@ async fn a_holder_that_is_cut_off_knows_before_others_get_in() {
     assert!(known < got_in, "{:?}", known - got_in);
 }
 
+/// The server counts a lease from when it runs the call, which may be long before the reply comes.
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_counted_from_before_it_was_asked_for() {
+    for kind in KINDS.iter().filter(|kind| kind.is_single()) {
+        let redis = EmbeddedRedis::new();
+        let client = redis.client();
+        let slow = Faults { reply: Delay::fixed(ms(400)), ..Faults::default() };
+        redis.links().pop().unwrap().set_faults(slow, 1);
+        let (start, lease) = (Instant::now(), ms(10_000));
+        let lock = kind.lock(&client, kind.name);
+        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap();
+        assert!(guard.deadline() <= start + lease, "{}", kind.name);
+        let start = Instant::now();
+        guard.extend(2 * lease).await.unwrap();
+        assert!(guard.deadline() <= start + 2 * lease, "{}: extended", kind.name);
+        guard.unlock().await.unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_was_in_doubt_stays_unknown() {
     let redis = EmbeddedRedis::new();

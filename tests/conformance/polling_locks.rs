@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use leasehold::{Client, Error, Lease, Lock};
+use leasehold::{Client, Ended, Error, Lease, Lock, LossReason};
 use tokio::time::{Instant, sleep};
 
 use crate::backend::{Backend, eventually, ms, soon, waiting};
@@ -181,6 +181,16 @@ pub(crate) async fn a_string_lock_is_a_token_with_an_expiry(backend: Backend) {
     backend.command(&["SET", "laravel_cache_x{", "a peer"]);
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     assert_eq!(backend.command(&["GET", "laravel_cache_x{"]), "a peer");
+}
+
+pub(crate) async fn a_string_lock_that_a_peer_has_taken_is_lost(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(300)).await;
+    let guard = client.string_lock("x").lock().await.unwrap();
+    backend.command(&["SET", "x", "a peer", "PX", "60000"]);
+    assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(LossReason::Gone));
+    drop(guard);
+    sleep(backend.span(50)).await;
+    assert_eq!(backend.command(&["GET", "x"]), "a peer");
 }
 
 pub(crate) async fn every_waiter_is_told_of_a_missing_expiry(backend: Backend) {

@@ -9,6 +9,7 @@ use crate::table;
 /// Says what is wrong; whether nothing is.
 pub(crate) fn check(root: &Path, patches: &[Patch]) -> bool {
     let mut wrong: Vec<_> = patches.iter().flat_map(|patch| faults(root, patch)).collect();
+    wrong.extend(sources_that_name_faults(root));
     match table::is_current(root, patches) {
         Ok(true) => {}
         Ok(false) => wrong.push(format!("{} is not up to date", table::PAGE)),
@@ -37,21 +38,39 @@ fn faults(root: &Path, patch: &Patch) -> Vec<String> {
     faults
 }
 
+/// Faults are patches: no source that is packaged knows of them.
+fn sources_that_name_faults(root: &Path) -> Vec<String> {
+    let mut sources = Vec::new();
+    for folder in ["src", "examples", "tests/support"] {
+        visit(&root.join(folder), &mut |path, text| {
+            if text.to_lowercase().contains("mutant") {
+                sources.push(format!("{} names mutants", path.display()));
+            }
+            false
+        });
+    }
+    sources
+}
+
 /// The name of its function.
 fn last_name(test: &Test) -> &str {
     test.name.rsplit("::").next().unwrap_or_default()
 }
 
-/// Whether some source in a folder has this word.
+/// Whether some Rust source in a folder has this word.
 fn is_written(folder: &Path, word: &str) -> bool {
+    visit(folder, &mut |path, text| path.extension() == Some("rs".as_ref()) && has_word(text, word))
+}
+
+/// Shows the texts of a folder and of those in it until one is the right one; whether one was.
+fn visit(folder: &Path, is_right: &mut dyn FnMut(&Path, &str) -> bool) -> bool {
     let Ok(entries) = folder.read_dir() else { return false };
     let mut paths = entries.filter_map(Result::ok).map(|entry| entry.path());
     paths.any(|path| {
         if path.is_dir() {
-            return is_written(&path, word);
+            return visit(&path, is_right);
         }
-        let is_source = path.extension() == Some("rs".as_ref());
-        is_source && std::fs::read_to_string(&path).is_ok_and(|text| has_word(&text, word))
+        std::fs::read_to_string(&path).is_ok_and(|text| is_right(&path, &text))
     })
 }
 

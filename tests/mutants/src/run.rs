@@ -26,8 +26,8 @@ impl Copy {
     /// The program that has the tests of this place.
     pub(crate) fn build(&self, place: &Place) -> Result<PathBuf> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["test", "--no-run", "--color", "never", "--package", "leasehold"]);
-        // Where `tests/run` builds the same.
+        cargo.args(["test", "--no-run", "--color", "never"]);
+        // As `tests/run` builds it: dependencies with other features would be built again.
         let (target, built) = match place {
             Place::Model => (self.place.join("model"), "shuttle/debug"),
             Place::Lib | Place::Tests(_) => (self.place.join("build"), "debug"),
@@ -35,8 +35,8 @@ impl Copy {
         self.seed(&target, built)?;
         cargo.arg("--target-dir").arg(target);
         match place {
-            Place::Lib => cargo.args(["--all-features", "--lib"]),
-            Place::Tests(name) => cargo.args(["--all-features", "--test", name]),
+            Place::Lib => cargo.args(["--workspace", "--all-features", "--lib"]),
+            Place::Tests(name) => cargo.args(["--workspace", "--all-features", "--test", name]),
             Place::Model => {
                 let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
                 cargo.env("RUSTFLAGS", format!("{flags} --cfg shuttle"));
