@@ -60,10 +60,10 @@ pub enum Error {
         waited: Duration,
         /// The key has no expiry: only its owner or a forced unlock frees the lock.
         no_expiry: bool,
-        /// The holder is of this client, or was a moment ago.
+        /// A hold of this client keeps the lock, or kept it a moment ago.
         by_this_client: bool,
-        /// The owner of that hold of this client, as [`LockGuard::owner`](crate::LockGuard::owner) of its
-        /// guard gives it.
+        /// The owner of that hold, as [`LockGuard::owner`](crate::LockGuard::owner) gives it; `None` if the
+        /// holder is of another client.
         holder: Option<Arc<str>>,
     },
     /// Redis certainly did not take the call: no connection, refused, loading, read-only, out of memory.
@@ -91,7 +91,8 @@ pub enum Error {
     },
     /// The hold ended before it was released.
     ///
-    /// Stop the work; others may hold the lock now. Only a fencing token protects the writes from now on.
+    /// Stop the work; others may hold the lock now. Writes after the loss are refused only by a resource
+    /// that checks a fencing token.
     #[error("the lock was lost: name=`{name}`, reason=`{reason}`")]
     Lost {
         /// The lock.

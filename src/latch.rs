@@ -144,8 +144,8 @@ impl CountDownLatch {
     /// # Errors
     ///
     /// [`Error::Timeout`] if the count was not zero for all of the wait. [`Error::Unavailable`] if
-    /// Redis could not be asked, [`Error::Protocol`] if Redis refuses the call. [`Error::Closed`] after shutdown,
-    /// [`Error::Config`] for a bad name.
+    /// Redis could not be asked, [`Error::Protocol`] if Redis refuses the call. [`Error::Closed`] after
+    /// shutdown, [`Error::Config`] for a bad name.
     pub async fn wait(&self, wait: Duration) -> Result<(), Error> {
         let request = self.inner.request(Wait::from(wait), Lease::Renewed)?;
         crate::session::acquire::wait_open(&self.inner.handle, request).await

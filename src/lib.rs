@@ -31,7 +31,7 @@
 //!
 //! - [`Lock::lock`] waits as long as it takes; [`Lock::try_lock`] takes *wait* and *lease*, in this
 //!   order; [`Lock::acquire`] is the fluent form with all settings.
-//! - Every acquisition is an owner of its own: two acquisitions exclude each other, also from one lock
+//! - Every acquisition is an owner of its own: two acquisitions exclude each other, even from one lock
 //!   value, one task or one client.
 //! - Code inside a section ([`Lock::run`], [`LockGuard::run`]) takes the same lock again by its name;
 //!   so does [`LockGuard::reenter`]. See [taking it again](Lock#taking-it-again).

@@ -41,9 +41,9 @@ pub use inspect::Holder;
 ///
 /// # Exclusion
 ///
-/// **Every acquisition is an owner of its own**: two acquisitions exclude each other, from the same value
-/// or clone, task or client as from another. Share one lock value or clone it, as you like. A guard does
-/// not borrow the lock, and may be moved to and dropped on any thread.
+/// **Every acquisition is an owner of its own**: two acquisitions exclude each other, even from one lock
+/// value, one task or one client. Share one lock value or clone it, as you like. A guard does not borrow
+/// the lock, and may be moved to and dropped on any thread.
 ///
 /// # Taking it again
 ///

@@ -162,7 +162,8 @@ impl ClientBuilder {
     }
 
     /// How `CLIENT LIST` shows this client's three connections, for example `billing@pod-7`. Default:
-    /// `leasehold:<id>` with [`Client::id`](crate::Client::id). 1 to 64 printable ASCII characters without blanks.
+    /// `leasehold:<id>` with [`Client::id`](crate::Client::id). 1 to 64 printable ASCII characters without
+    /// blanks.
     ///
     /// The name is shown as given and need not be unique. Owners on the wire have the id, not the name. A
     /// server that does not allow `CLIENT SETNAME` shows no name. The embedded engine has no `CLIENT LIST`.

@@ -23,8 +23,8 @@ impl Client {
     ///
     /// The order holds over all clients; as Redisson's `getFairLock`, in one queue with it. The queue is
     /// in Redis and knows every waiter. A living waiter keeps its place by a heartbeat in the background; a
-    /// dead waiter is passed over after [`fair_claim`](crate::ClientBuilder::fair_claim). An acquisition with a
-    /// zero wait is not in the queue and never passes it. Holds are not handed over within a client.
+    /// dead waiter is passed over after [`fair_claim`](crate::ClientBuilder::fair_claim). An acquisition
+    /// with a zero wait is not in the queue and never passes it. Holds are not handed over within a client.
     ///
     /// # Redis cost
     ///
@@ -64,8 +64,8 @@ impl Client {
     /// A lock that its holder cannot take again, as Redisson's non-reentrant lock.
     ///
     /// Inside its section, by its guard or by its [`Owner`](crate::Owner), a second acquisition is refused
-    /// at once with [`Error::AlreadyHeld`](crate::Error::AlreadyHeld). Other acquisitions wait. The same as [`lock`](Client::lock) with
-    /// [`Lock::non_reentrant`], which works for the other kinds as well.
+    /// at once with [`Error::AlreadyHeld`](crate::Error::AlreadyHeld). Other acquisitions wait. The same as
+    /// [`lock`](Client::lock) with [`Lock::non_reentrant`], which works for the other kinds as well.
     pub fn non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
         self.lock(name).non_reentrant()
     }

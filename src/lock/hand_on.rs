@@ -19,10 +19,10 @@ const TEXT_MAX: usize = 64 * 1024;
 impl LockGuard {
     /// Hands the hold on as text, which [`Lock::restore`](crate::Lock::restore) turns into a guard again.
     ///
-    /// That may be in another task, client or process; if several processes restore one text, only one
-    /// process gets the hold. The hold is not renewed any more: it must be taken over before its lease ends, or
-    /// the lock is free then. The text is the right to be in the section: keep it as you keep the guard.
-    /// For a string lock the text is the value of the key.
+    /// That may be in another task, client or process. If several processes restore one text, only one
+    /// process gets the hold; the exception is a string lock, whose text is the value of the key. The hold is
+    /// not renewed any more: if it is not taken over before its lease ends, the lock is free then. The text
+    /// is the right to be in the section: keep it as you keep the guard.
     ///
     /// # Errors
     ///

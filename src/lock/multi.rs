@@ -47,8 +47,8 @@ impl Lock {
     /// lost when one member is lost. A failure releases exactly the members that were taken. A fixed lease
     /// begins when the last member is taken; the members before it are extended then.
     ///
-    /// Plain, spin, fenced, string and write locks of one client are taken by one script call if all of
-    /// them are free. Otherwise members are taken one after another, by key and then by the address of
+    /// If all members are plain, spin, fenced, string or write locks of one client, and free, one script
+    /// call takes them. Otherwise members are taken one after another, by key and then by the address of
     /// the server. The order in which they are given does not matter, so two owners of overlapping sets
     /// do not wait for each other.
     ///
@@ -60,7 +60,7 @@ impl Lock {
     ///
     /// - no members, or more than 1024;
     /// - the same lock of one client twice, also within nested sets;
-    /// - the same lock of two clients of one server, unless both are read sides.
+    /// - the same lock of two clients with one server address, unless both are read sides.
     ///
     /// A member with a bad name is refused with [`ConfigError::Name`](crate::ConfigError::Name).
     ///

@@ -11,8 +11,9 @@ use crate::protocol::permit::{self, ID_LENGTH};
 use crate::protocol::replies::{self, Released, yes_or_no};
 
 impl PermitExpirableSemaphore {
-    /// Gives back a permit that has no guard: after [`ExpirablePermit::forget`](crate::ExpirablePermit::forget), or of another client.
+    /// Gives back a permit that has no guard.
     ///
+    /// For a permit after [`ExpirablePermit::forget`](crate::ExpirablePermit::forget), or of another client.
     /// If the permit has a guard after all, the guard is lost, with all its permits.
     ///
     /// # Redis cost

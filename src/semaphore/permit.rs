@@ -36,7 +36,7 @@ impl SemaphorePermit {
         SemaphorePermit { guard: Some(guard), permits }
     }
 
-    /// Zero permits, which no hold stands behind.
+    /// Zero permits: there is no hold.
     pub(super) fn of_none() -> Self {
         SemaphorePermit { guard: None, permits: 0 }
     }
@@ -116,10 +116,11 @@ impl SemaphorePermit {
         }
     }
 
-    /// Keeps the permits taken for good: only [`Semaphore::release`](crate::Semaphore::release) gives them back.
+    /// Keeps the permits taken for good.
     ///
-    /// Returns at once; the call to Redis is sent in the background. If the process dies before that, the
-    /// permits come back after the lease.
+    /// Only [`Semaphore::release`](crate::Semaphore::release) gives them back. Returns at once; the call to
+    /// Redis is sent in the background. If the process dies before that, the permits come back after the
+    /// lease.
     pub fn forget(self) {
         if let Some(guard) = self.guard {
             guard.keep_for_good();
