@@ -1,4 +1,4 @@
-//! A fair lock serves its waiters in the order in which they came, whichever process they are in.
+//! A fair lock serves its waiters in the order in which they came, over all processes.
 //!
 //! ```text
 //! cargo run --example fair_queue
@@ -21,7 +21,7 @@ const CUSTOMERS: usize = 6;
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let redis = EmbeddedRedis::new();
-    // A customer who gives no sign of life for so long loses the place. The default is 2 s.
+    // A customer without a heartbeat for this long loses the place. The default is 2 s.
     let till = async || redis.builder().fair_claim(Duration::from_secs(30)).connect().await;
     let tills = [till().await?, till().await?];
     let printing = tills[0].fair_lock(NAME).lock().await?;
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Error> {
             done.send(customer).expect("the example listens to the end");
             guard.unlock().await
         });
-        // The next one comes when this one is in line.
+        // The next customer comes when this customer is in the queue.
         while waiting(&tills[0]).await? <= customer {
             sleep(Duration::from_millis(10)).await;
         }
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Error> {
     printing.unlock().await?;
 
     for customer in 0..CUSTOMERS {
-        assert_eq!(served.recv().await, Some(customer), "somebody pushed in");
+        assert_eq!(served.recv().await, Some(customer), "a customer was passed");
     }
     Ok(())
 }

@@ -40,7 +40,7 @@ async fn tour(builder: ClientBuilder) -> Result<(), Error> {
     client.shutdown(Duration::from_secs(5)).await
 }
 
-/// Every acquisition is an owner of its own: they exclude each other, here as in two processes.
+/// Every acquisition is an owner of its own: two acquisitions exclude each other, here as in two processes.
 async fn contend(client: &Client) -> Result<(), Error> {
     let (anna, bert) = (client.lock(NAME), client.lock(NAME));
     let held = anna.lock().await?;
@@ -62,7 +62,7 @@ async fn contend(client: &Client) -> Result<(), Error> {
     taken?.unlock().await
 }
 
-/// A section that calls another one under the same lock: inside, its name is enough to take it again.
+/// A section that calls another one under the same lock: inside, the name is enough to take it again.
 async fn ship(client: &Client) -> Result<(), Error> {
     let shipping = async |guard: Arc<LockGuard>| {
         charge(client).await?;
@@ -72,14 +72,14 @@ async fn ship(client: &Client) -> Result<(), Error> {
     client.lock(NAME).try_run(WAIT, Lease::Renewed, shipping).await
 }
 
-/// Called from anywhere else it waits for the lock.
+/// Called from outside of a section, this function waits for the lock.
 async fn charge(client: &Client) -> Result<(), Error> {
     let charging = client.lock(NAME).try_lock(WAIT, Lease::Renewed).await?;
     println!("in the nested section: {} guards", charging.hold_count());
     charging.unlock().await
 }
 
-/// The lock is taken away while it is held. The guard tells, and nothing brings it back.
+/// The lock is taken away while it is held: the guard finds out, and the hold never comes back.
 async fn lose(client: &Client) -> Result<(), Error> {
     let guard = client.lock(NAME).lock().await?;
     println!("held: {:?}, for {:?} at least", guard.state(), guard.remaining());

@@ -1,4 +1,4 @@
-//! At most three jobs at once, over all processes; and what happens to the place of a dead one.
+//! At most three jobs at once, over all processes; and the permits of a process that dies.
 //!
 //! ```text
 //! cargo run --example rate_of_work
@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 const NAME: &str = "example:encoder";
 const PERMITS: u32 = 3;
-/// Of the worker that dies: so long its permits are missing.
+/// The lease of the worker that dies: its permits are missing until then.
 const LEASE: Duration = Duration::from_millis(300);
 
 static BUSY: AtomicU32 = AtomicU32::new(0);
@@ -27,7 +27,7 @@ async fn main() -> Result<(), Error> {
     let redis = EmbeddedRedis::new();
     let clients = [redis.client(), redis.client()];
     let encoders = clients.each_ref().map(|client| client.semaphore(NAME));
-    // Whoever comes first sets it; the others are told that it is there.
+    // The first process sets the number; the others get `false`.
     assert!(encoders[0].try_set_permits(PERMITS).await?);
     assert!(!encoders[1].try_set_permits(PERMITS).await?);
 

@@ -17,7 +17,7 @@ const WAIT: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    // One for each process.
+    // One client for each process.
     let redis = EmbeddedRedis::new();
     let (shop, search, editor) = (redis.client(), redis.client(), redis.client());
     let shop = shop.read_write_lock(NAME);
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Error> {
     let refused = editor.write().try_lock_now(Lease::Renewed).await;
     assert!(refused.is_err_and(|error| error.is_timeout()), "wrote among readers");
 
-    // A reader that wants to write would wait for its own release: told so, at once.
+    // An upgrade is refused at once: the reader would wait for its own release.
     let upgrade = shop.write().acquire().within(&in_shop).await;
     assert!(matches!(upgrade, Err(Error::AlreadyHeld { .. })));
 
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Error> {
     println!("one writes");
     assert!(shop.read().try_lock_now(Lease::Renewed).await.is_err(), "read a half");
 
-    // Downgrade: read within the write hold first, then that goes.
+    // Downgrade: first read within the write hold, then release the write hold.
     let checking = editor.read().acquire().within(&writing).await?;
     writing.unlock().await?;
     let in_shop = shop.read().try_lock(WAIT, Lease::Renewed).await?;

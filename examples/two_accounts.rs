@@ -4,7 +4,7 @@
 //! cargo run --example two_accounts
 //! ```
 //!
-//! Each transfer locks both of its accounts, in whatever order it names them. Watch that all of them
+//! Each transfer locks both of its accounts, and names them in either order. Watch that all transfers
 //! come to an end, and that no money is made or lost.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 
@@ -40,7 +40,7 @@ async fn transfer(branch: &Client, from: usize, to: usize) -> Result<(), Error> 
     let both = branch.multi_lock([from, to].map(|account| format!("example:account:{account}")));
     let guard = both.try_lock(Duration::from_secs(30), Lease::Renewed).await?;
     let (source, target) = (ACCOUNTS[from].load(Relaxed), ACCOUNTS[to].load(Relaxed));
-    sleep(Duration::from_millis(1)).await; // somebody else would come between here
+    sleep(Duration::from_millis(1)).await; // without the locks, another transfer would come between
     ACCOUNTS[from].store(source - 1, Relaxed);
     ACCOUNTS[to].store(target + 1, Relaxed);
     guard.unlock().await

@@ -1,6 +1,9 @@
-//! The client: one connection set, one watchdog, and locks on demand.
+//! The client: one set of connections, one watchdog, and locks on demand.
 
 mod builder;
+mod connect;
+mod kinds;
+mod local_handover;
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,31 +11,27 @@ use std::time::Duration;
 
 use crate::error::{ConfigError, Error};
 use crate::fencing::FencingToken;
-use crate::latch::CountDownLatch;
-use crate::lock::{FencedLock, Guard, Lock};
 use crate::locks::LockList;
-use crate::permits::PermitExpirableSemaphore;
 use crate::protocol::keys::KeyName;
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
 use crate::protocol::{existence, fenced, replies};
-use crate::read_write::ReadWriteLock;
-use crate::semaphore::Semaphore;
 use crate::session::{Handle, Session};
 use crate::stats::Stats;
-use crate::synchronizer::Synchronizer;
 
-pub use builder::{ClientBuilder, LocalHandover};
+pub use builder::ClientBuilder;
+pub use local_handover::LocalHandover;
 
 /// A connection to Redis from which locks are made.
 ///
-/// The calls that make locks, semaphores and latches do no I/O; a bad name is refused at the first
-/// call of what they make, before anything is sent. Names have 1 to 1024 bytes, the client's prefix
-/// included; a brace must be part of a hash tag (`{shop}:orders`), except in the name of a string lock.
+/// The calls that make locks, semaphores and latches do no I/O. A bad name is refused at the first call
+/// of the lock, semaphore or latch, before anything is sent. Names have 1 to 1024 bytes, the client's
+/// prefix included; a brace must be part of a hash tag (`{shop}:orders`), except in the name of a string
+/// lock.
 ///
 /// Clones are the same client. A client keeps its connections, one thread and its subscriptions
-/// until [`shutdown`](Client::shutdown), or until the last clone, lock and guard made from it is
-/// gone; in both cases what is held is released first.
+/// until [`shutdown`](Client::shutdown), or until the last clone, lock and guard of the client is gone.
+/// In both cases all holds are released first.
 ///
 /// # Examples
 ///
@@ -55,7 +54,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects with the default settings.
+    /// Connects to `url` with the default settings.
     ///
     /// `url` is `redis://[user:password@]host[:port][/database]`, `rediss://…` for TLS, or
     /// `redis+unix:///path`; `valkey://`, `valkeys://` and `valkey+unix://` mean the same.
@@ -70,34 +69,35 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the URL cannot be used or there is no tokio runtime, [`Error::Unavailable`] if nobody answers within
-    /// the connect time-out, [`Error::Protocol`] if the server refuses the user, the password or the
-    /// database.
+    /// [`Error::Config`] if the URL cannot be used or there is no tokio runtime, [`Error::Unavailable`] if no
+    /// server answers within the connect time-out, [`Error::Protocol`] if the server refuses the user, the
+    /// password or the database.
     pub async fn connect(url: &str) -> Result<Client, Error> {
         Client::builder(url).connect().await
     }
 
-    /// Starts a client with settings of its own.
+    /// Starts a client with settings; [`ClientBuilder`] lists them.
     pub fn builder(url: &str) -> ClientBuilder {
         ClientBuilder::new(url)
     }
 
-    /// Starts a client whose connections are made by fred, as `pattern` is configured: the server, user
-    /// and password or credential provider, TLS connector, database and resolver are taken from it.
+    /// Starts a client whose connections are made by fred, as `pattern` is configured.
     ///
-    /// For programs that configure their Redis through fred; others are better served by
-    /// [`builder`](Client::builder). `pattern` need not be connected, and no connection of it is used. The
-    /// locks are the same. [`fred`](crate::fred) is the version that is wanted here.
+    /// Taken from `pattern` are the server, user and password or credential provider, TLS connector,
+    /// database and resolver. For programs that configure their Redis through fred; take
+    /// [`builder`](Client::builder) otherwise. `pattern` need not be connected, and its connections are not
+    /// used. The locks are the same. [`fred`](crate::fred) is the version of fred that `pattern` must have.
     ///
     /// # Limits
     ///
-    /// - One server: configurations of Sentinel and Cluster are refused when it connects.
-    /// - The builder's time-outs and our own reconnecting count. What `pattern` says of performance,
-    ///   connections, reconnecting and the version of RESP is ignored. RESP3 is needed.
-    /// - Nothing is batched: a call costs two to eight times the CPU of our own connection.
-    /// - [`Error::Unknown`] comes more often: once fred was given a call, it cannot tell whether it was sent.
-    /// - A channel that the server refuses to this user costs the connection for messages, each time
-    ///   somebody waits for that name; all other waiters of the client ask again.
+    /// - One server: configurations of Sentinel and Cluster are refused by
+    ///   [`connect`](ClientBuilder::connect).
+    /// - The builder's time-outs and this crate's reconnecting count. Settings of `pattern` for performance,
+    ///   connections, reconnecting and the version of RESP are ignored. RESP3 is needed.
+    /// - Calls are not batched: a call costs two to eight times the CPU of this crate's own connection.
+    /// - [`Error::Unknown`] comes more often: fred cannot tell whether a call that it was given was sent.
+    /// - If the server refuses a channel to this user, each wait for that name costs the connection for
+    ///   messages; all other waiters of the client ask again.
     ///
     /// # Examples
     ///
@@ -120,8 +120,8 @@ impl Client {
 
     /// A client on an in-memory engine of its own: no server, the same behaviour.
     ///
-    /// For a quickstart, and for tests of your service under paused time. Clients that shall
-    /// contend are made from one [`EmbeddedRedis`](crate::EmbeddedRedis).
+    /// For a quickstart, and for tests of your service under paused time. To let several clients
+    /// contend, make them from one [`EmbeddedRedis`](crate::EmbeddedRedis).
     #[cfg(feature = "embedded")]
     pub fn embedded() -> Client {
         crate::EmbeddedRedis::new().client()
@@ -136,146 +136,12 @@ impl Client {
         &self.handle.session
     }
 
-    /// A re-entrant lock, as Redisson's `getLock`. Does no I/O; a bad name is refused at the first
-    /// call.
+    /// Sets the string at `key`, unless a holder with a later token has set it.
     ///
-    /// Each acquisition is an owner of its own; [`Lock`] says how to take it again.
-    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        self.one(Kind::Lock, name.as_ref())
-    }
-
-    /// A re-entrant lock that is served strictly in the order in which its waiters came, over all
-    /// clients; as Redisson's `getFairLock`, in one queue with it.
-    ///
-    /// The queue stands in Redis and knows every waiter. One that lives keeps its place by a beat in
-    /// the background; one that died is passed over after
-    /// [`fair_claim`](ClientBuilder::fair_claim). A zero wait is not in the queue and never passes it.
-    /// Holds are not handed over within a client.
-    ///
-    /// # Redis cost
-    ///
-    /// As in the table of [`Lock`], with `fair_acquire` and `fair_release`; one `SUBSCRIBE` for each
-    /// waiter, and while somebody waits one `fair_heartbeat` for each client at least every third of the
-    /// claim. The beat, and queueing, look at the whole queue while clients of Redisson stand in it.
-    ///
-    /// # Keys
-    ///
-    /// Those of [`lock`](Client::lock), the list `redisson_lock_queue:{name}`, the sorted set
-    /// `redisson_lock_timeout:{name}`, and for each waiter a channel
-    /// `redisson_lock__channel:{name}:<owner>`. Entries of this library carry deadlines of the
-    /// server's clock.
-    pub fn fair_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.one(Kind::Fair, name.as_ref())
-    }
-
-    /// A re-entrant lock whose guards carry a growing number, as Redisson's `getFencedLock`.
-    ///
-    /// [`FencedGuard::token`](crate::FencedGuard::token) grows with every outermost acquisition, by whichever client, and is the
-    /// same in nested sections. Let the resource refuse lower numbers than it has seen: see
-    /// [`FencingToken`](crate::FencingToken). The counter is never deleted and gets no expiry; it
-    /// begins again only if the server loses its data. Redisson raises it for nested acquisitions too.
-    ///
-    /// # Redis cost
-    ///
-    /// As in the table of [`Lock`], with `fenced_acquire`; a hand-over takes 1 round trip, for the next
-    /// token.
-    ///
-    /// # Keys
-    ///
-    /// Those of [`lock`](Client::lock), and the counter `redisson_lock_token:{name}`.
-    pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
-        self.one(Kind::Fenced, name.as_ref())
-    }
-
-    /// A lock that is not taken again while it is held: inside its section, by its guard or by its
-    /// [`Owner`](crate::Owner), the second time is [`Error::AlreadyHeld`], at once. Anybody else waits. As
-    /// Redisson's non-reentrant lock.
-    ///
-    /// The same as [`lock`](Client::lock) with [`Lock::non_reentrant`], which works for the other
-    /// kinds as well.
-    pub fn non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.lock(name).non_reentrant()
-    }
-
-    /// A re-entrant lock whose waiters do not listen but ask again, as Redisson's `getSpinLock`: for
-    /// servers where subscribing is not possible.
-    ///
-    /// Pauses grow from half a millisecond to an eighth of a second, with jitter, and never beyond
-    /// the lease of the holder. One waiter of a client asks for all. Its release is published all the
-    /// same, so that others wake at once.
-    pub fn spin_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.one(Kind::Spin, name.as_ref())
-    }
-
-    /// A lock by `SET key token NX PX` and compare-and-delete: the convention of Laravel, redsync,
-    /// bsm/redislock, node-redlock, redis-py and many others.
-    ///
-    /// The name is the whole key: Laravel's has the prefix of its cache store. The value is
-    /// [`LockGuard::owner`](crate::LockGuard::owner). Nesting is counted in this process only. Such peers publish nothing, so
-    /// waiters ask again, with pauses up to a tenth of a second, one of a client for all.
-    ///
-    /// [`Lock::restore`] gives the guard back to whoever knows the owner text. A key without expiry
-    /// that is in the way is left alone, and told by [`Error::Timeout`].
-    ///
-    /// # Redis cost
-    ///
-    /// As in the table of [`Lock`], with `string_acquire` and so on, and without `SUBSCRIBE`; a
-    /// hand-over takes 1 round trip, for the next owner text.
-    pub fn string_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.one(Kind::String, name.as_ref())
-    }
-
-    /// Many readers or one writer, as Redisson's `getReadWriteLock`.
-    pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
-        let side = |kind| self.one(kind, name.as_ref());
-        ReadWriteLock::new(side(Kind::Read), side(Kind::Write))
-    }
-
-    /// Several re-entrant locks of this client as one: all of them or none. [`Lock::multi`] takes
-    /// locks of any kinds and clients.
-    pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
-        Lock::multi(names.into_iter().map(|name| self.lock(name)))
-    }
-
-    /// A quorum lock (`RedLock`) over this server and the servers of `others`, all independent of each
-    /// other; made of string locks, as redsync and node-redlock have them. [`Lock::quorum`] takes
-    /// locks of any kind.
-    pub fn red_lock(&self, others: &[Client], name: impl AsRef<str>) -> Lock {
-        let clients = std::iter::once(self).chain(others);
-        Lock::quorum(clients.map(|client| client.string_lock(&name)))
-    }
-
-    /// A number of permits, as Redisson's `getSemaphore`.
-    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
-        Semaphore::new(self.synchronizer(Kind::Semaphore, name.as_ref()))
-    }
-
-    /// Permits with ids and leases, as Redisson's `getPermitExpirableSemaphore`.
-    pub fn permit_expirable_semaphore(&self, name: impl AsRef<str>) -> PermitExpirableSemaphore {
-        PermitExpirableSemaphore::new(self.synchronizer(Kind::Permit, name.as_ref()))
-    }
-
-    /// A count that many wait for until it is zero, as Redisson's `getCountDownLatch`.
-    pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
-        CountDownLatch::new(self.synchronizer(Kind::Latch, name.as_ref()))
-    }
-
-    fn one<G: Guard>(&self, kind: Kind, name: &str) -> Lock<G> {
-        let prefix = &self.handle.session.settings.key_prefix;
-        Lock::new(self.handle.clone(), Resource::new(kind, prefix, name))
-    }
-
-    fn synchronizer(&self, kind: Kind, name: &str) -> Synchronizer {
-        let prefix = &self.handle.session.settings.key_prefix;
-        Synchronizer::new(self.handle.clone(), Resource::new(kind, prefix, name))
-    }
-
-    /// Sets the string at `key` unless a holder with a later token has set it: a resource that checks
-    /// its fencing token.
-    ///
-    /// The key and its highest token, at `leasehold_fence:{key}`, must be written in no other way; for a
-    /// key with braces of its own that is `leasehold_fence::key`, with two colons. The client's prefix is
-    /// put before the key.
+    /// Redis is then a resource that checks the fencing token of its writers. The key and its highest
+    /// token must be written by this call only. The highest token is at `leasehold_fence:{key}`; for a key
+    /// with braces of its own it is at `leasehold_fence::key`, with two colons. The client's prefix is put
+    /// before the key.
     ///
     /// # Redis cost
     ///
@@ -283,7 +149,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it is done or it is not; the same token may set again.
+    /// Cancel safe: the value is set or it is not. The same token may set it again.
     ///
     /// # Errors
     ///
@@ -294,11 +160,15 @@ impl Client {
     ///
     /// # Examples
     ///
-    /// ```no_run
-    /// # async fn example(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    #[cfg_attr(feature = "embedded", doc = "```")]
+    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// # let client = leasehold::Client::embedded();
     /// let guard = client.fenced_lock("report").lock().await?;
     /// client.set_fenced("report:latest", guard.token(), "…").await?;
-    /// # guard.unlock().await
+    /// guard.unlock().await?;
+    /// # Ok(())
     /// # }
     /// ```
     pub async fn set_fenced(
@@ -309,8 +179,8 @@ impl Client {
     ) -> Result<(), Error> {
         if token.value() < 1 {
             let (given, allowed) = (token.to_string(), "at least 1".to_owned());
-            let fault = ConfigError::OutOfRange { what: "token", given, allowed };
-            return Err(Error::Config(fault));
+            let error = ConfigError::OutOfRange { what: "token", given, allowed };
+            return Err(Error::Config(error));
         }
         let prefix = &self.handle.session.settings.key_prefix;
         let resource = Resource::new(Kind::Lock, prefix, key.as_ref())?;
@@ -322,12 +192,13 @@ impl Client {
         Err(Error::StaleToken { key: resource.name.clone(), token })
     }
 
-    /// Lists the locks that are held now, by whomever, whose names fit a pattern of `SCAN`
-    /// (`*` any text, `?` any letter, `[ab]` one of these); the client's prefix is put before it.
+    /// Lists the locks that are held now, by any client, whose names fit `pattern`.
     ///
-    /// Hash locks of this library and of Redisson, and string locks of this library; not one that more
-    /// than a thousand readers hold. A lock that comes or goes during the search may be missing. Bounded:
-    /// at most 10,000 locks, and about five million keys searched; [`LockList::is_truncated`] says so.
+    /// The pattern is that of `SCAN`: `*` is any text, `?` any letter, `[ab]` one of the letters. The
+    /// client's prefix is put before it. Found are hash locks of this library and of Redisson, and string
+    /// locks of this library. A lock that more than a thousand readers hold is not found, and a lock that
+    /// comes or goes during the search may be missing. The search is bounded: 10,000 locks, and about five
+    /// million keys; [`LockList::is_truncated`] says whether it ended there.
     ///
     /// # Redis cost
     ///
@@ -348,18 +219,18 @@ impl Client {
 
     /// The id of this client, a UUID in lower case: the same for its clones, and no other client's.
     ///
-    /// It stands in Redis: the owner text of every lock begins with it and a colon
-    /// ([`LockGuard::owner`](crate::LockGuard::owner)), and the connections are called `leasehold:<id>` unless the client has a
-    /// [`name`](crate::ClientBuilder::name) of its own.
+    /// Redis has it too: the owner of every hold begins with the id and a colon
+    /// ([`LockGuard::owner`](crate::LockGuard::owner)), and the connections are called `leasehold:<id>`
+    /// unless the client has a [`name`](crate::ClientBuilder::name) of its own.
     pub fn id(&self) -> String {
         self.handle.session.client_id().to_string()
     }
 
-    /// Asks the server to run a script that does nothing: whether this client could ask for a lock now,
-    /// for a readiness probe.
+    /// Checks that this client could ask for a lock now, for a readiness probe.
     ///
-    /// It goes the way of an acquisition, once. It reads and writes no key, so it does not show whether
-    /// the server takes writes, or which rights its user has to keys.
+    /// The server runs a script that does nothing, on the connection that acquisitions use. The script
+    /// reads and writes no key, so the reply does not show whether the server takes writes, or which rights
+    /// the user has to keys.
     ///
     /// # Redis cost
     ///
@@ -384,9 +255,9 @@ impl Client {
         self.handle.session.stats()
     }
 
-    /// Releases all that is held, wakes all that wait, closes the connections and ends all tasks.
+    /// Releases all holds, wakes all waiters, closes the connections and ends the background task.
     ///
-    /// Guards that are alive become lost; waiting calls and new ones end with [`Error::Closed`].
+    /// Guards that are alive become lost; waiting calls and new calls end with [`Error::Closed`].
     ///
     /// # Redis cost
     ///
@@ -394,13 +265,13 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the shutdown goes on in the background until its deadline, and for two seconds at
-    /// most when the client and all that was made from it are gone.
+    /// Cancel safe: the shutdown goes on in the background until its deadline; if the client and all its
+    /// locks and guards are gone, for two seconds at most.
     ///
     /// # Errors
     ///
-    /// [`Error::Unknown`] if Redis did not confirm every release within `deadline`, or if a lost call
-    /// may yet take a lock when its connection is gone; their leases end them.
+    /// [`Error::Unknown`] if Redis did not confirm every release within `deadline`, or if a call without a
+    /// reply may yet take a lock. The leases end these holds.
     pub async fn shutdown(&self, deadline: Duration) -> Result<(), Error> {
         self.handle.session.shutdown(deadline).await
     }

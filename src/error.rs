@@ -14,13 +14,40 @@ pub use config::ConfigError;
 ///
 /// Messages name the lock; the text of a cause is in [`source`](std::error::Error::source) and is
 /// no part of the API.
+///
+/// # Examples
+///
+/// A caller that must decide, with [`is_retryable`](Error::is_retryable) for the variants that it does not
+/// name:
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use std::time::Duration;
+///
+/// use leasehold::{Client, Error, Lease};
+///
+/// let client = Client::embedded();
+/// # let _other = client.lock("orders:42").lock().await?;
+/// let wait = Duration::from_millis(50);
+/// match client.lock("orders:42").try_lock(wait, Lease::Renewed).await {
+///     Ok(guard) => guard.unlock().await?,
+///     Err(Error::Timeout { waited, .. }) => println!("busy for {waited:?}: shed the work"),
+///     Err(Error::Unknown { lease, .. }) => println!("perhaps held: do not enter for {lease:?}"),
+///     Err(error) if error.is_retryable() => println!("try later: {error}"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Somebody else held the lock for all of the wait.
+    /// Another owner held the lock for all of the wait.
     ///
-    /// Nothing is held. Try later, or shed the work. If a hold of this client is in the way, and code that
-    /// holds the lock is what asked for it, [re-enter](crate::Lock#taking-it-again).
+    /// Nothing is held. Try later, or shed the work. If `by_this_client` is set and the calling code holds
+    /// the lock itself, [re-enter](crate::Lock#taking-it-again).
     #[error(
         "not acquired in time: name=`{name}`, waited=`{waited:?}`{}{}",
         if *no_expiry { ", its key has no expiry" } else { "" },
@@ -31,97 +58,98 @@ pub enum Error {
         name: Arc<str>,
         /// How long the call waited.
         waited: Duration,
-        /// The key in the way has no expiry: only its owner or a forced unlock frees it.
+        /// The key has no expiry: only its owner or a forced unlock frees the lock.
         no_expiry: bool,
-        /// A hold of this client is in the way, or was a moment ago.
+        /// A hold of this client keeps the lock, or kept it a moment ago.
         by_this_client: bool,
-        /// The owner in the way, if it is of this client: what
-        /// [`LockGuard::owner`](crate::LockGuard::owner) of its guard says.
+        /// The owner of that hold, as [`LockGuard::owner`](crate::LockGuard::owner) gives it; `None` if the
+        /// holder is of another client.
         holder: Option<Arc<str>>,
     },
-    /// Redis certainly did not do it: no connection, refused, loading, read-only, out of memory.
+    /// Redis certainly did not take the call: no connection, refused, loading, read-only, out of memory.
     ///
     /// Nothing changed. Retry with a pause.
     #[error("redis is not available: name=`{name}`")]
     Unavailable {
-        /// The lock, or what was being done.
+        /// The lock, or the call.
         name: Arc<str>,
         /// What the connection or the server said.
         source: Cause,
     },
-    /// The call was sent and no reply came, so it may have been done.
+    /// The call was sent and no reply came: Redis may have changed.
     ///
-    /// Redis may have changed: the lock may be held until `lease` has passed; this client goes on
-    /// undoing it in the background. Treat the lock as possibly held.
+    /// Assume that the lock may be held until `lease` has passed: do not enter; retry. This client goes on
+    /// releasing it in the background.
     #[error("the reply was lost: name=`{name}`, lease=`{lease:?}`")]
     Unknown {
         /// The lock.
         name: Arc<str>,
-        /// After this the lock is free at the latest.
+        /// After this time the lock is free at the latest.
         lease: Duration,
         /// What happened to the reply.
         source: Cause,
     },
     /// The hold ended before it was released.
     ///
-    /// Stop the work; others may hold the lock now. What was already written is protected only by
-    /// a fencing token.
+    /// Stop the work; others may hold the lock now. Writes after the loss are refused only by a resource
+    /// that checks a fencing token.
     #[error("the lock was lost: name=`{name}`, reason=`{reason}`")]
     Lost {
         /// The lock.
         name: Arc<str>,
-        /// Why it ended.
+        /// Why the hold ended.
         reason: LossReason,
     },
-    /// What the given id or text names is not held: its hold ended, or another has taken it over.
+    /// The permit of an id, or the hold of a text, is not there: it ended, or another client took it over.
     ///
-    /// Nothing changed. This is a mistake in the program, unless several were to try.
-    #[error("what was asked for is not held any more, or by another: name=`{name}`")]
+    /// Nothing changed. This is a mistake in the program, unless several callers were meant to try.
+    #[error("not held any more, or taken over by another owner: name=`{name}`")]
     NotOwner {
         /// The lock.
         name: Arc<str>,
     },
-    /// The caller holds it already, by a guard that it shows, a section that it is inside of or an
-    /// [`Owner`](crate::Owner), in a way in which this call would wait for itself.
+    /// The caller holds the lock already, and the call would wait for the caller's own release.
     ///
-    /// Nothing changed. This is a mistake in the program: release first, or do it outside of the section.
+    /// The hold is that of a guard that the caller gave, of the section around the call, or of its
+    /// [`Owner`](crate::Owner). Nothing changed. This is a mistake in the program: release first, or make
+    /// the call outside of the section.
     #[error("already held by this owner: name=`{name}`, {how}")]
     AlreadyHeld {
         /// The lock.
         name: Arc<str>,
-        /// What is held, and why that is in the way.
+        /// How the lock is held, and why the call would wait for it.
         how: &'static str,
     },
     /// A later fencing token was at the resource.
     ///
-    /// Nothing changed. Whoever has this token was paused beyond its lease: stop the work.
+    /// Nothing changed. The holder of this token was paused beyond its lease: stop the work.
     #[error("a later fencing token was there: key=`{key}`, token=`{token}`")]
     StaleToken {
         /// The resource.
         key: Arc<str>,
-        /// The token that came too late.
+        /// The token that was refused.
         token: FencingToken,
     },
     /// Too few independent nodes answered.
     ///
-    /// What was taken is being released. Retry later.
+    /// The members that were taken are being released. Retry later.
     #[error("no quorum: needed=`{needed}`, obtained=`{obtained}`, nodes=`{nodes}`")]
     Quorum {
         /// Nodes that must agree.
         needed: usize,
-        /// Nodes that answered, for it or against it.
+        /// Nodes that answered, with a grant or a refusal.
         obtained: usize,
         /// Nodes that were asked.
         nodes: usize,
     },
-    /// Redis answered, and repeating will not help: another type under the key, no permission, a node
-    /// of a cluster.
+    /// Redis refused the call, and repeating will not help: another type under the key, no permission, a
+    /// node of a cluster.
     ///
-    /// Nothing is held: what a script did before it was refused is being undone. An operator must look at
-    /// the key, at the user's rights or at the URL.
-    #[error("redis refused it: name=`{name}`, detail=`{detail}`")]
+    /// Nothing is held: changes that a script made before it was refused are being undone. An operator must
+    /// look at the key, at the user's rights or at the URL.
+    #[error("redis refused the call: name=`{name}`, detail=`{detail}`")]
     Protocol {
-        /// The lock, or what was being done.
+        /// The lock, or the call.
         name: Arc<str>,
         /// What Redis answered.
         detail: String,
@@ -136,7 +164,7 @@ pub enum Error {
     Config(#[from] ConfigError),
 }
 
-/// What was behind an error, as text for people.
+/// The cause of an error, as text for people; see [`Error::Unavailable`] and [`Error::Unknown`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Cause(String);
@@ -148,12 +176,12 @@ impl Cause {
 }
 
 impl Error {
-    /// Somebody else held the lock for all of the wait.
+    /// Another owner held the lock for all of the wait.
     pub fn is_timeout(&self) -> bool {
         matches!(self, Error::Timeout { .. })
     }
 
-    /// The same call may succeed later without anybody changing anything.
+    /// The same call may succeed later, with no change to the program or the server.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,

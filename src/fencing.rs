@@ -4,19 +4,43 @@ use std::fmt;
 
 /// A number that grows with every acquisition of a fenced lock.
 ///
-/// Let the resource remember the highest one it has seen and refuse lower ones: then a holder that
-/// was paused beyond its lease can do no harm. `docs/fencing.md` has patterns for SQL and for object
+/// Let the resource remember the highest token that it has seen, and refuse lower tokens: then a holder
+/// that was paused beyond its lease can do no harm. `docs/fencing.md` has patterns for SQL and for object
 /// stores; [`Client::set_fenced`](crate::Client::set_fenced) is one for Redis.
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use leasehold::{EmbeddedRedis, Error};
+///
+/// let redis = EmbeddedRedis::new();
+/// let (slow, fast) = (redis.client(), redis.client());
+/// let paused = slow.fenced_lock("report").lock().await?;
+/// redis.lose("report"); // the lease ended during the pause
+///
+/// let guard = fast.fenced_lock("report").lock().await?;
+/// fast.set_fenced("report:latest", guard.token(), "new").await?;
+///
+/// // The holder that was paused comes back and writes: the resource refuses it.
+/// let refused = slow.set_fenced("report:latest", paused.token(), "old").await;
+/// assert!(matches!(refused, Err(Error::StaleToken { .. })));
+/// guard.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(i64);
 
 impl FencingToken {
-    /// The token of that number, for code that was given it by the holder. It is not checked.
+    /// The token with this number, for code that got the number from the holder. It is not checked.
     pub fn from_value(value: i64) -> Self {
         FencingToken(value)
     }
 
-    /// The number: at least 1, if a lock gave it.
+    /// The number: at least 1 for a token of a lock.
     pub fn value(self) -> i64 {
         self.0
     }

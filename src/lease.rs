@@ -1,4 +1,4 @@
-//! How long a hold lasts, and in which state it is.
+//! The lease of a hold, its state and its end.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,15 +7,36 @@ use crate::error::ConfigError;
 
 /// How long Redis keeps a hold without hearing from its holder.
 ///
-/// A type of its own, so that it cannot change places with a wait.
+/// A lease has a type of its own, so that it cannot change places with a wait.
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use std::time::Duration;
+///
+/// use leasehold::{Client, Lease};
+///
+/// let lock = Client::embedded().lock("orders:42");
+/// // Renewed while the guard lives, with the client's lease: 30 s unless set otherwise.
+/// lock.try_lock_now(Lease::Renewed).await?.unlock().await?;
+/// // Renewed, and free ten seconds after its holder died.
+/// lock.try_lock_now(Lease::renewed(Duration::from_secs(10))).await?.unlock().await?;
+/// // Never renewed: the hold ends after a minute.
+/// lock.try_lock_now(Lease::fixed(Duration::from_secs(60))).await?.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Lease {
-    /// The client's lease (30 s unless set otherwise), renewed in the background while the guard
-    /// lives.
+    /// The client's lease ([`ClientBuilder::lease`](crate::ClientBuilder::lease), 30 s unless set
+    /// otherwise), renewed in the background while the guard lives.
     #[default]
     Renewed,
-    /// As [`Lease::Renewed`], with a length of its own; see [`Lease::renewed`].
+    /// As [`Lease::Renewed`], with this lease instead of the client's; see [`Lease::renewed`].
     RenewedFor(Duration),
     /// Exactly this long; see [`Lease::fixed`].
     Fixed(Duration),
@@ -38,8 +59,8 @@ impl Lease {
     /// `lease` long, [`Lease::RENEWED_MIN`] to [`Lease::MAX`], and renewed every third of it while the
     /// guard lives.
     ///
-    /// Shorter than the client's: the lock is free sooner after its holder died. Longer: it survives
-    /// a longer outage.
+    /// A shorter lease frees the lock sooner after its holder died. A longer lease survives a longer
+    /// outage.
     pub const fn renewed(lease: Duration) -> Self {
         Lease::RenewedFor(lease)
     }
@@ -49,7 +70,7 @@ impl Lease {
         Self::at_least(Self::MIN, what, lease)
     }
 
-    /// What Redis is told, and whether it is renewed.
+    /// The lease that Redis gets, and whether it is renewed.
     pub(crate) fn terms(self, of_client: Duration) -> Result<(Duration, bool), ConfigError> {
         match self {
             Lease::Renewed => Ok((of_client, true)),
@@ -66,7 +87,7 @@ impl Lease {
         lease: Duration,
     ) -> Result<Duration, ConfigError> {
         if (shortest..=Self::MAX).contains(&lease) {
-            // Redis counts whole milliseconds; a part of one would make us believe in more.
+            // Redis counts whole milliseconds: with a fraction the deadline would be too late.
             return Ok(Duration::from_millis(
                 u64::try_from(lease.as_millis()).expect("BUG: a year fits"),
             ));
@@ -79,15 +100,34 @@ impl Lease {
     }
 }
 
-/// What a guard knows of its lock, without asking Redis.
+/// What a guard knows of its lock without asking Redis; see [`LockGuard::state`](crate::LockGuard::state).
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use leasehold::{EmbeddedRedis, HoldState};
+///
+/// let redis = EmbeddedRedis::new();
+/// let guard = redis.client().lock("orders:42").lock().await?;
+/// assert_eq!(guard.state(), HoldState::Held);
+///
+/// redis.lose("orders:42"); // as after a failover
+/// guard.ended().await; // the next renewal finds out
+/// assert_eq!(guard.state(), HoldState::Lost);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HoldState {
     /// The lock is held at least until the deadline.
     Held,
-    /// Renewal is failing; the deadline has not passed, so nobody else can hold the lock yet.
+    /// Renewal is failing; the deadline has not passed, so no other owner can hold the lock yet.
     Uncertain,
-    /// The lock is gone; others may hold it.
+    /// The hold has ended; others may hold the lock.
     Lost,
 }
 
@@ -97,7 +137,7 @@ pub enum HoldState {
 pub enum LossReason {
     /// The local deadline passed: a fixed lease ended, or renewal failed for a whole lease.
     Expired,
-    /// Redis no longer has our hold: forced, deleted, evicted, restarted empty, failed over.
+    /// Redis no longer has the hold: freed by force, deleted, evicted, restarted empty, failed over.
     Gone,
     /// The `max_hold` of the acquisition ended.
     MaxHold,
@@ -106,14 +146,34 @@ pub enum LossReason {
 }
 
 /// How a hold came to its end; see [`LockGuard::ended`](crate::LockGuard::ended).
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use std::time::Duration;
+///
+/// use leasehold::{Client, Ended, Lease, LossReason};
+///
+/// let lock = Client::embedded().lock("orders:42");
+/// let guard = lock.try_lock_now(Lease::fixed(Duration::from_secs(60))).await?;
+/// match guard.ended().await {
+///     Ended::Lost(reason) => assert_eq!(reason, LossReason::Expired),
+///     other => unreachable!("the guard is here: {other:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {
     /// Its last guard was unlocked or dropped.
     Released,
-    /// It ended before that: others may hold the lock.
+    /// The hold ended before a release: others may hold the lock.
     Lost(LossReason),
-    /// Its guard was forgotten or handed on: whoever has it now is not told of here.
+    /// Its guard was forgotten or handed on: this client no longer follows the hold.
     HandedOn,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A [`Client`] is one set of connections to a Redis server. A client makes [`Lock`] values, a lock
 //! gives a [`LockGuard`] for each acquisition, and the guard releases the lock when it is dropped. While
-//! the guard lives its lease is renewed in the background, and the guard knows without asking whether the
-//! lock is still held.
+//! the guard lives, the lease is renewed in the background, and the guard knows without asking Redis
+//! whether the lock is still held.
 //!
 //! # First steps
 //!
@@ -31,11 +31,11 @@
 //!
 //! - [`Lock::lock`] waits as long as it takes; [`Lock::try_lock`] takes *wait* and *lease*, in this
 //!   order; [`Lock::acquire`] is the fluent form with all settings.
-//! - Every acquisition is an owner of its own: two of them exclude each other, whichever lock value,
-//!   task or client they come from.
+//! - Every acquisition is an owner of its own: two acquisitions exclude each other, even from one lock
+//!   value, one task or one client.
 //! - Code inside a section ([`Lock::run`], [`LockGuard::run`]) takes the same lock again by its name;
 //!   so does [`LockGuard::reenter`]. See [taking it again](Lock#taking-it-again).
-//! - [`Error`] says what to do; [`Error::may_be_held`] is true if Redis may have changed.
+//! - [`Error`] says what the caller should do; [`Error::may_be_held`] is true if Redis may have changed.
 //! - `EmbeddedRedis` (feature `embedded`) is an engine in memory, for tests of *your* service under
 //!   paused time.
 //!
@@ -51,35 +51,34 @@
 //! | [`fair_lock`](Client::fair_lock) | first come, first served, over all clients |
 //! | [`fenced_lock`](Client::fenced_lock) | guards with a growing number that the resource checks |
 //! | [`read_write_lock`](Client::read_write_lock) | many readers or one writer: a [`ReadWriteLock`] |
-//! | [`multi_lock`](Client::multi_lock), [`Lock::multi`] | several locks, all or none |
-//! | [`red_lock`](Client::red_lock), [`Lock::quorum`] | a majority of independent servers |
-//! | [`spin_lock`](Client::spin_lock) | waiters ask instead of listening |
+//! | [`multi_lock`](Client::multi_lock), [`Lock::multi`] | several locks as one: all or none |
+//! | [`quorum_lock`](Client::quorum_lock), [`Lock::quorum`] | a majority of independent servers |
+//! | [`spin_lock`](Client::spin_lock) | waiters ask again instead of listening |
 //! | [`string_lock`](Client::string_lock) | `SET NX PX`, shared with Laravel, redsync, redis-py and others |
-//! | [`semaphore`](Client::semaphore) | at most so many at once: a [`Semaphore`] |
+//! | [`semaphore`](Client::semaphore) | a number of permits for all clients: a [`Semaphore`] |
 //! | [`permit_expirable_semaphore`](Client::permit_expirable_semaphore) | permits with ids and leases |
 //! | [`count_down_latch`](Client::count_down_latch) | many wait for a count: a [`CountDownLatch`] |
 //!
-//! Take [`lock`](Client::lock) unless one of the others fits better; `docs/choosing.md` says when, and
-//! what each costs. All locks are [`Lock`] values with the same calls. `docs/coming-from.md` lists the
-//! calls of other libraries beside ours.
+//! Take [`lock`](Client::lock) unless another kind fits better; `docs/choosing.md` says when, and what
+//! each kind costs. All locks are [`Lock`] values with the same calls. `docs/coming-from.md` lists the
+//! calls of other libraries beside those of this crate.
 //!
 //! # Cancel safety
 //!
-//! Any future of this crate may be dropped at any time. Each says under *Cancel safety* what that
+//! Any future of this crate may be dropped at any time. *Cancel safety* says at each call what the drop
 //! leaves behind, with one of these verdicts:
 //!
-//! - **Cancel safe.** It leaves nothing in Redis and nothing in the process.
-//! - **Cancel safe, with clean-up.** A release is queued; until it is sent others may see the lock
+//! - **Cancel safe.** Nothing is left in Redis, and nothing in the process.
+//! - **Cancel safe, with clean-up.** A release is queued. Until it is sent, others may see the lock
 //!   held, at most for the lease. A place among waiters is lost.
-//! - **Not cancel safe.** It says what is lost and what settles it. None in this version.
+//! - **Not cancel safe.** Something is lost; the call says what settles it. None in this version.
 //!
 //! A future may also be kept without being polled (a branch of `select!` in a loop, a stream that is not
 //! drained). An acquisition that was woken and is not polled within [`Lock::UNATTENDED`] is passed over:
-//! the session drops in the caller's place whatever the future had under way. A future that is polled
-//! again begins again.
+//! the client cleans up as if the future had been dropped. A future that is polled later begins again.
 //!
-//! The clean-up is done by the client, not by the caller's runtime, and it is repeated until Redis
-//! confirms it or the lease is surely over.
+//! The client does the clean-up, not the caller's runtime. The client repeats a release until Redis
+//! confirms it or the lease is certainly over.
 //!
 //! # Features
 //!
@@ -124,7 +123,7 @@ pub use semaphore::{Semaphore, SemaphorePermit};
 pub use session::Owner;
 pub use stats::Stats;
 
-/// The client whose configuration [`Client::builder_with_fred`] takes, in the version that it wants.
+/// The crate fred, in the version whose clients [`Client::builder_with_fred`] takes.
 #[cfg(feature = "fred")]
 pub use ::fred;
 

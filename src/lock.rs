@@ -1,4 +1,4 @@
-//! Locks of every kind: one type, whatever is behind the name.
+//! Locks of every kind: one type, one set of calls.
 
 mod acquire;
 mod fenced;
@@ -7,7 +7,6 @@ mod hand_on;
 mod inspect;
 mod members;
 mod multi;
-mod owner_text;
 mod single;
 
 use std::fmt;
@@ -37,23 +36,24 @@ pub use inspect::Holder;
 /// A lock, made by one of the calls of [`Client`](crate::Client): re-entrant, fair, fenced, one side
 /// of a read/write lock, or several locks as one.
 ///
-/// What is special to a kind stands at the call that makes it; the rest holds for all. `G` is the guard
-/// that it gives: a [`LockGuard`], of a fenced lock a [`FencedGuard`].
+/// The call that makes a lock says what is special to its kind; the rest is here. `G` is the type of its
+/// guards: [`LockGuard`], or [`FencedGuard`] for a fenced lock.
 ///
 /// # Exclusion
 ///
-/// **Every acquisition is an owner of its own**: two of them exclude each other, whichever value, clone,
-/// task or client they come from. Share one lock, or clone it, as you like; a guard does not borrow it and
-/// may be moved to and dropped on any thread.
+/// **Every acquisition is an owner of its own**: two acquisitions exclude each other, even from one lock
+/// value, one task or one client. Share one lock value or clone it, as you like. A guard does not borrow
+/// the lock, and may be moved to and dropped on any thread.
 ///
 /// # Taking it again
 ///
 /// A caller that can show that the lock is held takes it again at once, and the last release frees it:
 ///
 /// - [`guard.reenter()`](LockGuard::reenter) gives a further guard of the same hold;
-/// - *inside a section*, which is whatever runs in [`lock.run(..)`](Lock::run) or in
-///   [`guard.run(..)`](LockGuard::run), the same lock is taken again by its name, from the same client.
-///   Tasks that are spawned there are not inside. Futures that run side by side there are all inside.
+/// - *inside a section*, which is the work that [`lock.run(..)`](Lock::run) or
+///   [`guard.run(..)`](LockGuard::run) polls, the same lock is taken again by its name, from the same
+///   client. Tasks that are spawned there are not inside. Futures that run side by side there are all
+///   inside.
 ///
 #[cfg_attr(feature = "embedded", doc = "```")]
 #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -80,29 +80,29 @@ pub use inspect::Holder;
 /// # async fn main() -> Result<(), Error> { transfer(&Client::embedded()).await }
 /// ```
 ///
-/// Anything else that asks for a lock waits for its release, also the task that holds it:
-/// [`Error::Timeout`] says whether the hold in the way is one of this client. [`Owner`] is for what
-/// neither covers.
+/// Any other acquisition waits for the release, even in the task that holds the lock:
+/// [`Error::Timeout`] says whether the hold in the way is one of this client. [`Owner`] is for code that
+/// has neither a guard nor a section.
 ///
 /// # Futures that nobody polls
 ///
-/// A future of an acquisition that was woken and is not polled within [`UNATTENDED`](Lock::UNATTENDED) is
-/// passed over: what it was granted goes to the next waiter, or back to Redis. (A runtime that is slow for
-/// all its tasks gets a second.) If it is polled after all, it begins again, behind those that came meanwhile. An [`unlock`](LockGuard::unlock) is carried out
-/// whether its future is polled or not. A guard keeps the lock, also within a section that nobody polls:
-/// [`Acquire::max_hold`] bounds that.
+/// An acquisition that was woken and is not polled within [`UNATTENDED`](Lock::UNATTENDED) is passed over:
+/// its grant goes to the next waiter, or back to Redis. (A runtime that is slow for all its tasks gets a
+/// second.) A future that is polled later begins again, behind the waiters that came meanwhile. An
+/// [`unlock`](LockGuard::unlock) is carried out whether its future is polled or not. A guard keeps the
+/// lock, also in a section that nobody polls: [`Acquire::max_hold`] bounds that.
 ///
 /// # Fairness
 ///
-/// Waiters of one client are served in the order in which they came, except that a zero wait asks
-/// beside the queue. Between clients there is no order, but a client that served its own waiters
-/// for a while lets others go first.
+/// Waiters of one client are served in the order in which they came; an acquisition with a zero wait does
+/// not queue. Between clients there is no order, but a client that served its own waiters for a while
+/// lets other clients go first.
 ///
 /// # Lease
 ///
 /// [`Lease::Renewed`] lasts while the guard lives and its process can reach Redis; a fixed lease
-/// ends by itself. A nested acquisition never shortens the lease and an inner release leaves it
-/// alone.
+/// ends by itself. A nested acquisition never shortens the lease, and the release of an inner guard does
+/// not change it.
 ///
 /// # What it does not protect
 ///
@@ -129,7 +129,27 @@ pub struct Lock<G = LockGuard> {
     guard: PhantomData<fn() -> G>,
 }
 
-/// A lock whose guards carry a growing number; see [`Client::fenced_lock`](crate::Client::fenced_lock).
+/// A lock whose guards carry a growing number, made by [`Client::fenced_lock`](crate::Client::fenced_lock).
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use leasehold::{Client, FencedLock};
+///
+/// let lock: FencedLock = Client::embedded().fenced_lock("report");
+/// let first = lock.lock().await?;
+/// let earlier = first.token(); // goes with each write to the resource
+/// first.unlock().await?;
+///
+/// let second = lock.lock().await?;
+/// assert!(second.token() > earlier);
+/// second.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub type FencedLock = Lock<FencedGuard>;
 
 #[derive(Clone)]
@@ -145,7 +165,7 @@ impl Target {
 }
 
 impl Lock {
-    /// A future that was woken and is not polled within this is passed over.
+    /// An acquisition that was woken and is not polled within this time is passed over.
     pub const UNATTENDED: Duration = UNATTENDED_MAX;
 }
 
@@ -158,30 +178,34 @@ impl<G: Guard> Lock<G> {
         }))
     }
 
-    /// Makes acquisitions through this value belong to `owner`: they re-enter what the owner holds, so
-    /// that **they do not exclude each other**. See [`Owner`] for what to take instead.
+    /// Makes `owner` the owner of all acquisitions through this value.
+    ///
+    /// They re-enter the holds of the owner, so that **they do not exclude each other**. See [`Owner`] for
+    /// what to take instead.
     #[must_use = "the lock is moved into the returned value"]
     pub fn owned_by(self, owner: &Owner) -> Self {
-        self.changed(&|one| one.owner = Some(owner.clone()))
+        self.changed(&|single| single.owner = Some(owner.clone()))
     }
 
-    /// Makes taking it again (inside a section, by a guard, or by an [`Owner`]) an error, at once.
+    /// Makes it an error to take the lock again: inside a section, by a guard, or by an [`Owner`].
+    ///
+    /// The error is [`Error::AlreadyHeld`], at once.
     #[must_use = "the lock is moved into the returned value"]
     pub fn non_reentrant(self) -> Self {
-        self.changed(&|one| one.change(|resource| resource.reentrant = false))
+        self.changed(&|single| single.change(|resource| resource.reentrant = false))
     }
 
     fn changed(mut self, change: &dyn Fn(&mut SingleLock)) -> Self {
         match &mut self.target {
-            Target::Single(one) => change(one),
+            Target::Single(single) => change(single),
             Target::Multi(multi) => Arc::make_mut(multi).change(change),
         }
         self
     }
 
     pub(crate) fn prefer_writers(&mut self) {
-        if let Target::Single(one) = &mut self.target {
-            one.change(Resource::prefer_writers);
+        if let Target::Single(single) = &mut self.target {
+            single.change(Resource::prefer_writers);
         }
     }
 
@@ -200,7 +224,7 @@ impl<G: Guard> Lock<G> {
     /// # Errors
     ///
     /// [`Error::Protocol`] if Redis refuses the call for good, [`Error::Closed`] after shutdown,
-    /// [`Error::AlreadyHeld`] if it would wait for its own owner, [`Error::Config`] for a bad name.
+    /// [`Error::AlreadyHeld`] if the call would wait for its own owner, [`Error::Config`] for a bad name.
     pub async fn lock(&self) -> Result<G, Error> {
         self.take(Options::new(Wait::Forever, Lease::Renewed)).await
     }
@@ -209,9 +233,9 @@ impl<G: Guard> Lock<G> {
     ///
     /// The hold lasts for `lease`. With [`Lease::Renewed`] it is renewed in the background while
     /// the guard lives; with a fixed lease it ends by itself, even if the guard is still alive.
-    /// A `wait` of zero asks once, as [`try_lock_now`](Lock::try_lock_now); one of more than a year has no
-    /// end. A call that is on its way when the wait ends still decides: its reply is waited for, for as
-    /// long as replies usually take.
+    /// A `wait` of zero asks once, as [`try_lock_now`](Lock::try_lock_now); a `wait` of more than a year has
+    /// no end. If a call is on its way when the wait ends, its reply still counts: it is waited for as long
+    /// as replies usually take.
     ///
     /// # Redis cost
     ///
@@ -220,17 +244,17 @@ impl<G: Guard> Lock<G> {
     /// # Cancel safety
     ///
     /// Cancel safe, with clean-up. The place among this client's waiters is lost. If the future is
-    /// dropped while a call is on its way, a release for this attempt is queued behind it; it
-    /// undoes this attempt only, never an outer hold of the same owner.
+    /// dropped while a call is on its way, a release is queued behind the call. The release undoes this
+    /// attempt only, never an outer hold of the same owner.
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] if `wait` ends first: nothing is held; it says whether a hold of this client
-    /// is in the way. [`Error::Unavailable`] if Redis
-    /// did not take the call. [`Error::Unknown`] if the reply was lost: the lock may be held until
-    /// the lease ends; it is being undone. [`Error::Protocol`] if Redis refuses the call for good,
-    /// [`Error::Closed`] after shutdown, [`Error::AlreadyHeld`] if it would wait for its own owner,
-    /// [`Error::Config`] for a bad name or lease. [`Error::Quorum`] from a quorum lock only.
+    /// [`Error::Timeout`] if `wait` ends first: nothing is held. The error says whether a hold of this
+    /// client is in the way. [`Error::Unavailable`] if Redis did not take the call. [`Error::Unknown`] if
+    /// the reply was lost: the lock may be held until the lease ends, and a release is queued.
+    /// [`Error::Protocol`] if Redis refuses the call for good, [`Error::Closed`] after shutdown,
+    /// [`Error::AlreadyHeld`] if the call would wait for its own owner, [`Error::Config`] for a bad name or
+    /// lease. [`Error::Quorum`] from a quorum lock only.
     pub async fn try_lock(&self, wait: Duration, lease: Lease) -> Result<G, Error> {
         self.take(Options::new(Wait::from(wait), lease)).await
     }
@@ -247,21 +271,21 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// As [`try_lock`](Lock::try_lock): [`Error::Timeout`] if it is held.
+    /// As [`try_lock`](Lock::try_lock): [`Error::Timeout`] if the lock is held.
     pub async fn try_lock_now(&self, lease: Lease) -> Result<G, Error> {
         self.take(Options::new(Wait::Once, lease)).await
     }
 
-    /// The fluent form, for settings that [`try_lock`](Lock::try_lock) has not.
+    /// Starts an acquisition with settings that [`try_lock`](Lock::try_lock) does not have.
     pub fn acquire(&self) -> Acquire<'_, G> {
         Acquire::new(self)
     }
 
     /// Takes the lock, runs `work` while it is held, and releases it.
     ///
-    /// `work` gets the guard, and is a *section*: what it calls may take the same lock again. If the lock
-    /// is lost `work` is dropped at its next await. The lock stays held until the last clone of the guard
-    /// is dropped, so do not keep one beyond `work`.
+    /// `work` gets the guard, and is a *section*: code that it calls may take the same lock again. If the
+    /// lock is lost, `work` is dropped at its next await. The lock stays held until the last clone of the
+    /// guard is dropped, so do not keep a clone beyond `work`.
     ///
     /// # Redis cost
     ///
@@ -273,9 +297,9 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// Those of [`try_lock`](Lock::try_lock), before `work` began; [`Error::Lost`] if the lock was lost
-    /// before `work` ended. After that its result is returned whatever becomes of the release, which goes
-    /// on in the background ([`Stats::releases_pending`](crate::Stats::releases_pending)).
+    /// The errors of [`try_lock`](Lock::try_lock), before `work` began; [`Error::Lost`] if the lock was lost
+    /// before `work` ended. Once `work` has ended its result is returned, also if the release fails: that
+    /// goes on in the background ([`Stats::releases_pending`](crate::Stats::releases_pending)).
     pub async fn run<F, W>(&self, wait: Duration, lease: Lease, work: F) -> Result<W::Output, Error>
     where
         F: FnOnce(Arc<G>) -> W,
@@ -296,7 +320,7 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// Those of `work`, and those of [`run`](Lock::run).
+    /// The errors of `work`, and those of [`run`](Lock::run).
     pub async fn try_run<T, E, F, W>(&self, wait: Duration, lease: Lease, work: F) -> Result<T, E>
     where
         E: From<Error>,
@@ -314,15 +338,15 @@ impl<G: Guard> Lock<G> {
         G::of(self.target.take(options).await?)
     }
 
-    /// The name as it was given; empty if it cannot be used.
+    /// The name as it was given; empty if the name was refused.
     pub fn name(&self) -> &str {
         self.target.name()
     }
 
-    /// Does one of these holds belong to it?
-    fn is_under(&self, holds: &[Arc<Hold>]) -> bool {
-        let ones = self.target.ones();
-        ones.into_iter().any(|one| holds.iter().any(|hold| one.is_under(hold)))
+    /// Is one of `holds` a hold of this lock, or of one of its members?
+    fn is_lock_of_any(&self, holds: &[Arc<Hold>]) -> bool {
+        let singles = self.target.singles();
+        singles.into_iter().any(|single| holds.iter().any(|hold| single.is_lock_of(hold)))
     }
 }
 
@@ -335,14 +359,16 @@ impl<G> Lock<G> {
 impl Target {
     fn name(&self) -> &str {
         match self {
-            Target::Single(one) => one.resource.as_ref().map_or("", |resource| &*resource.name),
+            Target::Single(single) => {
+                single.resource.as_ref().map_or("", |resource| &*resource.name)
+            }
             Target::Multi(multi) => multi.name(),
         }
     }
 
     async fn take(&self, options: Options) -> Result<LockGuard, Error> {
         match self {
-            Target::Single(one) => one.take(&options).await.map(LockGuard::new),
+            Target::Single(single) => single.take(&options).await.map(LockGuard::new),
             Target::Multi(multi) => multi.clone().attended(options).await,
         }
     }
@@ -354,7 +380,7 @@ impl<G> Clone for Lock<G> {
     }
 }
 
-/// Its guards have their token as an [`Option`]: for sets of locks of several kinds.
+/// For sets of locks of several kinds. The guards have their token as an [`Option`].
 impl From<FencedLock> for Lock {
     fn from(lock: FencedLock) -> Self {
         Lock::of(lock.target)

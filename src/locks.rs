@@ -1,4 +1,4 @@
-//! What is locked on a server, found by searching it.
+//! The locks that are held on a server, found by searching its keys.
 
 use std::fmt;
 use std::ops::Deref;
@@ -18,34 +18,34 @@ const LOCKS_MAX: usize = 10_000;
 /// The most steps of one search: a keyspace of some five million keys.
 const STEPS_MAX: usize = 10_000;
 
-/// What sort of lock was found.
+/// The kind of a lock, as far as its keys show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LockKind {
-    /// Re-entrant, non-reentrant or spin: they look the same.
+    /// Re-entrant, non-reentrant or spin: their keys look the same.
     Lock,
-    /// With waiters in its queue, or held by this library. Without waiters one that Redisson holds
-    /// looks like a plain lock.
+    /// Fair: with waiters in its queue, or held by this library. A fair lock that Redisson holds looks
+    /// like a plain lock while it has no waiters.
     Fair,
-    /// With a token counter.
+    /// Fenced: with a token counter.
     Fenced,
     /// Held by readers.
     Read,
-    /// Held by a writer, perhaps with reads of its own.
+    /// Held by a writer, perhaps with read holds of its own.
     Write,
-    /// A string lock of this library. Those of others have no form of their own and are not found.
+    /// A string lock of this library. The keys of other libraries have no mark, and are not found.
     String,
 }
 
-/// One lock that is held.
+/// A lock that is held, found by [`Client::locks`](crate::Client::locks).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// Its key, with the prefix of the client that took it.
+    /// The key, with the prefix of the client that took the lock.
     pub key: String,
-    /// What sort of lock it is, as far as its keys tell.
+    /// The kind, as far as the keys show it.
     pub kind: LockKind,
-    /// Who holds it, how often, and for how long: each reader has a lease of its own.
+    /// The holders. Each reader has a lease of its own.
     pub holders: Vec<Holder>,
     /// What is left of the longest lease; `None` if the key has no expiry.
     pub lease: Option<Duration>,
@@ -53,7 +53,29 @@ pub struct LockInfo {
     pub queue: u64,
 }
 
-/// The locks that a search found.
+/// The locks that [`Client::locks`](crate::Client::locks) found, sorted by key.
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use leasehold::{Client, LockKind};
+///
+/// let client = Client::embedded();
+/// let guard = client.lock("orders:42").lock().await?;
+///
+/// let locks = client.locks("orders:*").await?;
+/// for lock in locks.iter() {
+///     let owners: Vec<_> = lock.holders.iter().map(|holder| &holder.owner).collect();
+///     println!("{} ({}) is held by {owners:?} for {:?}", lock.key, lock.kind, lock.lease);
+/// }
+/// assert_eq!(locks[0].kind, LockKind::Lock);
+/// guard.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct LockList {
     locks: Vec<LockInfo>,
@@ -61,7 +83,7 @@ pub struct LockList {
 }
 
 impl LockList {
-    /// The search was ended by its bounds: there may be more.
+    /// The search ended at its bounds: there may be more locks.
     pub fn is_truncated(&self) -> bool {
         self.truncated
     }
@@ -131,14 +153,14 @@ pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, E
             break;
         }
     }
-    locks.sort_by(|one, other| one.key.cmp(&other.key));
-    locks.dedup_by(|one, other| one.key == other.key);
+    locks.sort_by(|left, right| left.key.cmp(&right.key));
+    locks.dedup_by(|left, right| left.key == right.key);
     let truncated = &*cursor != "0" || locks.len() > LOCKS_MAX;
     locks.truncate(LOCKS_MAX);
     Ok(LockList { locks, truncated })
 }
 
-/// A prefix as SCAN's patterns take it literally.
+/// A prefix with the special letters of SCAN's patterns escaped.
 fn escaped(prefix: &str) -> String {
     let special = |letter| matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^');
     let mut text = String::with_capacity(prefix.len());

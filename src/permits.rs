@@ -1,9 +1,9 @@
 //! The permit-expirable semaphore: permits with ids and leases.
 
+mod by_id;
 mod expirable_permit;
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::ConfigError;
@@ -11,21 +11,21 @@ use crate::error::Error;
 use crate::lease::Lease;
 use crate::lock::LockGuard;
 use crate::protocol::counter::{self, number};
-use crate::protocol::permit::{self, ID_LENGTH};
-use crate::protocol::replies::{self, Released, yes_or_no};
+use crate::protocol::permit;
+use crate::protocol::replies::yes_or_no;
 use crate::session::wait::Wait;
 use crate::synchronizer::Synchronizer;
 
 pub use expirable_permit::ExpirablePermit;
 
-/// The most permits of one acquisition or release: more would make Redis busy for a millisecond and more.
+/// The most permits of one acquisition or release: more would keep Redis busy for a millisecond and more.
 const PERMITS_MAX: u32 = 1024;
 
 /// Permits with ids and leases, shared with Redisson's `RPermitExpirableSemaphore`.
 ///
-/// Permits whose lease ended come back at the next call of anybody, however many they are. With
-/// [`Lease::Renewed`] a permit is renewed while its guard lives, which Redisson does not do; expiry is
-/// judged by the server's clock.
+/// Permits whose lease ended come back at the next call of any client, all at once. With
+/// [`Lease::Renewed`] a permit is renewed while its guard lives, which Redisson does not do. The server's
+/// clock decides when a lease ends.
 ///
 /// # Fairness
 ///
@@ -34,14 +34,42 @@ const PERMITS_MAX: u32 = 1024;
 ///
 /// # Redis cost
 ///
-/// As of [`Semaphore`](crate::Semaphore), with `permit_acquire`, `permit_release` and `permit_renew`.
+/// As in the table of [`Semaphore`](crate::Semaphore), with `permit_acquire`, `permit_release` and
+/// `permit_renew`.
 ///
 /// # Keys
 ///
 /// The string at the name, the sorted set `{name}:timeout` and the channel `redisson_sc:{name}`; all
-/// as Redisson's, which gives `x` and `{x}` one sorted set: do not use both names. The reply to a
-/// change of the number is kept for 30 s, or four command time-outs if that is longer, at
+/// as Redisson's. `x` and `{x}` have the same sorted set: do not use both names. The reply to a change of
+/// the number is kept for 30 s, or four command time-outs if that is longer, at
 /// `leasehold_reply:{name}:<id>`.
+///
+/// # Examples
+///
+/// A permit that leaves the process that took it:
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use std::time::Duration;
+///
+/// use leasehold::{Client, Lease};
+///
+/// let client = Client::embedded();
+/// let seats = client.permit_expirable_semaphore("seats");
+/// seats.try_set_permits(100).await?;
+///
+/// // A customer has ten minutes to pay. The id goes with the order.
+/// let seat = seats.acquire(Lease::fixed(Duration::from_secs(600))).await?;
+/// let id = seat.id().to_owned();
+/// seat.forget();
+///
+/// // … paid, in another process …
+/// seats.release(&id).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct PermitExpirableSemaphore {
     inner: Synchronizer,
 }
@@ -51,7 +79,7 @@ impl PermitExpirableSemaphore {
         PermitExpirableSemaphore { inner }
     }
 
-    /// Sets the number of permits, if the semaphore has none yet; false if it has.
+    /// Sets the number of permits, unless the semaphore is there already; false then.
     ///
     /// # Redis cost
     ///
@@ -59,7 +87,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it is done or it is not.
+    /// Cancel safe: the change is made or it is not.
     ///
     /// # Errors
     ///
@@ -67,14 +95,14 @@ impl PermitExpirableSemaphore {
     /// within a command time-out, [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         let (publish, message) = (self.inner.publish(), permits.to_string());
-        let call = |resource: &_, kept| {
-            counter::set(resource, publish, permits.into(), &message, None, kept)
+        let call = |resource: &_, reply_key| {
+            counter::set(resource, publish, permits.into(), &message, None, reply_key)
         };
         self.inner.change(call, yes_or_no).await
     }
 
-    /// Sets the number of all permits, held ones included. Returns how many are then available: negative
-    /// if more are held.
+    /// Sets the total, held permits included. Returns how many are then available: negative if more are
+    /// held.
     ///
     /// # Redis cost
     ///
@@ -82,7 +110,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it is done or it is not.
+    /// Cancel safe: the change is made or it is not.
     ///
     /// # Errors
     ///
@@ -92,7 +120,9 @@ impl PermitExpirableSemaphore {
         self.inner.ask(|resource| permit::resize(resource, publish, permits.into()), number).await
     }
 
-    /// Adds permits, or takes some away: up to [`u32::MAX`] at once; the number may become negative.
+    /// Adds permits, or takes permits away if the number is negative: up to [`u32::MAX`] at once.
+    ///
+    /// The number of available permits may become negative.
     ///
     /// # Redis cost
     ///
@@ -100,11 +130,11 @@ impl PermitExpirableSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it is done or it is not.
+    /// Cancel safe: the change is made or it is not.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for more than that; others as
+    /// [`Error::Config`] for a number beyond that; others as
     /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
     pub async fn add_permits(&self, permits: i64) -> Result<(), Error> {
         self.inner.add(permits).await
@@ -112,7 +142,8 @@ impl PermitExpirableSemaphore {
 
     /// Lets the semaphore end after `life`, with all its permits; false if there is none.
     ///
-    /// Guards of renewed permits are told at the next renewal, others by their own leases.
+    /// A guard with a renewed lease learns of it at the next renewal; a guard with a fixed lease ends with
+    /// its lease.
     ///
     /// # Redis cost
     ///
@@ -120,7 +151,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it is done or it is not.
+    /// Cancel safe: the change is made or it is not.
     ///
     /// # Errors
     ///
@@ -135,7 +166,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Redis cost
     ///
-    /// As of [`Semaphore`](crate::Semaphore).
+    /// As in the table of [`Semaphore`](crate::Semaphore).
     ///
     /// # Cancel safety
     ///
@@ -153,7 +184,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Redis cost
     ///
-    /// As of [`Semaphore`](crate::Semaphore).
+    /// As in the table of [`Semaphore`](crate::Semaphore).
     ///
     /// # Cancel safety
     ///
@@ -161,9 +192,9 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] if there was none for all of the wait. [`Error::Unavailable`] if Redis did
-    /// not take the call. [`Error::Unknown`] if the reply was lost: it is given back in the
-    /// background. [`Error::Protocol`] if Redis refuses the call for good, [`Error::Closed`] after
+    /// [`Error::Timeout`] if no permit was available for all of the wait. [`Error::Unavailable`] if Redis did
+    /// not take the call. [`Error::Unknown`] if the reply was lost: the permit is given back
+    /// in the background. [`Error::Protocol`] if Redis refuses the call for good, [`Error::Closed`] after
     /// shutdown, [`Error::Config`] for a bad name or lease.
     pub async fn try_acquire(
         &self,
@@ -173,11 +204,11 @@ impl PermitExpirableSemaphore {
         self.take(1, Wait::from(wait), lease).await
     }
 
-    /// Takes several permits, all or none, waiting at most `wait`.
+    /// Takes several permits, all of them or none, waiting at most `wait`.
     ///
     /// # Redis cost
     ///
-    /// As of [`Semaphore`](crate::Semaphore).
+    /// As in the table of [`Semaphore`](crate::Semaphore).
     ///
     /// # Cancel safety
     ///
@@ -185,8 +216,8 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`try_acquire`](PermitExpirableSemaphore::try_acquire); [`Error::Config`] for none, or for
-    /// more than 1024.
+    /// As [`try_acquire`](PermitExpirableSemaphore::try_acquire); [`Error::Config`] for zero permits, or
+    /// for more than 1024.
     pub async fn try_acquire_many(
         &self,
         permits: u32,
@@ -198,104 +229,13 @@ impl PermitExpirableSemaphore {
 
     async fn take(&self, permits: u32, wait: Wait, lease: Lease) -> Result<ExpirablePermit, Error> {
         if !(1..=PERMITS_MAX).contains(&permits) {
-            return Err(Error::Config(not_at_once("permits", permits)));
+            return Err(Error::Config(count_out_of_range("permits", permits)));
         }
         let share = self.inner.take(permits, wait, lease).await?;
         Ok(ExpirablePermit::new(LockGuard::new(share)))
     }
 
-    /// Gives a permit back that no guard stands for: after [`ExpirablePermit::forget`], or of another client.
-    ///
-    /// If a guard stands for it after all, that is lost, with all permits that it stands for.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it is done or it is not.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotOwner`] if it is not held: unknown, released before, or its lease ended.
-    /// [`Error::Config`] for a text that is no id; others as
-    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
-    pub async fn release(&self, id: &str) -> Result<(), Error> {
-        self.release_all(&[id]).await
-    }
-
-    /// Gives permits back, all of them or none: up to 1024 at once.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it is done or it is not.
-    ///
-    /// # Errors
-    ///
-    /// As [`release`](PermitExpirableSemaphore::release): one bad id, and none is released.
-    /// [`Error::Config`] for none, or for more than 1024.
-    pub async fn release_all(&self, ids: &[&str]) -> Result<(), Error> {
-        let ids = joined(ids)?;
-        let publish = self.inner.publish();
-        let call = |resource: &_| permit::release_all(resource, publish, &ids);
-        match self.inner.ask(call, replies::released).await? {
-            Released::Absent | Released::StillHeld => {
-                Err(Error::NotOwner { name: Arc::from(self.name()) })
-            }
-            Released::Free { .. } => Ok(()),
-        }
-    }
-
-    /// What is left of the lease of a permit; [`Duration::MAX`] if it does not expire, `None` if it is
-    /// not held.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Config`] for a text that is no id; others as
-    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
-    pub async fn remaining_lease(&self, id: &str) -> Result<Option<Duration>, Error> {
-        let id = joined(&[id])?;
-        let left = self.inner.ask(|resource| permit::lease_of(resource, &id), number).await?;
-        Ok(match left {
-            -1 => Some(Duration::MAX),
-            left => u64::try_from(left).ok().map(Duration::from_millis),
-        })
-    }
-
-    /// Gives a permit that no guard stands for a new lease from now; false if it is not held.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it is done or it is not.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Config`] for a text that is no id or for a bad lease; others as
-    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
-    pub async fn update_lease(&self, id: &str, lease: Duration) -> Result<bool, Error> {
-        let id = joined(&[id])?;
-        let lease = Lease::checked("lease", lease)?;
-        self.inner.ask(|resource| permit::update_lease(resource, &id, lease), yes_or_no).await
-    }
-
-    /// How many permits are available; negative if more were taken away than there were.
+    /// How many permits are available; negative if more permits were taken away than there were.
     ///
     /// # Redis cost
     ///
@@ -354,27 +294,13 @@ impl PermitExpirableSemaphore {
             .await
     }
 
-    /// The name as it was given; empty if it cannot be used.
+    /// The name as it was given; empty if the name was refused.
     pub fn name(&self) -> &str {
         self.inner.name()
     }
 }
 
-/// Ids as the scripts take them.
-fn joined(ids: &[&str]) -> Result<Arc<str>, ConfigError> {
-    let is_id = |id: &&str| {
-        id.len() == ID_LENGTH && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    if ids.is_empty() || !ids.iter().all(is_id) {
-        return Err(ConfigError::PermitId);
-    }
-    if ids.len() > PERMITS_MAX as usize {
-        return Err(not_at_once("ids", ids.len()));
-    }
-    Ok(Arc::from(ids.concat()))
-}
-
-fn not_at_once(what: &'static str, given: impl fmt::Display) -> ConfigError {
+fn count_out_of_range(what: &'static str, given: impl fmt::Display) -> ConfigError {
     let (given, allowed) = (given.to_string(), format!("1 to {PERMITS_MAX}"));
     ConfigError::OutOfRange { what, given, allowed }
 }

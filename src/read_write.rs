@@ -10,25 +10,23 @@ use crate::session::owner::Owner;
 /// [`read`](ReadWriteLock::read) and [`write`](ReadWriteLock::write) are the two sides, each a
 /// [`Lock`]. Inside a section of one side, or with its guard ([`Acquire::within`](crate::Acquire::within)):
 ///
-/// - Under the write side the read side may be taken as well, at once, and kept when the write side is
-///   released (a *downgrade*): waiting readers are told and come in.
-/// - Under the read side the write side is refused at once, with
-///   [`Error::AlreadyHeld`](crate::Error::AlreadyHeld): an upgrade would wait for its own release.
-/// - Under the read side the read side may be taken again, whatever else waits; each read acquisition is a
-///   hold of its own with a lease of its own.
+/// - Under the write side, the read side may be taken too, at once, and kept when the write side is
+///   released (a *downgrade*): waiting readers then come in.
+/// - Under the read side, the write side is refused immediately with
+///   [`Error::AlreadyHeld`](crate::Error::AlreadyHeld).
+/// - Under the read side, the read side may be taken again, even if writers wait. Each read acquisition is
+///   a hold of its own with a lease of its own.
 ///
 /// # Fairness
 ///
 /// As in Redisson, readers pass waiting writers.
-/// [`prefer_writers`](ReadWriteLock::prefer_writers) changes that among the waiters of one client. Writers
-/// of a client that follow each other let its waiting readers in after a turn, as they do with other
-/// clients.
+/// [`prefer_writers`](ReadWriteLock::prefer_writers) changes that among the waiters of one client. After a
+/// streak of hand-overs between writers of a client, its waiting readers come first, as other clients do.
 ///
 /// # Redis cost
 ///
-/// As in the table of [`Lock`]; readers of one client are never handed over, each takes one
-/// round trip. A release looks at the leases of the read holds that are left: of more than sixteen,
-/// mostly at eight.
+/// As in the table of [`Lock`]; read holds are never handed over: each takes one round trip. A release
+/// looks at the leases of the read holds that are left: of more than sixteen, mostly at eight.
 ///
 /// # Keys
 ///
@@ -38,14 +36,18 @@ use crate::session::owner::Owner;
 ///
 /// # Examples
 ///
-/// ```no_run
-/// # async fn example(client: leasehold::Client) -> Result<(), leasehold::Error> {
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// # let client = leasehold::Client::embedded();
 /// let catalogue = client.read_write_lock("catalogue");
 /// let writing = catalogue.write().lock().await?;
-/// // … change it, then let others read while we do …
+/// // … change the catalogue, then check it while others read …
 /// let reading = catalogue.read().acquire().within(&writing).await?;
 /// writing.unlock().await?;
-/// # reading.unlock().await
+/// reading.unlock().await?;
+/// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
@@ -59,18 +61,19 @@ impl ReadWriteLock {
         ReadWriteLock { read, write }
     }
 
-    /// Makes acquisitions of both sides through this value belong to `owner`; see [`Owner`] for what that
-    /// gives away.
+    /// Makes `owner` the owner of all acquisitions of both sides through this value.
+    ///
+    /// See [`Owner`] for the exclusion that this gives away.
     #[must_use = "the lock is moved into the returned value"]
     pub fn owned_by(self, owner: &Owner) -> Self {
         let ReadWriteLock { read, write } = self;
         ReadWriteLock { read: read.owned_by(owner), write: write.owned_by(owner) }
     }
 
-    /// Lets writers of this client that wait go before readers of this value.
+    /// Lets waiting writers of this client go before readers of this value.
     ///
-    /// A reader that already holds the lock is let in again all the same. Readers of other clients,
-    /// and of values without this setting, still pass.
+    /// An owner that already reads never queues behind them. Readers of other clients, and of values
+    /// without this setting, still pass waiting writers.
     #[must_use = "the lock is moved into the returned value"]
     pub fn prefer_writers(mut self) -> Self {
         self.read.prefer_writers();
@@ -92,7 +95,7 @@ impl ReadWriteLock {
         (self.read, self.write)
     }
 
-    /// The name as it was given; empty if it cannot be used.
+    /// The name as it was given; empty if the name was refused.
     pub fn name(&self) -> &str {
         self.write.name()
     }

@@ -1,5 +1,7 @@
 //! The semaphore: a number of permits under one name.
 
+mod permit;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -12,17 +14,19 @@ use crate::protocol::semaphore::{self, IfAbsent, was_there};
 use crate::session::wait::Wait;
 use crate::synchronizer::Synchronizer;
 
+pub use permit::SemaphorePermit;
+
 /// A number of permits under one name, shared with Redisson's `RSemaphore`.
 ///
-/// Redisson keeps nothing but the number of permits that are available: permits of a process that
-/// died are gone with it. Here each acquisition also has a hold with a lease, which is renewed while
-/// its guard lives. When the holder died, its permits come back: whoever of this library next asks
-/// the semaphore puts them back, and waiters ask about once a second.
+/// Redisson keeps only the number of available permits: the permits of a process that died are gone.
+/// Here each acquisition also has a hold with a lease, which is renewed while its guard lives. The permits
+/// of a dead holder come back: the next call of any client of this library puts them back, and waiters
+/// call about once a second.
 ///
 /// # Fairness
 ///
-/// Waiters of one client are served in the order in which they came; one that wants many permits
-/// holds up those behind it. Between clients there is no order.
+/// Waiters of one client are served in the order in which they came; a waiter for many permits holds up
+/// the waiters behind it. Between clients there is no order.
 ///
 /// # Redis cost
 ///
@@ -37,21 +41,32 @@ use crate::synchronizer::Synchronizer;
 /// # Keys
 ///
 /// The string at the name, and the channel `redisson_sc:{name}`; both as Redisson's. The holds are in
-/// the sorted set `leasehold_semaphore:{name}`, which Redisson does not know; those of a name with
-/// braces of its own in `leasehold_semaphore::name`, with two colons. The reply to a change of the
-/// number is kept for 30 s, or four command time-outs if that is longer, at
-/// `leasehold_reply:{name}:<id>`.
+/// the sorted set `leasehold_semaphore:{name}`, which Redisson does not know; for a name with braces of its
+/// own, in `leasehold_semaphore::name`, with two colons. The reply to a change of the number is kept for
+/// 30 s, or four command time-outs if that is longer, at `leasehold_reply:{name}:<id>`.
+///
+/// # Examples
+///
+/// At most three jobs at once, over all processes:
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use leasehold::Client;
+///
+/// let client = Client::embedded();
+/// let encoders = client.semaphore("encoders");
+/// encoders.try_set_permits(3).await?; // false in every process but the first
+///
+/// let permit = encoders.acquire(1).await?;
+/// // … encode …
+/// permit.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Semaphore {
     inner: Synchronizer,
-}
-
-/// Permits that come back when this is dropped or released.
-///
-/// [`guard`](SemaphorePermit::guard) tells its state and its loss.
-#[must_use = "dropping the permit gives it back"]
-pub struct SemaphorePermit {
-    guard: Option<LockGuard>,
-    permits: u32,
 }
 
 impl Semaphore {
@@ -59,7 +74,7 @@ impl Semaphore {
         Semaphore { inner }
     }
 
-    /// Sets the number of permits, if the semaphore has none yet; false if it has.
+    /// Sets the number of permits, unless the semaphore is there already; false then.
     ///
     /// # Redis cost
     ///
@@ -67,7 +82,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it is done or it is not.
+    /// Cancel safe: the change is made or it is not.
     ///
     /// # Errors
     ///
@@ -77,8 +92,9 @@ impl Semaphore {
         self.set(permits, None).await
     }
 
-    /// As [`try_set_permits`](Semaphore::try_set_permits); after `life` the semaphore is gone, with
-    /// whoever holds permits of it then: their guards are told at the next renewal.
+    /// As [`try_set_permits`](Semaphore::try_set_permits), for a semaphore that ends after `life`.
+    ///
+    /// Permits that are held then are lost; their guards learn of it at the next renewal.
     ///
     /// # Redis cost
     ///
@@ -86,7 +102,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it is done or it is not.
+    /// Cancel safe: the change is made or it is not.
     ///
     /// # Errors
     ///
@@ -99,13 +115,13 @@ impl Semaphore {
 
     async fn set(&self, permits: u32, life: Option<Duration>) -> Result<bool, Error> {
         let (publish, message) = (self.inner.publish(), permits.to_string());
-        let call = |resource: &_, kept| {
-            counter::set(resource, publish, permits.into(), &message, life, kept)
+        let call = |resource: &_, reply_key| {
+            counter::set(resource, publish, permits.into(), &message, life, reply_key)
         };
         self.inner.change(call, yes_or_no).await
     }
 
-    /// Takes permits, waiting as long as it takes. None are taken at once and without Redis.
+    /// Takes permits, waiting as long as it takes. Zero permits are taken at once and without Redis.
     ///
     /// # Redis cost
     ///
@@ -137,7 +153,7 @@ impl Semaphore {
     ///
     /// [`Error::Timeout`] if there were too few permits for all of the wait: none is taken.
     /// [`Error::Unavailable`] if Redis did not take the call. [`Error::Unknown`] if the reply was
-    /// lost: they are given back in the background. [`Error::Protocol`] if Redis refuses the call for
+    /// lost: the permits are given back in the background. [`Error::Protocol`] if Redis refuses the call for
     /// good, [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name.
     pub async fn try_acquire(
         &self,
@@ -150,14 +166,16 @@ impl Semaphore {
     async fn take(&self, permits: u32, wait: Wait) -> Result<SemaphorePermit, Error> {
         self.inner.resource()?;
         if permits == 0 {
-            return Ok(SemaphorePermit { guard: None, permits });
+            return Ok(SemaphorePermit::of_none());
         }
         let share = self.inner.take(permits, wait, Lease::Renewed).await?;
-        Ok(SemaphorePermit { guard: Some(LockGuard::new(share)), permits })
+        Ok(SemaphorePermit::new(LockGuard::new(share), permits))
     }
 
-    /// Gives permits that no guard stands for, as Redisson's `release`: after
-    /// [`SemaphorePermit::forget`], or to add some. A semaphore that is not there is made.
+    /// Gives back permits that have no guard, as Redisson's `release`.
+    ///
+    /// For permits after [`SemaphorePermit::forget`], or to add permits. A semaphore that is not there is
+    /// made.
     ///
     /// # Redis cost
     ///
@@ -165,7 +183,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it is done or it is not.
+    /// Cancel safe: the change is made or it is not.
     ///
     /// # Errors
     ///
@@ -174,7 +192,7 @@ impl Semaphore {
         self.add_permits(permits.into()).await
     }
 
-    /// As [`release`](Semaphore::release), but a semaphore that is not there is not made; false then.
+    /// As [`release`](Semaphore::release), but does not make a semaphore; false if there is none.
     ///
     /// # Redis cost
     ///
@@ -182,7 +200,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it is done or it is not.
+    /// Cancel safe: the change is made or it is not.
     ///
     /// # Errors
     ///
@@ -193,13 +211,15 @@ impl Semaphore {
             return Ok(false);
         }
         let (publish, left_alone) = (self.inner.publish(), IfAbsent::LeaveAlone);
-        let call = |resource: &_, kept| {
-            semaphore::add(resource, publish, permits.into(), left_alone, kept)
+        let call = |resource: &_, reply_key| {
+            semaphore::add(resource, publish, permits.into(), left_alone, reply_key)
         };
         self.inner.change(call, was_there).await
     }
 
-    /// Adds permits, or takes some away: up to [`u32::MAX`] at once. The number may become negative.
+    /// Adds permits, or takes permits away if the number is negative: up to [`u32::MAX`] at once.
+    ///
+    /// The number of available permits may become negative.
     ///
     /// # Redis cost
     ///
@@ -207,17 +227,17 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it is done or it is not.
+    /// Cancel safe: the change is made or it is not.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for more than that; others as
+    /// [`Error::Config`] for a number beyond that; others as
     /// [`try_set_permits`](Semaphore::try_set_permits).
     pub async fn add_permits(&self, permits: i64) -> Result<(), Error> {
         self.inner.add(permits).await
     }
 
-    /// Takes all available permits for good. Returns how many were taken, those of dead holders included.
+    /// Takes all available permits for good. Returns how many were taken, including permits of dead holders.
     ///
     /// # Redis cost
     ///
@@ -225,17 +245,19 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it is done or it is not.
+    /// Cancel safe: the change is made or it is not.
     ///
     /// # Errors
     ///
     /// As [`try_set_permits`](Semaphore::try_set_permits).
     pub async fn drain(&self) -> Result<i64, Error> {
         let publish = self.inner.publish();
-        self.inner.change(|resource, kept| semaphore::drain(resource, publish, kept), number).await
+        self.inner
+            .change(|resource, reply_key| semaphore::drain(resource, publish, reply_key), number)
+            .await
     }
 
-    /// How many permits are available; negative if more were taken away than there were.
+    /// How many permits are available; negative if more permits were taken away than there were.
     ///
     /// # Redis cost
     ///
@@ -253,111 +275,14 @@ impl Semaphore {
         self.inner.ask(|resource| semaphore::available(resource, publish), number).await
     }
 
-    /// The name as it was given; empty if it cannot be used.
+    /// The name as it was given; empty if the name was refused.
     pub fn name(&self) -> &str {
         self.inner.name()
-    }
-}
-
-impl SemaphorePermit {
-    /// How many permits it stands for.
-    pub fn permits(&self) -> u32 {
-        self.permits
-    }
-
-    /// What it is held by: its state, its deadline, its loss. `None` for no permits, which nothing
-    /// can take away.
-    pub fn guard(&self) -> Option<&LockGuard> {
-        self.guard.as_ref()
-    }
-
-    /// Runs `work` while the permits are held: as [`LockGuard::run`].
-    ///
-    /// # Redis cost
-    ///
-    /// None.
-    ///
-    /// # Cancel safety
-    ///
-    /// As `work`; the permits are not touched.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] if the permits were lost before `work` ended.
-    pub async fn run<W: Future>(&self, work: W) -> Result<W::Output, Error> {
-        match &self.guard {
-            Some(guard) => guard.run(work).await,
-            None => Ok(work.await),
-        }
-    }
-
-    /// As [`run`](SemaphorePermit::run), for work that may fail with an error of its own.
-    ///
-    /// # Redis cost
-    ///
-    /// None.
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`run`](SemaphorePermit::run).
-    ///
-    /// # Errors
-    ///
-    /// Those of `work`, and those of [`run`](SemaphorePermit::run).
-    pub async fn try_run<T, E: From<Error>>(
-        &self,
-        work: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
-        self.run(work).await.map_err(E::from)?
-    }
-
-    /// Gives the permits back; the future waits until Redis has confirmed it, and need not be polled for
-    /// that to happen.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe, with clean-up: the release goes on in the background.
-    ///
-    /// # Errors
-    ///
-    /// As [`LockGuard::unlock`].
-    pub fn release(self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
-        let released = self.guard.map(LockGuard::unlock);
-        async move {
-            match released {
-                Some(released) => released.await,
-                None => Ok(()),
-            }
-        }
-    }
-
-    /// Keeps the permits taken for good: no guard and no lease gives them back any more, only
-    /// [`Semaphore::release`] does.
-    ///
-    /// Returns at once; Redis is told in the background. If the process dies before it was, the
-    /// permits come back after the lease.
-    pub fn forget(self) {
-        if let Some(guard) = self.guard {
-            guard.keep_for_good();
-        }
     }
 }
 
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Semaphore").field("name", &self.name()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for SemaphorePermit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SemaphorePermit")
-            .field("permits", &self.permits)
-            .field("guard", &self.guard)
-            .finish()
     }
 }

@@ -14,7 +14,26 @@ macro_rules! stats {
 
         /// What a client has done since it was made, and what it keeps now.
         ///
-        /// A snapshot is not consistent across its fields.
+        /// A snapshot, made by [`Client::stats`](crate::Client::stats). It is not consistent across its
+        /// fields.
+        ///
+        /// # Examples
+        ///
+        #[cfg_attr(feature = "embedded", doc = "```")]
+        #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+        /// # #[tokio::main(flavor = "current_thread")]
+        /// # async fn main() -> Result<(), leasehold::Error> {
+        /// # let client = leasehold::Client::embedded();
+        /// client.lock("orders:42").lock().await?.unlock().await?;
+        ///
+        /// let stats = client.stats();
+        /// assert_eq!(stats.acquired_at_once, 1);
+        /// for (name, value) in stats.iter() {
+        ///     println!("leasehold_{name} {value}"); // for an exporter
+        /// }
+        /// # Ok(())
+        /// # }
+        /// ```
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct Stats {
@@ -45,13 +64,13 @@ macro_rules! stats {
 
 stats! {
     counted {
-        /// Acquisitions granted by the first call, with nobody of this client ahead.
+        /// Acquisitions granted by the first call, with no waiter of this client ahead.
         acquired_at_once,
         /// Acquisitions granted after waiting, hand-overs included.
         acquired_after_waiting,
         /// Acquisitions handed over within this client.
         handed_over,
-        /// Acquisitions and releases that were woken and not polled, and given up in the caller's place.
+        /// Acquisitions and releases that were woken and not polled: the client cleaned up for the caller.
         passed_over,
         /// Re-entries.
         reentered,
@@ -59,7 +78,7 @@ stats! {
         timed_out,
         /// Waiters woken by a message.
         wakes,
-        /// Wakes after which the lock was still held by somebody else.
+        /// Wakes after which another owner still held the lock.
         wakes_in_vain,
         /// Holds that were renewed.
         renewed,
@@ -67,9 +86,9 @@ stats! {
         renewals_failed,
         /// Holds lost before they were released.
         lost,
-        /// Releases that were left to the background.
+        /// Releases that were queued for the background.
         releases_queued,
-        /// Releases and undos given up: refused, or without an answer for two leases and 10 s.
+        /// Releases that were given up: refused, or without an answer for two leases and 10 s.
         releases_failed,
         /// Script calls.
         calls,
@@ -77,7 +96,7 @@ stats! {
         polls,
     }
     looked_up {
-        /// Connections that were made again.
+        /// Connections that were made again after they broke.
         reconnects,
         /// Channels subscribed now, those kept warm included.
         subscriptions,
@@ -89,7 +108,7 @@ stats! {
         waiting,
         /// Holds that the watchdog knows now.
         holds,
-        /// Releases and undos that are not settled now.
+        /// Releases that are not settled now.
         releases_pending,
     }
 }
@@ -119,7 +138,7 @@ mod tests {
         let fields: Vec<_> = stats.iter().collect();
         assert!(fields.contains(&("calls", 7)) && fields.contains(&("releases_pending", 3)));
         assert_eq!(fields.iter().map(|(_, value)| value).sum::<u64>(), 10);
-        // `Debug` shows what the struct has, whoever wrote the list.
+        // `Debug` shows every field of the struct.
         let debug = format!("{stats:?}");
         assert_eq!(debug.matches(": ").count(), fields.len());
         assert!(fields.iter().all(|(name, value)| debug.contains(&format!("{name}: {value}"))));

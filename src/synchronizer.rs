@@ -1,4 +1,4 @@
-//! What semaphores and latches share: a name on one client, and the calls about it.
+//! What semaphores and latches share: a resource of one client, and calls about it.
 
 use std::sync::Arc;
 
@@ -12,8 +12,9 @@ use crate::session::request::{Options, Proofs, Request};
 use crate::session::wait::Wait;
 use crate::session::{Handle, HoldShare};
 
-/// Checks a number of permits to add or take away: what a call can set is what a call can change.
-/// Far beyond it the scripts would count in powers of ten.
+/// Checks a number of permits to add or take away: as many as a call can set.
+///
+/// Lua counts in floating point, and would write far larger numbers as powers of ten.
 fn in_range(permits: i64) -> Result<i64, ConfigError> {
     let most = i64::from(u32::MAX);
     if (-most..=most).contains(&permits) {
@@ -23,7 +24,7 @@ fn in_range(permits: i64) -> Result<i64, ConfigError> {
     Err(ConfigError::OutOfRange { what: "permits", given, allowed })
 }
 
-/// A name on a client.
+/// A resource of a client.
 pub(crate) struct Synchronizer {
     pub(crate) handle: Arc<Handle>,
     resource: Result<Arc<Resource>, ConfigError>,
@@ -46,7 +47,7 @@ impl Synchronizer {
         self.handle.session.transport.publish_command()
     }
 
-    /// An acquisition of permits; each is an owner of its own.
+    /// Takes permits. Each acquisition is an owner of its own.
     pub(crate) async fn take(
         &self,
         permits: u32,
@@ -71,12 +72,13 @@ impl Synchronizer {
             return Ok(());
         }
         let publish = self.publish();
-        let call =
-            |resource: &_, kept| semaphore::add(resource, publish, permits, IfAbsent::Make, kept);
+        let call = |resource: &_, reply_key| {
+            semaphore::add(resource, publish, permits, IfAbsent::Make, reply_key)
+        };
         self.change(call, number).await.map(|_available| ())
     }
 
-    /// One question.
+    /// Sends one call and reads its reply.
     pub(crate) async fn ask<T>(
         &self,
         call: impl Fn(&Resource) -> Call,
@@ -86,7 +88,7 @@ impl Synchronizer {
         self.handle.session.ask(&resource.name, call(resource), read).await
     }
 
-    /// A change that takes effect once, although it is repeated where its reply was lost.
+    /// Makes a change that takes effect once, although the call is repeated if its reply was lost.
     pub(crate) async fn change<T>(
         &self,
         call: impl Fn(&Resource, ReplyKey) -> Call,
@@ -95,7 +97,7 @@ impl Synchronizer {
         let resource = self.resource()?;
         let session = &self.handle.session;
         session
-            .call_idempotent(&resource.name, call(resource, session.reply_kept(resource)), read)
+            .call_idempotent(&resource.name, call(resource, session.reply_key(resource)), read)
             .await
     }
 }

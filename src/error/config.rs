@@ -1,26 +1,43 @@
-//! Settings and arguments that cannot be used: found before anything is sent.
+//! Settings and arguments that cannot be used. They are refused before anything is sent.
 
-/// A setting or an argument that cannot be used. Nothing was sent.
+/// A setting or an argument that cannot be used. Nothing was sent; the message says what would be right.
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use std::time::Duration;
+///
+/// use leasehold::{Client, ConfigError, Error, Lease};
+///
+/// let lock = Client::embedded().lock("orders:42");
+/// let refused = lock.try_lock_now(Lease::fixed(Duration::ZERO)).await;
+/// assert!(matches!(refused, Err(Error::Config(ConfigError::OutOfRange { what: "lease", .. }))));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The URL cannot be used. The text says why and never repeats a password.
+    /// A URL that cannot be used. The text says why and never repeats a password.
     #[error("unusable url: {reason}")]
     Url {
-        /// What is wrong with it and what would be right.
+        /// What is wrong and what would be right.
         reason: String,
     },
     /// A configuration of fred that is not for one server.
     #[cfg(feature = "fred")]
     #[error("unusable configuration of fred: {reason}")]
     Fred {
-        /// What is wrong with it and what would be right.
+        /// What is wrong and what would be right.
         reason: &'static str,
     },
     /// A value outside its range.
     #[error("{what} is out of range: given=`{given}`, allowed=`{allowed}`")]
     OutOfRange {
-        /// The setting or argument.
+        /// The setting or the argument.
         what: &'static str,
         /// The value that was given.
         given: String,
@@ -35,10 +52,11 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: String,
     },
-    /// Locks that cannot be one lock.
-    #[error("not a lock of several: {reason}")]
+    /// Members that cannot be one lock: see [`Lock::multi`](crate::Lock::multi) and
+    /// [`Lock::quorum`](crate::Lock::quorum).
+    #[error("these locks cannot be one lock: {reason}")]
     Members {
-        /// What is wrong with them.
+        /// What is wrong with the members.
         reason: &'static str,
     },
     /// Connecting outside a tokio runtime, which drives the connections.
@@ -46,28 +64,32 @@ pub enum ConfigError {
         "no tokio runtime: connect within one, for example in `#[tokio::main]` or `Runtime::block_on`"
     )]
     NoRuntime,
-    /// A text that no [`LockGuard::hand_on`](crate::LockGuard::hand_on) of this lock gave.
-    #[error("not a hold that was handed on: {reason}; pass the text of `hand_on` on as it is")]
+    /// A text that is not from [`LockGuard::hand_on`](crate::LockGuard::hand_on) of this lock.
+    #[error(
+        "not the text of a hold that was handed on: {reason}; pass the text of `hand_on` on as it is"
+    )]
     HandOnText {
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// A call for a single lock, on several taken as one.
-    #[error("`{call}` is for a single lock, not for several as one: call it for each of them")]
+    /// A call for a single lock, made on several locks as one.
+    #[error("`{call}` is for a single lock, not for several locks as one: call it for each member")]
     Several {
         /// The call.
         call: &'static str,
     },
-    /// A hold that has other guards was to be handed on.
-    #[error("a hold with other guards cannot be handed on: unlock those first, name=`{name}`")]
+    /// A hold cannot be handed on while it has other guards.
+    #[error(
+        "a hold with other guards cannot be handed on: unlock the other guards first, name=`{name}`"
+    )]
     OtherGuards {
         /// The lock.
         name: String,
     },
-    /// The guard that was shown is of another lock, or of another client.
+    /// A guard given to [`Acquire::within`](crate::Acquire::within) that is of another lock or client.
     #[error("the guard given to `within` is of another lock or client: name=`{name}`")]
     OtherLock {
-        /// The lock that was to be taken.
+        /// The lock of the acquisition.
         name: String,
     },
     /// A text that is not the id of a permit.

@@ -1,4 +1,4 @@
-//! The fluent form of an acquisition.
+//! An acquisition with settings.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -16,10 +16,33 @@ use crate::session::hold::Hold;
 use crate::session::request::Options;
 use crate::session::wait::Wait;
 
-/// An acquisition in the making; `.await` it, or [`run`](Acquire::run) something under it.
+/// An acquisition with settings; `.await` it for the guard, or [`run`](Acquire::run) work under it.
 ///
-/// Without settings it waits as long as it takes and the lease is renewed. Its cost, its cancel safety
-/// and its errors are those of [`Lock::lock`], with a wait those of [`Lock::try_lock`].
+/// Made by [`Lock::acquire`]. Without settings it waits as long as it takes, and the lease is renewed. Its
+/// cost, its cancel safety and its errors are those of [`Lock::lock`], with a wait those of
+/// [`Lock::try_lock`].
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use std::time::Duration;
+///
+/// use leasehold::{Client, Lease};
+///
+/// let lock = Client::embedded().lock("orders:42");
+/// let guard = lock
+///     .acquire()
+///     .wait(Duration::from_secs(2))
+///     .lease(Lease::renewed(Duration::from_secs(10)))
+///     .max_hold(Duration::from_secs(60)) // the end of a holder that hangs
+///     .await?;
+/// guard.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "an acquisition does nothing unless it is awaited"]
 pub struct Acquire<'a, G = LockGuard> {
     lock: &'a Lock<G>,
@@ -34,19 +57,19 @@ impl<'a, G: Guard> Acquire<'a, G> {
         Acquire { lock, wait: None, lease: Lease::Renewed, max_hold: None, within: None }
     }
 
-    /// Waits at most so long; zero asks once, more than a year has no end.
+    /// Waits at most this long. Zero asks once; more than a year has no end. Default: no end.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// How long Redis keeps the hold without hearing from us.
+    /// How long Redis keeps the hold without hearing from this client. Default: [`Lease::Renewed`].
     pub fn lease(mut self, lease: Lease) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Ends the hold after so long, even if its guard lives and renewal works.
+    /// Ends the hold after this time, even if its guard lives and renewal works. Default: no end.
     ///
     /// For holders that may hang or leak their guard: the lock becomes lost
     /// ([`LossReason::MaxHold`](crate::LossReason::MaxHold)) and is released. The limits are those of a
@@ -56,21 +79,25 @@ impl<'a, G: Guard> Acquire<'a, G> {
         self
     }
 
-    /// Takes the lock within the hold of `guard`: re-enters it, or reads under its write hold.
+    /// Takes the lock within the hold of `guard`: re-enters the hold, or reads under a write hold.
     ///
-    /// [`LockGuard::reenter`] does the first with fewer words; this one takes settings, and the other
-    /// side of a read/write lock:
+    /// [`LockGuard::reenter`] re-enters with fewer words. This call also takes settings, and the other side
+    /// of a read/write lock:
     ///
-    /// ```no_run
-    /// # async fn example(catalogue: leasehold::ReadWriteLock) -> Result<(), leasehold::Error> {
+    #[cfg_attr(feature = "embedded", doc = "```")]
+    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// # let catalogue = leasehold::Client::embedded().read_write_lock("catalogue");
     /// let writing = catalogue.write().lock().await?;
     /// let reading = catalogue.read().acquire().within(&writing).await?;
     /// writing.unlock().await?; // waiting readers come in
-    /// # reading.unlock().await
+    /// reading.unlock().await?;
+    /// # Ok(())
     /// # }
     /// ```
     ///
-    /// A guard of another lock, or of another client, is [`ConfigError::OtherLock`].
+    /// A guard of another lock, or of another client, is refused with [`ConfigError::OtherLock`].
     pub fn within(mut self, guard: &'a impl AsRef<LockGuard>) -> Self {
         self.within.get_or_insert_default().extend(guard.as_ref().holds());
         self
@@ -124,7 +151,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
         let mut options = Options::new(wait, self.lease);
         options.max_hold = self.max_hold;
         if let Some(within) = self.within {
-            if !self.lock.is_under(&within) {
+            if !self.lock.is_lock_of_any(&within) {
                 return Err(Error::Config(ConfigError::OtherLock {
                     name: self.lock.name().into(),
                 }));

@@ -8,6 +8,8 @@ use crate::error::Error;
 use crate::fencing::FencingToken;
 
 /// Holds a fenced lock: a [`LockGuard`] that always has a [`FencingToken`].
+///
+/// [`FencingToken`] shows what the token is for.
 #[derive(Debug)]
 #[must_use = "dropping the guard releases the lock"]
 #[clippy::has_significant_drop]
@@ -29,7 +31,7 @@ impl FencedGuard {
         self.guard.unlock()
     }
 
-    /// As [`LockGuard::reenter`]: with the same token.
+    /// As [`LockGuard::reenter`]. The further guard has the same token.
     ///
     /// # Redis cost
     ///
@@ -46,7 +48,7 @@ impl FencedGuard {
         FencedGuard::of(self.guard.reenter().await?)
     }
 
-    /// As [`LockGuard::hand_on`]: whoever takes the hold over gets a higher token.
+    /// As [`LockGuard::hand_on`]: the guard that takes the hold over gets a higher token.
     ///
     /// # Errors
     ///

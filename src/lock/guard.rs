@@ -1,7 +1,8 @@
-//! The guard: the right to be in the critical section, and what is known of it.
+//! The guard: the right to be in the critical section, and what this process knows of the hold.
 
 pub(super) mod multi;
 pub(super) mod run;
+pub(super) mod sealed;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -14,11 +15,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::owner_text;
-use crate::error::{ConfigError, Error};
+use crate::error::Error;
 use crate::fencing::FencingToken;
 use crate::lease::{Ended, HoldState, Lease, LossReason};
-use crate::protocol::kind::Kind;
 use crate::session::acquire::reenter;
 use crate::session::existing_hold::extend;
 use crate::session::hold::Hold;
@@ -27,6 +26,8 @@ use crate::session::{HoldShare, section};
 
 use multi::MultiGuard;
 use run::flat;
+
+pub use sealed::Guard;
 
 /// Holds a lock until it is dropped or unlocked.
 ///
@@ -43,11 +44,15 @@ use run::flat;
 ///
 /// # Examples
 ///
-/// ```no_run
-/// # async fn example(lock: leasehold::Lock) -> Result<(), leasehold::Error> {
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// let lock = leasehold::Client::embedded().lock("report");
 /// let guard = lock.lock().await?;
-/// let report = guard.run(async { /* a long job, dropped if the lock is lost */ 42 }).await?;
+/// let _report = guard.run(async { /* a long job, dropped if the lock is lost */ 42 }).await?;
 /// guard.check()?; // before an irreversible step
+/// // … publish the report …
 /// guard.unlock().await?;
 /// # Ok(())
 /// # }
@@ -60,35 +65,8 @@ pub struct LockGuard {
 
 enum Share {
     Single(HoldShare),
-    /// Of several locks taken as one.
+    /// The guards of several locks as one.
     Multi(MultiGuard),
-}
-
-/// What a [`Lock`](crate::Lock) gives: a [`LockGuard`], or a [`FencedGuard`](crate::FencedGuard).
-pub trait Guard:
-    AsRef<LockGuard> + Into<LockGuard> + Send + Sync + Sized + 'static + sealed::Sealed
-{
-    #[doc(hidden)]
-    fn of(guard: LockGuard) -> Result<Self, Error>;
-}
-
-pub(super) mod sealed {
-    /// Only this crate makes guards.
-    pub trait Sealed {}
-}
-
-impl sealed::Sealed for LockGuard {}
-
-impl Guard for LockGuard {
-    fn of(guard: LockGuard) -> Result<Self, Error> {
-        Ok(guard)
-    }
-}
-
-impl AsRef<LockGuard> for LockGuard {
-    fn as_ref(&self) -> &LockGuard {
-        self
-    }
 }
 
 impl LockGuard {
@@ -100,7 +78,7 @@ impl LockGuard {
         LockGuard { share: Share::Multi(multi) }
     }
 
-    /// The share in one hold: the first one, if there are several.
+    /// The share in the hold; of several locks, that in the hold of the first.
     pub(crate) fn share(&self) -> &HoldShare {
         match &self.share {
             Share::Single(share) => share,
@@ -125,7 +103,7 @@ impl LockGuard {
         }
     }
 
-    /// All holds that it has a share in.
+    /// All holds that the guard has a share in.
     pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
         match &self.share {
             Share::Single(share) => vec![share.hold().clone()],
@@ -156,9 +134,9 @@ impl LockGuard {
     /// # Errors
     ///
     /// [`Error::Lost`] if the hold had ended before: others may have been in the section.
-    /// [`Error::Unavailable`] and [`Error::Unknown`] if Redis did not confirm it within the command
-    /// time-out, [`Error::Protocol`] if it refuses; it is repeated in the background until it does, or
-    /// is given up two leases and 10 s later.
+    /// [`Error::Unavailable`] and [`Error::Unknown`] if Redis did not confirm the release within the command
+    /// time-out, [`Error::Protocol`] if Redis refuses it. The release is then repeated in the background
+    /// until Redis confirms it, and given up two leases and 10 s later.
     pub fn unlock(self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         match self.share {
             Share::Single(share) => share.release().left_future(),
@@ -166,14 +144,14 @@ impl LockGuard {
         }
     }
 
-    /// A further guard of the same hold: the lock is free when the last of them is gone.
+    /// A further guard of the same hold: the lock is free when its last guard is gone.
     ///
-    /// A further hold of its own on the read side of a read/write lock, which many may have.
+    /// On the read side of a read/write lock, the further guard has a hold of its own.
     /// [`Acquire::within`](crate::Acquire::within) is the same with settings.
     ///
     /// # Redis cost
     ///
-    /// 1 round trip; 1 for each of several locks.
+    /// 1 round trip; for several locks as one, 1 for each.
     ///
     /// # Cancel safety
     ///
@@ -183,7 +161,7 @@ impl LockGuard {
     ///
     /// [`Error::Lost`] if the hold is lost. [`Error::AlreadyHeld`] if the lock is not re-entrant, and for
     /// permits of a semaphore. [`Error::Unavailable`], [`Error::Unknown`] and [`Error::Protocol`] if Redis
-    /// did not confirm it within a command time-out: this guard is as it was.
+    /// did not confirm the call within a command time-out: this guard is as it was.
     pub async fn reenter(&self) -> Result<LockGuard, Error> {
         self.check()?;
         match &self.share {
@@ -202,8 +180,8 @@ impl LockGuard {
 
     /// Resolves when the hold has come to its end, and says how: released, lost, or handed on.
     ///
-    /// The future does not borrow the guard, so it may be spawned: it ends in every case. To stop work at
-    /// a loss, [`run`](LockGuard::run) is simpler.
+    /// The future does not borrow the guard, so it may be spawned; it always resolves in the end. To stop
+    /// work at a loss, [`run`](LockGuard::run) is simpler.
     ///
     /// ```no_run
     /// # async fn example(guard: leasehold::LockGuard) {
@@ -220,8 +198,8 @@ impl LockGuard {
         self.ended_later()
     }
 
-    /// The instant until which the lock is certainly held, unless it is forced or Redis fails. Local and
-    /// free. A renewal moves it on.
+    /// The instant until which the lock is certainly held, unless the lock is freed by force or Redis
+    /// fails. Local and free. A renewal moves the instant on.
     pub fn deadline(&self) -> Instant {
         match &self.share {
             Share::Single(share) => share.hold().deadline(),
@@ -251,7 +229,7 @@ impl LockGuard {
 
     /// Polls `work` only while the lock is held, and drops it when the lock is lost.
     ///
-    /// `work` is a *section*: what it calls may take the same lock again, by name or value, from the
+    /// `work` is a *section*: code that it calls may take the same lock again, by name or value, from the
     /// same client ([more](crate::Lock#taking-it-again)).
     ///
     /// # Redis cost
@@ -269,7 +247,7 @@ impl LockGuard {
         let (mut ended, mut work) = (self.ended_later(), pin!(work));
         let holds = Arc::from(self.holds());
         poll_fn(|context| {
-            // A timer tells only when the runtime has looked at it; the clock is right at once.
+            // A timer fires only when the runtime looks at it; the clock is right at once.
             if let Some(reason) = self.loss() {
                 return Poll::Ready(Err(self.lost_error(reason)));
             }
@@ -283,7 +261,7 @@ impl LockGuard {
             let Poll::Ready(done) = polled else { return Poll::Pending };
             Poll::Ready(match self.loss() {
                 None => Ok(done),
-                // It took longer than the lease without an await.
+                // One poll of `work` took longer than the lease.
                 Some(reason) => Err(self.lost_error(reason)),
             })
         })
@@ -302,7 +280,7 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// Those of `work`, and those of [`run`](LockGuard::run).
+    /// The errors of `work`, and those of [`run`](LockGuard::run).
     pub async fn try_run<T, E: From<Error>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
@@ -322,8 +300,8 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the hold is gone, [`Error::Unavailable`] and [`Error::Unknown`] if Redis
-    /// gave no answer and [`Error::Protocol`] if it refuses: the old deadline stands.
+    /// [`Error::Lost`] if the hold is gone. [`Error::Unavailable`] and [`Error::Unknown`] if Redis gave no
+    /// answer, [`Error::Protocol`] if Redis refuses: the old deadline stands.
     /// [`Error::Config`] for a bad lease.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         let lease = Lease::checked("lease", lease)?;
@@ -335,8 +313,8 @@ impl LockGuard {
 
     /// How many guards of this hold live. Local and free.
     ///
-    /// Each read acquisition is a hold of its own. Of several locks it is as often as all of them are
-    /// held, of a quorum as often as a majority is.
+    /// Each read acquisition is a hold of its own. Of several locks as one, this is how often all of them
+    /// are held; of a quorum lock, how often a majority is held.
     pub fn hold_count(&self) -> u32 {
         match &self.share {
             Share::Single(share) => share.hold().guards(),
@@ -346,7 +324,7 @@ impl LockGuard {
 
     /// The token, if this is a guard of a fenced lock. Local and free.
     ///
-    /// [`FencedGuard::token`](crate::FencedGuard::token) is for code that knows its kind.
+    /// [`FencedGuard::token`](crate::FencedGuard::token) is for code that knows the kind of the lock.
     pub fn token(&self) -> Option<FencingToken> {
         match &self.share {
             Share::Single(share) => share.hold().token().map(FencingToken::from_value),
@@ -362,26 +340,25 @@ impl LockGuard {
         }
     }
 
-    /// The owner's name on the wire, as other clients see it; of several locks that of the first.
+    /// The owner's name on the wire, as other clients see it; of several locks, that of the first.
     ///
-    /// For logs, and for other programs that speak of the owner. A hold that is unlocked and handed over
-    /// to the next waiter of this client keeps its owner, but for string and fenced locks.
+    /// For logs, and to compare with [`Holder::owner`](crate::Holder). A hold that is handed over to the
+    /// next waiter of this client keeps its owner, except for string and fenced locks.
     pub fn owner(&self) -> &str {
         &self.share().hold().field
     }
 
     /// Leaves the lock to its lease: it is neither renewed nor released any more.
     ///
-    /// With other guards of this hold alive it only ends this one.
+    /// While other guards of this hold live, it ends this guard only.
     pub fn forget(self) {
         match self.share {
-            // Nobody needs to know whether it was the only guard.
             Share::Single(share) => drop(share.let_go()),
             Share::Multi(multi) => multi.forget(),
         }
     }
 
-    /// Leaves permits of a semaphore taken, with no hold that would give them back.
+    /// Keeps permits of a semaphore taken for good: no hold gives them back.
     pub(crate) fn keep_for_good(self) {
         if let Share::Single(share) = self.share {
             let (handle, hold) = (share.handle().clone(), share.hold().clone());
@@ -391,32 +368,12 @@ impl LockGuard {
         }
     }
 
-    /// Hands the hold on: whoever gives the text to [`Lock::restore`](crate::Lock::restore) takes it
-    /// over, in another task, client or process. Of several that do, one has it.
-    ///
-    /// The hold is not renewed any more, so it must be taken over before its lease ends; else it is free
-    /// then. Whoever has the text can be the holder: treat it as the right to be in the section. For a
-    /// string lock it is the value of the key.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Lost`] if the hold is lost; [`Error::Config`] while other guards of the hold live, and for
-    /// a lock of several. In each case this guard is released as by a drop.
-    pub fn hand_on(self) -> Result<String, Error> {
-        self.check()?;
-        let Share::Single(share) = self.share else {
-            return Err(Error::Config(ConfigError::Several { call: "hand_on" }));
-        };
-        let hold = share.hold();
-        let (resource, name) = (&hold.resource, hold.resource.name.clone());
-        let text = match resource.kind {
-            Kind::String => hold.field.to_string(),
-            _ => owner_text::text(&resource.key, &hold.field),
-        };
-        if share.let_go() {
-            return Ok(text);
+    /// The share of a single lock; the guard of several locks is released as by a drop.
+    pub(super) fn into_single(self) -> Option<HoldShare> {
+        match self.share {
+            Share::Single(share) => Some(share),
+            Share::Multi(_) => None,
         }
-        Err(Error::Config(ConfigError::OtherGuards { name: name.to_string() }))
     }
 }
 

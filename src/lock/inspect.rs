@@ -1,24 +1,39 @@
-//! What Redis says of a lock, and the release of what somebody else holds.
+//! The state of a lock in Redis, and its release by force.
 
 use std::time::Duration;
 
 use super::{Guard, Lock, Target};
 use crate::error::Error;
 
-/// Who holds a lock, as Redis sees it.
+/// A holder of a lock, as Redis sees it; see [`Lock::holder`] and [`LockInfo`](crate::LockInfo).
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// let lock = leasehold::Client::embedded().lock("orders:42");
+/// let guard = lock.lock().await?;
+/// let holder = lock.holder().await?.expect("it is held");
+/// assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
+/// guard.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
     /// The owner's name on the wire, `<client uuid>:<number>`.
     pub owner: String,
-    /// How many times it is held.
+    /// How many times this owner holds the lock.
     pub holds: u64,
-    /// What is left of the lease; `None` if the key has no expiry, which no client should do.
+    /// What is left of the lease; `None` if the key has no expiry.
     pub lease: Option<Duration>,
 }
 
 impl<G: Guard> Lock<G> {
-    /// Is the lock held by anybody?
+    /// Is the lock held, by this client or another?
     ///
     /// # Redis cost
     ///
@@ -34,19 +49,19 @@ impl<G: Guard> Lock<G> {
     /// [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name.
     pub async fn is_locked(&self) -> Result<bool, Error> {
         match &self.target {
-            Target::Single(one) => Ok(one.inspect().await?.is_some()),
+            Target::Single(single) => Ok(single.inspect().await?.is_some()),
             Target::Multi(multi) => Box::pin(multi.is_locked()).await,
         }
     }
 
-    /// Does Redis say that this client holds the lock, by whichever of its guards?
+    /// Does Redis say that this client holds the lock?
     ///
-    /// Of a lock that is [`owned_by`](Lock::owned_by) an owner: that this owner does.
+    /// Of a lock that is [`owned_by`](Lock::owned_by) an owner: that this owner holds it.
     /// [`LockGuard::check`](crate::LockGuard::check) answers locally and at no cost.
     ///
     /// # Redis cost
     ///
-    /// 1 round trip; none if this process knows that it does not.
+    /// 1 round trip; none if this process knows that it does not hold the lock.
     ///
     /// # Cancel safety
     ///
@@ -59,8 +74,9 @@ impl<G: Guard> Lock<G> {
         Ok(self.hold_count().await? > 0)
     }
 
-    /// How many times does Redis say that this client holds the lock? Of a lock that is
-    /// [`owned_by`](Lock::owned_by) an owner: how many times this owner does.
+    /// How many times does Redis say that this client holds the lock?
+    ///
+    /// Of a lock that is [`owned_by`](Lock::owned_by) an owner: how many times this owner holds it.
     ///
     /// # Redis cost
     ///
@@ -75,14 +91,14 @@ impl<G: Guard> Lock<G> {
     /// As [`is_locked`](Lock::is_locked).
     pub async fn hold_count(&self) -> Result<u64, Error> {
         match &self.target {
-            Target::Single(one) => one.hold_count().await,
+            Target::Single(single) => single.hold_count().await,
             Target::Multi(multi) => Box::pin(multi.hold_count()).await,
         }
     }
 
     /// What is left of the holder's lease; `None` if the lock is free.
     ///
-    /// [`Duration::MAX`] for a key without expiry, which no well-behaved client leaves.
+    /// [`Duration::MAX`] for a key without expiry, which no client of this library or of Redisson leaves.
     ///
     /// # Redis cost
     ///
@@ -97,8 +113,8 @@ impl<G: Guard> Lock<G> {
     /// As [`is_locked`](Lock::is_locked).
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
         match &self.target {
-            Target::Single(one) => {
-                Ok(one.inspect().await?.map(|seen| seen.left.unwrap_or(Duration::MAX)))
+            Target::Single(single) => {
+                Ok(single.inspect().await?.map(|seen| seen.left.unwrap_or(Duration::MAX)))
             }
             Target::Multi(multi) => Box::pin(multi.remaining_lease()).await,
         }
@@ -106,8 +122,8 @@ impl<G: Guard> Lock<G> {
 
     /// Who holds the lock; `None` if it is free.
     ///
-    /// Of many readers one, with the longest lease of them all: [`Client::locks`](crate::Client::locks)
-    /// tells the others, and the lease of each.
+    /// Of many readers this is one, with the longest lease of all readers.
+    /// [`Client::locks`](crate::Client::locks) lists every reader with its own lease.
     ///
     /// # Redis cost
     ///
@@ -121,20 +137,21 @@ impl<G: Guard> Lock<G> {
     ///
     /// As [`is_locked`](Lock::is_locked).
     pub async fn holder(&self) -> Result<Option<Holder>, Error> {
-        let one = match &self.target {
-            Target::Single(one) => one,
+        let single = match &self.target {
+            Target::Single(single) => single,
             Target::Multi(multi) => return Box::pin(multi.holder()).await,
         };
-        let Some(seen) = one.inspect().await? else { return Ok(None) };
+        let Some(seen) = single.inspect().await? else { return Ok(None) };
         let lease = seen.left;
         let first = seen.holds.into_iter().next();
         Ok(first.map(|(owner, holds)| Holder { owner, holds, lease }))
     }
 
-    /// Frees the lock, whoever holds it; false if nobody did.
+    /// Frees the lock by force, also if another client holds it; false if the lock was free.
     ///
-    /// A holder whose lease is renewed learns of it at its next renewal, at the latest after a third
-    /// of the lease; one with a fixed lease when it extends, re-enters or releases the lock.
+    /// A holder with a renewed lease learns of its loss at the next renewal, at the latest after a third
+    /// of the lease. A holder with a fixed lease learns of it when it extends, re-enters or releases the
+    /// lock.
     ///
     /// # Redis cost
     ///
@@ -142,14 +159,14 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: it is done or it is not.
+    /// Cancel safe: the lock is freed or it is not.
     ///
     /// # Errors
     ///
     /// As [`is_locked`](Lock::is_locked).
     pub async fn force_unlock(&self) -> Result<bool, Error> {
         match &self.target {
-            Target::Single(one) => one.force_unlock().await,
+            Target::Single(single) => single.force_unlock().await,
             Target::Multi(multi) => Box::pin(multi.force_unlock()).await,
         }
     }

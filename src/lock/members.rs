@@ -1,4 +1,4 @@
-//! What several locks are made of: the order of the members, and sets that make no sense.
+//! The members of several locks as one: their order, and the sets that are refused.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,20 +8,22 @@ use super::{Lock, Target};
 use crate::error::ConfigError;
 use crate::protocol::kind::Kind;
 
-/// The most locks that are one: one script takes them all, and Redis does nothing else meanwhile.
+/// The most members of one set: one script takes them all, and Redis does nothing else meanwhile.
 const MEMBERS_MAX: usize = 1024;
 
-/// Why these cannot be one lock. One that can never be taken is no member that just happens to be
-/// down: a quorum would go on without it, and others would be asked first.
-pub(super) fn fault_of(members: &[Lock]) -> Option<ConfigError> {
-    if let Some(fault) = members.iter().find_map(Lock::fault) {
-        return Some(fault);
+/// Why these locks cannot be one lock.
+///
+/// A member that can never be taken is refused here. Later it would look like a server that is down: a
+/// quorum would go on without it.
+pub(super) fn config_error_of(members: &[Lock]) -> Option<ConfigError> {
+    if let Some(config_error) = members.iter().find_map(Lock::config_error) {
+        return Some(config_error);
     }
     let reason = if members.is_empty() {
         "no lock was given"
-    } else if members.iter().flat_map(Lock::ones).count() > MEMBERS_MAX {
+    } else if members.iter().flat_map(Lock::singles).count() > MEMBERS_MAX {
         "more than 1024 locks were given"
-    } else if repeated(members) {
+    } else if has_duplicates(members) {
         "the same lock was given twice"
     } else {
         return None;
@@ -29,63 +31,66 @@ pub(super) fn fault_of(members: &[Lock]) -> Option<ConfigError> {
     Some(ConfigError::Members { reason })
 }
 
-/// Two of the locks, or of those that they are made of, are one lock of one client.
-fn repeated(locks: &[Lock]) -> bool {
-    let ones = locks.iter().flat_map(Lock::ones);
-    let mut keys = ones.filter_map(|one| {
-        let key = &one.resource.as_ref().ok()?.key;
-        Some((Arc::as_ptr(&one.handle.session), key))
+/// The same lock of one client is there twice, directly or within nested sets.
+fn has_duplicates(locks: &[Lock]) -> bool {
+    let singles = locks.iter().flat_map(Lock::singles);
+    let mut keys = singles.filter_map(|single| {
+        let key = &single.resource.as_ref().ok()?.key;
+        Some((Arc::as_ptr(&single.handle.session), key))
     });
     let mut seen = HashSet::new();
     !keys.all(|key| seen.insert(key))
 }
 
-/// Two clients of one server: it would never grant the lock to both, unless both read.
-pub(super) fn excluded(locks: &[Lock]) -> bool {
+/// Two clients of one server ask for the same lock: the server never grants it to both, unless both read.
+pub(super) fn conflicts_on_a_server(locks: &[Lock]) -> bool {
     let mut seen = HashMap::new();
-    locks.iter().filter_map(Lock::one).any(|one| {
-        let Ok(resource) = &one.resource else { return false };
-        let server = one.handle.session.transport.server();
+    locks.iter().filter_map(Lock::single).any(|single| {
+        let Ok(resource) = &single.resource else { return false };
+        let server = single.handle.session.transport.server();
         let before = seen.insert((server, &resource.key), resource.kind);
         before.is_some_and(|kind| kind != Kind::Read || resource.kind != Kind::Read)
     })
 }
 
 impl Lock {
-    /// The single locks that it is made of.
-    fn ones(&self) -> Vec<&SingleLock> {
-        self.target.ones()
+    /// The single locks of the set; a single lock is a set of one.
+    fn singles(&self) -> Vec<&SingleLock> {
+        self.target.singles()
     }
 
-    pub(super) fn one(&self) -> Option<&SingleLock> {
+    pub(super) fn single(&self) -> Option<&SingleLock> {
         match &self.target {
-            Target::Single(one) => Some(one),
+            Target::Single(single) => Some(single),
             Target::Multi(_) => None,
         }
     }
 
-    /// Those without which it is not held.
-    pub(super) fn needed(self) -> Vec<Lock> {
+    /// The locks that must all be held: the members of a set, or the lock itself. A quorum and a refused
+    /// set stay as they are.
+    pub(super) fn into_members(self) -> Vec<Lock> {
         match self.target {
-            Target::Multi(multi) if !multi.quorum && multi.fault.is_none() => multi.members.clone(),
+            Target::Multi(multi) if !multi.quorum && multi.config_error.is_none() => {
+                multi.members.clone()
+            }
             target => vec![Lock::of(target)],
         }
     }
 
-    /// Why it can never be taken.
-    fn fault(&self) -> Option<ConfigError> {
+    /// Why the lock can never be taken.
+    fn config_error(&self) -> Option<ConfigError> {
         match &self.target {
-            Target::Single(one) => one.resource().err(),
-            Target::Multi(multi) => multi.fault.clone(),
+            Target::Single(single) => single.resource().err(),
+            Target::Multi(multi) => multi.config_error.clone(),
         }
     }
 
-    /// The order in which members are taken: by key, then by server.
+    /// The place in the order in which members are taken: by key, then by server.
     pub(super) fn rank(&self) -> Option<(Arc<str>, String)> {
         match &self.target {
-            Target::Single(one) => {
-                let key = one.resource.as_ref().ok()?.key.clone();
-                Some((key, one.handle.session.transport.server()))
+            Target::Single(single) => {
+                let key = single.resource.as_ref().ok()?.key.clone();
+                Some((key, single.handle.session.transport.server()))
             }
             Target::Multi(multi) => multi.members.iter().filter_map(Lock::rank).min(),
         }
@@ -93,11 +98,11 @@ impl Lock {
 }
 
 impl Target {
-    /// The single locks that it is made of.
-    pub(super) fn ones(&self) -> Vec<&SingleLock> {
+    /// The single locks of the set; a single lock is a set of one.
+    pub(super) fn singles(&self) -> Vec<&SingleLock> {
         match self {
-            Target::Single(one) => vec![one],
-            Target::Multi(multi) => multi.members.iter().flat_map(Lock::ones).collect(),
+            Target::Single(single) => vec![single],
+            Target::Multi(multi) => multi.members.iter().flat_map(Lock::singles).collect(),
         }
     }
 }

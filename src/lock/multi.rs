@@ -1,4 +1,4 @@
-//! Several locks as one: all of them. [`quorum`] has the other rule: a majority of them.
+//! Several locks as one: all of them. [`quorum`] has the other rule: a majority.
 
 mod inspect;
 mod quorum;
@@ -13,7 +13,7 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::guard::multi::MultiGuard;
-use super::members::{excluded, fault_of};
+use super::members::{config_error_of, conflicts_on_a_server};
 use super::single::SingleLock;
 use super::{Lock, LockGuard, Target};
 use crate::error::{ConfigError, Error};
@@ -22,53 +22,63 @@ use crate::session::batch_acquire::acquire_batch;
 use crate::session::request::Options;
 use crate::session::wait::Wait;
 
-/// How long the next member is waited for while others are held, at most.
+/// The longest wait for a member while other members are held.
 const HELD_WAIT: Duration = Duration::from_secs(1);
-/// Between two rounds, at most: others get their chance.
+/// The longest pause between two rounds: other clients get their chance.
 const PAUSE: Duration = Duration::from_millis(50);
-/// A server may take this part of the lease to answer.
+/// A server has this part of the lease to answer: a twentieth.
 const SERVER_SHARE: u32 = 20;
 
 #[derive(Clone)]
 pub(crate) struct MultiLock {
     pub(super) members: Vec<Lock>,
-    /// How many of them must be held.
-    need: usize,
-    /// They are on servers that know nothing of each other.
+    /// How many members must be held.
+    required: usize,
+    /// The members are on servers that know nothing of each other.
     pub(super) quorum: bool,
     name: Arc<str>,
-    pub(super) fault: Option<ConfigError>,
+    pub(super) config_error: Option<ConfigError>,
 }
 
 impl Lock {
     /// Several locks as one: all of them or none.
     ///
-    /// They may be of any kinds and of any clients. They are taken in one order, by key and then by
-    /// the address of the server, whatever the order in which they are given, so that two owners of
-    /// overlapping sets do not wait for each other; a failure releases exactly what was taken. Plain,
-    /// spin, fenced, string and write locks of one client are asked for by one script call while all
-    /// of them are free. There is one deadline for all; the guard is lost when one member is. A fixed
-    /// lease begins when the last one is taken: members that waited for it are extended.
+    /// Members may be of any kinds and of any clients. The wait is one for all members, and the guard is
+    /// lost when one member is lost. A failure releases exactly the members that were taken. A fixed lease
+    /// begins when the last member is taken; the members before it are extended then.
     ///
-    /// If a member stays busy for about a second, everything is released, and that member is waited for
-    /// first. So nobody keeps what it cannot use, a member with a long queue is taken in the end, and a
-    /// program that takes such locks in another order (Redisson's `RMultiLock` keeps the given one) is
-    /// given way.
+    /// If all members are plain, spin, fenced, string or write locks of one client, and free, one script
+    /// call takes them. Otherwise members are taken one after another, by key and then by the address of
+    /// the server. The order in which they are given does not matter, so two owners of overlapping sets
+    /// do not wait for each other.
     ///
-    /// Refused at the first call: no members, or more than 1024; a member with a bad name; the same lock
-    /// of one client twice, also within members that are several themselves; the same lock of two clients
-    /// of one address, unless both read.
+    /// If a member stays busy for about a second, everything is released and that member is waited for
+    /// first, as in the `std::lock` of C++. A member with a long queue is taken in the end, and a program
+    /// that takes the same locks in another order (Redisson's `RMultiLock` keeps the given one) can go on.
+    ///
+    /// The first call refuses with [`ConfigError::Members`](crate::ConfigError::Members):
+    ///
+    /// - no members, or more than 1024;
+    /// - the same lock of one client twice, also within nested sets;
+    /// - the same lock of two clients with one server address, unless both are read sides.
+    ///
+    /// A member with a bad name is refused with [`ConfigError::Name`](crate::ConfigError::Name).
     ///
     /// # Examples
     ///
-    /// ```no_run
-    /// # async fn example(client: leasehold::Client) -> Result<(), leasehold::Error> {
-    /// use leasehold::Lock;
+    #[cfg_attr(feature = "embedded", doc = "```")]
+    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Client, Lock};
     ///
+    /// # let client = Client::embedded();
     /// let accounts = [client.lock("account:7"), client.fair_lock("account:9")];
     /// let both = Lock::multi(accounts);
     /// let guard = both.lock().await?;
-    /// # guard.unlock().await
+    /// assert!(client.lock("account:7").is_locked().await?);
+    /// guard.unlock().await?;
+    /// # Ok(())
     /// # }
     /// ```
     pub fn multi(members: impl IntoIterator<Item = impl Into<Lock>>) -> Lock {
@@ -79,23 +89,23 @@ impl Lock {
 
 impl MultiLock {
     pub(crate) fn all(members: Vec<Lock>) -> Self {
-        // All of all are all: they have one order then, too.
-        let mut members: Vec<_> = members.into_iter().flat_map(Lock::needed).collect();
+        // Members of nested sets are sorted with the others: one order for all.
+        let mut members: Vec<_> = members.into_iter().flat_map(Lock::into_members).collect();
         members.sort_by_cached_key(Lock::rank);
-        let need = members.len();
-        let mut all = MultiLock::new(members, need);
-        if all.fault.is_none() && excluded(&all.members) {
+        let required = members.len();
+        let mut all = MultiLock::new(members, required);
+        if all.config_error.is_none() && conflicts_on_a_server(&all.members) {
             let reason = "the same lock of one server was given twice";
-            all.fault = Some(ConfigError::Members { reason });
+            all.config_error = Some(ConfigError::Members { reason });
         }
         all
     }
 
-    fn new(members: Vec<Lock>, need: usize) -> Self {
+    fn new(members: Vec<Lock>, required: usize) -> Self {
         let names: Vec<_> = members.iter().map(Lock::name).collect();
         let name = Arc::from(names.join("+"));
-        let fault = fault_of(&members);
-        MultiLock { members, need, quorum: false, name, fault }
+        let config_error = config_error_of(&members);
+        MultiLock { members, required, quorum: false, name, config_error }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -107,18 +117,19 @@ impl MultiLock {
         self.members = members.into_iter().map(|member| member.changed(change)).collect();
     }
 
-    /// For a caller that may stop polling: what was taken until then is released as by a drop.
+    /// Takes the locks for a caller that may stop polling. The members that were taken until then are
+    /// released as by a drop.
     ///
-    /// Boxed, as members may be several locks themselves.
+    /// Boxed, as a member may be a set itself.
     pub(super) fn attended(
         self: Arc<Self>,
         options: Options,
     ) -> BoxFuture<'static, Result<LockGuard, Error>> {
         Box::pin(async move {
-            if let Some(fault) = &self.fault {
-                return Err(Error::Config(fault.clone()));
+            if let Some(config_error) = &self.config_error {
+                return Err(Error::Config(config_error.clone()));
             }
-            let first = self.members.iter().find_map(|member| member.target.ones().pop());
+            let first = self.members.iter().find_map(|member| member.target.singles().pop());
             let session = first.expect("BUG: there are members").handle.session.clone();
             let started = Instant::now();
             let work = || {
@@ -136,14 +147,14 @@ impl MultiLock {
         } else {
             self.take_all(options, started).await
         };
-        taken.map(|guards| LockGuard::of(MultiGuard::new(self.name.clone(), guards, self.need)))
+        taken.map(|guards| LockGuard::of(MultiGuard::new(self.name.clone(), guards, self.required)))
     }
 
-    /// The last round came to these errors.
+    /// The error of a wait that ended; `errors` are those of the last round.
     fn timed_out(&self, started: Instant, errors: &[Error]) -> Error {
         let (name, waited) = (self.name.clone(), started.elapsed());
         let stays = |error: &&Error| matches!(error, Error::Timeout { no_expiry: true, .. });
-        let no_expiry = self.in_the_way(errors.iter().filter(stays).count(), self.members.len());
+        let no_expiry = self.is_blocked(errors.iter().filter(stays).count(), self.members.len());
         let own = errors.iter().find_map(|error| match error {
             Error::Timeout { by_this_client: true, holder, .. } => Some(holder.clone()),
             _ => None,
@@ -153,7 +164,7 @@ impl MultiLock {
     }
 
     async fn take_all(&self, options: &Options, started: Instant) -> Result<Vec<LockGuard>, Error> {
-        let (mut doubt, mut last, mut first) = (None, Vec::new(), 0);
+        let (mut in_doubt, mut last_errors, mut first) = (None, Vec::new(), 0);
         loop {
             // CANCEL: the guards release what was taken.
             let taken = match self.take_together(options).await {
@@ -161,7 +172,7 @@ impl MultiLock {
                 Err(error) if options.wait == Wait::Once || !error.is_retryable() => Err(error),
                 Ok(None) => self.take_in_order(options, &mut first).await,
                 Err(error) => {
-                    doubt = doubt.or(Some(error).filter(Error::may_be_held));
+                    in_doubt = in_doubt.or(Some(error).filter(Error::may_be_held));
                     self.take_in_order(options, &mut first).await
                 }
             };
@@ -169,43 +180,43 @@ impl MultiLock {
                 Ok(guards) if guards.iter().all(|guard| guard.check().is_ok()) => {
                     return Ok(guards);
                 }
-                // The first one's lease ended while the last one was waited for.
+                // The lease of one member ended while another member was waited for.
                 Ok(guards) => self.release(guards, options.wait).await,
                 Err(error) if !error.is_retryable() => return Err(error),
                 Err(error) if options.wait.is_over() && !error.is_timeout() => {
-                    // What was in doubt stays so.
-                    return Err(doubt.unwrap_or(error));
+                    // A member that may be held is the worse news.
+                    return Err(in_doubt.unwrap_or(error));
                 }
                 Err(error) => {
-                    last = vec![error.clone()];
-                    doubt = doubt.or(Some(error).filter(Error::may_be_held));
+                    last_errors = vec![error.clone()];
+                    in_doubt = in_doubt.or(Some(error).filter(Error::may_be_held));
                 }
             }
             if options.wait.is_over() {
-                // What was in doubt stays so.
-                return Err(doubt.unwrap_or_else(|| self.timed_out(started, &last)));
+                // A member that may be held is the worse news.
+                return Err(in_doubt.unwrap_or_else(|| self.timed_out(started, &last_errors)));
             }
             pause(PAUSE.mul_f64(fastrand::f64()), options.wait).await;
         }
     }
 
-    /// One call for all, if all are plain locks of one client and free.
+    /// Takes all members by one call. `None` if they are not single locks of one client, or not all free.
     async fn take_together(&self, options: &Options) -> Result<Option<Vec<LockGuard>>, Error> {
-        let ones: Option<Vec<&SingleLock>> = self.members.iter().map(Lock::one).collect();
-        let Some(ones) = ones.filter(|ones| ones.len() > 1) else { return Ok(None) };
-        let handle = &ones[0].handle;
-        if !ones.iter().all(|one| Arc::ptr_eq(&one.handle.session, &handle.session)) {
+        let singles: Option<Vec<&SingleLock>> = self.members.iter().map(Lock::single).collect();
+        let Some(singles) = singles.filter(|singles| singles.len() > 1) else { return Ok(None) };
+        let handle = &singles[0].handle;
+        if !singles.iter().all(|single| Arc::ptr_eq(&single.handle.session, &handle.session)) {
             return Ok(None);
         }
-        let requests = ones.iter().map(|one| one.request(options));
+        let requests = singles.iter().map(|single| single.request(options));
         let requests: Vec<_> = requests.collect::<Result<_, _>>()?;
         let taken = acquire_batch(handle, &requests).await?;
         Ok(taken.map(|shares| shares.into_iter().map(LockGuard::new).collect()))
     }
 
-    /// One after another; what was taken is released if one cannot be had. That one is the `first` of
-    /// the next round: with nothing held it may be waited for as long as its queue takes, as in the
-    /// `std::lock` of C++.
+    /// Takes one member after another. If a member cannot be taken, the members before it are released,
+    /// and it is the `first` of the next round. With nothing held, it is waited for as long as its queue
+    /// takes, as in the `std::lock` of C++.
     async fn take_in_order(
         &self,
         options: &Options,
@@ -216,13 +227,13 @@ impl MultiLock {
         let order: Vec<_> = std::iter::once(*first).chain(others).collect();
         for at in order {
             let free = guards.is_empty();
-            let wait = if free { options.wait } else { at_most(options) };
+            let wait = if free { options.wait } else { member_wait(options) };
             let taking =
                 Box::pin(self.members[at].target.take(Options { wait, ..options.clone() }));
             let taken = tokio::select! {
                 biased;
                 taken = taking => taken,
-                // CANCEL: the place in the member's room is left.
+                // CANCEL: the waiter leaves the member's local queue.
                 () = self.closing(), if free => Err(Error::Closed),
             };
             match taken {
@@ -238,11 +249,11 @@ impl MultiLock {
         Ok(guards)
     }
 
-    /// Until the client of a member goes, without which nothing is held: the wait for another one
-    /// would be in vain.
+    /// Returns when the client of a member shuts down: without that member the set cannot be held.
     async fn closing(&self) {
         let mut seen = HashSet::new();
-        let clients = self.members.iter().filter_map(Lock::one).map(|one| &one.handle.session);
+        let clients =
+            self.members.iter().filter_map(Lock::single).map(|single| &single.handle.session);
         let mut closing: FuturesUnordered<_> = clients
             .filter(|session| seen.insert(session.client_id()))
             .map(|session| session.stopping())
@@ -252,26 +263,30 @@ impl MultiLock {
         }
     }
 
-    /// A fixed lease begins when the last one is taken: the others have waited for it.
+    /// A fixed lease begins when the last member is taken: the members before it are extended.
     async fn begin_lease(&self, guards: &[LockGuard], options: &Options) {
         let Lease::Fixed(lease) = options.lease else { return };
         let whole = Instant::now() + lease - lease / SERVER_SHARE;
         let older = guards.iter().filter(|guard| guard.deadline() < whole);
-        // What is not confirmed keeps its deadline, and the guard knows it.
-        self.within(options.wait, join_all(older.map(|guard| Box::pin(guard.extend(lease))))).await;
+        // A member that does not confirm keeps its deadline, and its guard knows it.
+        self.bounded(options.wait, join_all(older.map(|guard| Box::pin(guard.extend(lease)))))
+            .await;
     }
 
-    /// Releases all of them; what is not confirmed within the wait goes on in the background.
+    /// Releases the members. A release that is not confirmed within the wait goes on in the background.
     async fn release(&self, guards: Vec<LockGuard>, wait: Wait) {
-        // CANCEL: so does each release that is dropped.
-        self.within(wait, join_all(guards.into_iter().map(|guard| Box::pin(guard.unlock())))).await;
+        // CANCEL: a release that is dropped goes on in the background.
+        self.bounded(wait, join_all(guards.into_iter().map(|guard| Box::pin(guard.unlock()))))
+            .await;
     }
 
-    /// When an answer comes too late for the wait.
-    fn latest(&self, wait: Wait) -> Option<Instant> {
-        let ones = self.members.iter().flat_map(|member| member.target.ones());
-        let grace =
-            ones.map(|one| one.handle.session.reply_times.grace()).max().unwrap_or_default();
+    /// The instant after which an answer is too late for the wait.
+    fn reply_deadline(&self, wait: Wait) -> Option<Instant> {
+        let singles = self.members.iter().flat_map(|member| member.target.singles());
+        let grace = singles
+            .map(|single| single.handle.session.reply_times.grace())
+            .max()
+            .unwrap_or_default();
         let now = Instant::now();
         match wait {
             Wait::Once => Some(now + grace),
@@ -280,17 +295,17 @@ impl MultiLock {
         }
     }
 
-    /// Does what is worth an answer within the wait, and no longer.
-    async fn within(&self, wait: Wait, work: impl Future) {
-        match self.latest(wait) {
+    /// Runs `work` until an answer is too late for the wait.
+    async fn bounded(&self, wait: Wait, work: impl Future) {
+        match self.reply_deadline(wait) {
             Some(limit) => drop(timeout_at(limit, work).await),
             None => drop(work.await),
         }
     }
 }
 
-/// The wait for a member while others are held: their lease runs meanwhile.
-fn at_most(options: &Options) -> Wait {
+/// The wait for a member while others are held. It is short, as their lease runs meanwhile.
+fn member_wait(options: &Options) -> Wait {
     let most = match options.lease {
         Lease::Fixed(lease) => HELD_WAIT.min(lease / 2),
         Lease::Renewed | Lease::RenewedFor(_) => HELD_WAIT,
@@ -303,7 +318,7 @@ fn at_most(options: &Options) -> Wait {
     }
 }
 
-/// Between two rounds, within the wait.
+/// Pauses between two rounds, within the wait.
 async fn pause(span: Duration, wait: Wait) {
     let end = Instant::now() + span;
     match wait {

@@ -1,4 +1,4 @@
-//! One lock on one server, as the session sees it.
+//! One lock on one server: what it asks of the session.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::session::{Handle, HoldShare};
 pub(crate) struct SingleLock {
     pub(crate) handle: Arc<Handle>,
     pub(crate) resource: Result<Arc<Resource>, ConfigError>,
-    /// Whose acquisitions are one owner's; else each is one of its own.
+    /// The owner of all acquisitions; without one, each acquisition is an owner of its own.
     pub(crate) owner: Option<Owner>,
 }
 
@@ -25,7 +25,7 @@ impl SingleLock {
         self.resource.as_ref().map_err(Clone::clone)
     }
 
-    /// Changes what it is about; holds that are there keep what they were taken for.
+    /// Changes the resource for later acquisitions; a hold keeps the resource that it was taken for.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Resource)) {
         if let Ok(resource) = &mut self.resource {
             change(Arc::make_mut(resource));
@@ -34,7 +34,7 @@ impl SingleLock {
 
     pub(crate) fn request(&self, options: &Options) -> Result<Request, ConfigError> {
         let terms = options.terms(&self.handle.session)?;
-        let holds = options.shown.iter().filter(|hold| self.is_under(hold)).cloned().collect();
+        let holds = options.shown.iter().filter(|hold| self.is_lock_of(hold)).cloned().collect();
         let (resource, proofs) =
             (self.resource()?.clone(), Proofs { holds, owner: self.owner.clone() });
         Ok(Request::new(&self.handle.session, resource, proofs, terms, options.wait))
@@ -44,8 +44,8 @@ impl SingleLock {
         crate::session::acquire::acquire(&self.handle, self.request(options)?).await
     }
 
-    /// Is it a hold under the key of this lock, of its client?
-    pub(crate) fn is_under(&self, hold: &Hold) -> bool {
+    /// Is `hold` a hold of this lock: of its client, under its key?
+    pub(crate) fn is_lock_of(&self, hold: &Hold) -> bool {
         let client = self.handle.session.client_id();
         self.resource.as_ref().is_ok_and(|resource| hold.is_under(client, &resource.key))
     }
@@ -64,7 +64,7 @@ impl SingleLock {
         self.handle.session.ask(&resource.name, call, replies::yes_or_no).await
     }
 
-    /// How many times does Redis say that its `Owner` holds it, or this client, if it has none?
+    /// How many times Redis says that the [`Owner`] holds the lock; without one, that this client does.
     pub(crate) async fn hold_count(&self) -> Result<u64, Error> {
         let resource = self.resource()?;
         let session = &self.handle.session;

@@ -1,4 +1,4 @@
-//! What stands for permits that are held.
+//! Permits that are held, with their ids.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,9 +7,30 @@ use crate::error::Error;
 use crate::lock::LockGuard;
 use crate::protocol::permit::ID_LENGTH;
 
-/// One or several permits, given back when this is dropped or released.
+/// One or several permits with ids, given back when this value is dropped or released.
 ///
 /// State, loss, deadline, `check`, `run` and `extend` are those of its [`LockGuard`].
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use std::time::Duration;
+///
+/// use leasehold::{Client, Lease};
+///
+/// let seats = Client::embedded().permit_expirable_semaphore("seats");
+/// seats.try_set_permits(100).await?;
+///
+/// let row = seats.try_acquire_many(3, Duration::from_secs(2), Lease::Renewed).await?;
+/// assert_eq!(row.ids().count(), 3);
+/// row.run(async { /* the work, dropped if the permits are lost */ }).await?;
+/// row.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping the permit gives it back"]
 pub struct ExpirablePermit {
     guard: LockGuard,
@@ -20,19 +41,20 @@ impl ExpirablePermit {
         ExpirablePermit { guard }
     }
 
-    /// The id, as Redisson's: 32 hex digits. The first one, if there are several permits.
+    /// The id, as Redisson's: 32 hex digits. Of several permits, the first id.
     pub fn id(&self) -> &str {
         &self.guard.owner()[..ID_LENGTH]
     }
 
-    /// The ids of all permits that this stands for.
+    /// The ids of all permits.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         let ids = self.guard.owner();
         (0..ids.len() / ID_LENGTH).map(move |at| &ids[at * ID_LENGTH..(at + 1) * ID_LENGTH])
     }
 
-    /// Gives all its permits back; the future waits until Redis has confirmed it, and need not be polled
-    /// for that to happen.
+    /// Gives all permits back; the future waits until Redis has confirmed the release.
+    ///
+    /// The release is carried out whether the future is polled or not.
     ///
     /// # Redis cost
     ///
@@ -49,8 +71,10 @@ impl ExpirablePermit {
         self.guard.unlock()
     }
 
-    /// Leaves the permit to its lease: it is neither renewed nor released any more, except by
-    /// [`PermitExpirableSemaphore::release`](crate::PermitExpirableSemaphore::release) with its id.
+    /// Leaves the permits to their lease: they are neither renewed nor released by this client any more.
+    ///
+    /// [`PermitExpirableSemaphore::release`](crate::PermitExpirableSemaphore::release) gives a permit back
+    /// by its id.
     pub fn forget(self) {
         self.guard.forget();
     }

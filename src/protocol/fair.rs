@@ -18,17 +18,7 @@ scripts! {
     RELEASE = "fair_release" from "shared/clock.lua" "fair/queue.lua" "fair/release.lua";
 }
 
-pub(super) static CALLS: Calls = Calls {
-    field,
-    acquire,
-    reenter: lock::reenter,
-    take_over: lock::take_over,
-    release,
-    force_release,
-    inspect: lock::inspect,
-    renewal: &lock::RENEW,
-    renewal_keys: lock::renewal_keys,
-};
+pub(super) const CALLS: Calls = Calls { field, acquire, release, force_release, ..lock::CALLS };
 
 /// The number of a field in the queue has 19 digits: so the scripts know ours from those of Redisson.
 const FIELD_NUMBER: u64 = 4_000_000_000_000_000_000;

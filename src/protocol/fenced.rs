@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, call, ms, plain_field};
+use super::calls::{AcquireArgs, Calls, call, ms};
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Publish, lock};
@@ -14,17 +14,7 @@ scripts! {
     TAKE_OVER = "fenced_take_over" from "shared/lease.lua" "fenced/take_over.lua";
 }
 
-pub(super) static CALLS: Calls = Calls {
-    field: plain_field,
-    acquire,
-    reenter: lock::reenter,
-    take_over,
-    release: lock::release,
-    force_release: lock::force_release,
-    inspect: lock::inspect,
-    renewal: &lock::RENEW,
-    renewal_keys: lock::renewal_keys,
-};
+pub(super) const CALLS: Calls = Calls { acquire, take_over, ..lock::CALLS };
 
 fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
     call(&ACQUIRE, resource.keys(), args.owner_and_lease())

@@ -1,6 +1,6 @@
 //! The count-down latch: a number at the name. It is waited for and never held.
 
-use super::calls::{AcquireArgs, Calls, call, ms, plain_field};
+use super::calls::{AcquireArgs, Calls, call, ms};
 use super::counter::ReplyKey;
 use super::resource::Resource;
 use super::script::scripts;
@@ -14,17 +14,7 @@ scripts! {
 }
 
 /// Only `acquire` is ever called: there is no hold.
-pub(super) static CALLS: Calls = Calls {
-    field: plain_field,
-    acquire: ask,
-    reenter: lock::reenter,
-    take_over: lock::take_over,
-    release: lock::release,
-    force_release: lock::force_release,
-    inspect: lock::inspect,
-    renewal: &lock::RENEW,
-    renewal_keys: lock::renewal_keys,
-};
+pub(super) const CALLS: Calls = Calls { acquire: ask, ..lock::CALLS };
 
 fn ask(resource: &Resource, _publish: Publish, _args: &AcquireArgs<'_>) -> Call {
     call(&ASK, resource.keys(), vec![])

@@ -19,7 +19,8 @@ scripts! {
     TAKE_OVER = "lock_take_over" from "shared/lease.lua" "lock/take_over.lua";
 }
 
-pub(super) static CALLS: Calls = Calls {
+/// Other kinds take from these what is the same for them.
+pub(super) const CALLS: Calls = Calls {
     field: plain_field,
     acquire,
     reenter,
@@ -35,12 +36,12 @@ fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Ca
     call(&ACQUIRE, resource.keys(), args.owner_and_lease())
 }
 
-pub(super) fn reenter(resource: &Resource, field: &Field, lease: Duration, holds: u32) -> Call {
+fn reenter(resource: &Resource, field: &Field, lease: Duration, holds: u32) -> Call {
     let args = vec![field.clone().into(), ms(lease), Arg::Int(holds.into())];
     call(&REENTER, resource.only_key(), args)
 }
 
-pub(super) fn take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) -> Call {
+fn take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) -> Call {
     let args = vec![from.clone().into(), owner.clone().into(), ms(lease)];
     call(&TAKE_OVER, resource.only_key(), args)
 }
@@ -50,14 +51,14 @@ pub(super) fn release(resource: &Resource, publish: Publish, holds: u32, field: 
     call(&RELEASE, resource.only_key(), [resource.publish_args(publish), counted].concat())
 }
 
-pub(super) fn force_release(resource: &Resource, publish: Publish) -> Call {
+fn force_release(resource: &Resource, publish: Publish) -> Call {
     call(&FORCE_RELEASE, resource.only_key(), resource.publish_args(publish))
 }
 
-pub(super) fn inspect(resource: &Resource) -> Call {
+fn inspect(resource: &Resource) -> Call {
     call(&INSPECT, resource.only_key(), vec![])
 }
 
-pub(super) fn renewal_keys(resource: &Resource, _field: &str) -> Vec<Arc<str>> {
+fn renewal_keys(resource: &Resource, _field: &str) -> Vec<Arc<str>> {
     resource.only_key()
 }

@@ -8,8 +8,8 @@ use uuid::Uuid;
 use super::calls::{AcquireArgs, Calls, call, ms, renew};
 use super::resource::Resource;
 use super::script::scripts;
-use super::semaphore::holds_key;
-use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
+use super::semaphore::{self, holds_key};
+use super::{Arg, Call, Field, Publish, Unexpected, Value};
 
 scripts! {
     ACQUIRE = "permit_acquire" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/acquire.lua";
@@ -22,16 +22,13 @@ scripts! {
     UPDATE = "permit_update" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/update.lua";
 }
 
-pub(super) static CALLS: Calls = Calls {
+pub(super) const CALLS: Calls = Calls {
     field,
     acquire,
     reenter: |resource, field, lease, _holds| renew(&CALLS, &[(resource, field, lease)]),
-    take_over: lock::take_over,
     release,
-    force_release: lock::force_release,
-    inspect: lock::inspect,
     renewal: &RENEW,
-    renewal_keys: holds_key,
+    ..semaphore::CALLS
 };
 
 /// The length of the id of a permit: 16 bytes in hex.

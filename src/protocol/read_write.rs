@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::calls::{AcquireArgs, Calls, call, ms, plain_field};
+use super::calls::{AcquireArgs, Calls, call, ms};
 use super::kind::Kind;
 use super::resource::Resource;
 use super::script::scripts;
@@ -23,28 +23,23 @@ scripts! {
     WRITE_RELEASE = "write_release" from "read_write/read_holds.lua" "read_write/write_release.lua";
 }
 
-pub(super) static READ_CALLS: Calls = Calls {
-    field: plain_field,
+pub(super) const READ_CALLS: Calls = Calls {
     acquire: read_acquire,
     reenter: read_extend,
     take_over: read_take_over,
     release: read_release,
     force_release,
-    inspect: lock::inspect,
     renewal: &READ_RENEW,
     renewal_keys: read_keys,
+    ..lock::CALLS
 };
 
-pub(super) static WRITE_CALLS: Calls = Calls {
+pub(super) const WRITE_CALLS: Calls = Calls {
     field: write_field,
     acquire: write_acquire,
-    reenter: lock::reenter,
-    take_over: lock::take_over,
     release: write_release,
     force_release,
-    inspect: lock::inspect,
-    renewal: &lock::RENEW,
-    renewal_keys: lock::renewal_keys,
+    ..lock::CALLS
 };
 
 fn write_field(client: Uuid, number: u64, _permits: u32) -> String {

@@ -20,16 +20,15 @@ scripts! {
     RENEW = "semaphore_renew" from "shared/clock.lua" "shared/full_server.lua" "semaphore/renew.lua";
 }
 
-pub(super) static CALLS: Calls = Calls {
+/// The calls of [`lock`] that stay are never made for permits: they are not handed over.
+pub(super) const CALLS: Calls = Calls {
     field,
     acquire,
     reenter: |resource, field, lease, _holds| renew(&CALLS, &[(resource, field, lease)]),
-    take_over: lock::take_over,
     release,
-    force_release: lock::force_release,
-    inspect: lock::inspect,
     renewal: &RENEW,
     renewal_keys: holds_key,
+    ..lock::CALLS
 };
 
 fn field(client: Uuid, number: u64, permits: u32) -> String {

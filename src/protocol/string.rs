@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, call, ms, plain_field};
+use super::calls::{AcquireArgs, Calls, call, ms};
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Publish, lock};
@@ -17,8 +17,7 @@ scripts! {
     TAKE_OVER = "string_take_over" from "shared/lease.lua" "string/take_over.lua";
 }
 
-pub(super) static CALLS: Calls = Calls {
-    field: plain_field,
+pub(super) const CALLS: Calls = Calls {
     acquire,
     reenter,
     take_over,
@@ -26,7 +25,7 @@ pub(super) static CALLS: Calls = Calls {
     force_release,
     inspect,
     renewal: &RENEW,
-    renewal_keys: lock::renewal_keys,
+    ..lock::CALLS
 };
 
 fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {

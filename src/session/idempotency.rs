@@ -19,7 +19,7 @@ const LATE: Duration = Duration::from_secs(30);
 impl Session {
     /// Where the reply of one request is kept, and for how long: beyond the last repetition, and beyond
     /// a first call that comes late.
-    pub(crate) fn reply_kept(&self, resource: &Resource) -> (Arc<str>, Duration) {
+    pub(crate) fn reply_key(&self, resource: &Resource) -> (Arc<str>, Duration) {
         let request = resource.field(self.client_id, self.next_id(), 1);
         (resource.reply_key(&request), LATE.max(4 * self.settings.command_timeout))
     }

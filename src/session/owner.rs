@@ -1,4 +1,4 @@
-//! The identity that may take a lock again while it holds it, where neither a guard nor a section says so.
+//! An owner of holds, for code that takes a lock again and has neither a guard nor a section.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,15 +11,38 @@ use crate::protocol::kind::Kind;
 use crate::session::Waiter;
 use crate::session::hold::Hold;
 
-/// Who holds a lock, for code that must re-enter where neither a guard nor a section can say so.
+/// An identity that may take a lock again while it holds it.
 ///
-/// Every acquisition is an owner of its own, so that this loop excludes:
+/// For code that must re-enter and has neither a guard nor a section.
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use leasehold::{Client, Owner};
+///
+/// let client = Client::embedded();
+/// let owner = Owner::new();
+/// let outer = client.lock("account:7").owned_by(&owner).lock().await?;
+/// let inner = client.lock("account:7").owned_by(&owner).lock().await?; // at once
+/// inner.unlock().await?;
+/// outer.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What it gives away
+///
+/// Without an `Owner` every acquisition is an owner of its own, so the tasks of this loop exclude each
+/// other:
 ///
 /// ```no_run
 /// # async fn example(lock: leasehold::Lock, jobs: Vec<u32>) -> Result<(), leasehold::Error> {
 /// # async fn work(_job: u32) {}
 /// for job in jobs {
-///     let guard = lock.lock().await?; // waits until the task before has unlocked
+///     let guard = lock.lock().await?; // waits until the previous task has unlocked
 ///     tokio::spawn(async move {
 ///         work(job).await;
 ///         guard.unlock().await
@@ -29,30 +52,30 @@ use crate::session::hold::Hold;
 /// # }
 /// ```
 ///
-/// **With one `Owner` for all of them it does not**: `lock.owned_by(&owner)` re-enters what the owner
-/// holds, so every task of the loop would be inside at once. Exclusion between whatever uses the same
-/// `Owner` is what it gives away. Before you take one, see whether one of these fits:
+/// **With one `Owner` for all tasks they do not**: `lock.owned_by(&owner)` re-enters the hold of the
+/// owner, so all tasks would be inside at once. An `Owner` gives away the exclusion between its users.
+/// Before you take one, see whether one of these fits:
 ///
-/// - [`LockGuard::reenter`](crate::LockGuard::reenter) where the guard is at hand,
-/// - [`Lock::run`](crate::Lock::run) and [`LockGuard::run`](crate::LockGuard::run) where the inner code
-///   is called from the outer one: it takes the same lock by its name.
+/// - [`LockGuard::reenter`](crate::LockGuard::reenter) if the guard is at hand,
+/// - [`Lock::run`](crate::Lock::run) and [`LockGuard::run`](crate::LockGuard::run) if the outer code calls
+///   the inner code, which then takes the same lock by its name.
 ///
-/// What is left is an identity that is handed through layers which know of no guard, or that stands
-/// for a thread of Redisson in code that is ported from Java.
+/// An `Owner` is for an identity that passes through layers without guards, or that stands for a thread
+/// of Redisson in code that is ported from Java.
 ///
-/// Clones are the same owner. Two owners exclude each other, and so does one owner on two clients,
-/// which may be connected to different servers.
+/// Clones are the same owner. Two owners exclude each other. One owner on two clients excludes itself: the
+/// clients may be connected to different servers.
 #[derive(Clone, Default)]
 pub struct Owner(Arc<Mutex<Names>>);
 
-/// What one owner holds and waits for.
+/// The holds and the waiters of one owner, by name.
 ///
-/// Locks: taken alone, for operations on the tables only. Bounds: names this owner holds or waits for,
-/// and as many dead entries.
+/// Locking: taken alone, for operations on the maps only. Bound: names with holds or waiters, and as many
+/// dead entries.
 #[derive(Default)]
 struct Names {
     by_key: HashMap<(Uuid, Arc<str>), Name>,
-    /// Dead names are swept when there are so many.
+    /// Dead names are swept when the map has this many entries.
     sweep_at: usize,
 }
 
@@ -62,7 +85,7 @@ struct Name {
     waiters: Vec<Weak<Waiter>>,
 }
 
-/// Fewer names are not swept.
+/// A map with fewer names is not swept.
 const SWEEP_MIN: usize = 32;
 
 impl Owner {
@@ -76,7 +99,7 @@ impl Owner {
         self.0.lock().by_key.get_mut(&(client, key.clone()))?.newest(kind)
     }
 
-    /// A live hold of whatever kind under a key of a client.
+    /// A live hold of any kind under a key of a client.
     pub(crate) fn any(&self, client: Uuid, key: &Arc<str>) -> Option<Arc<Hold>> {
         let mut names = self.0.lock();
         let name = names.by_key.get_mut(&(client, key.clone()))?;
@@ -92,7 +115,7 @@ impl Owner {
         holds.filter_map(Weak::upgrade).filter(|hold| hold.is_live()).collect()
     }
 
-    /// It got a hold: those of its futures that wait under the key look again how they stand to it.
+    /// Adds a hold. Waiters of this owner under the same key are called: the hold may let them in.
     pub(crate) fn add(&self, hold: &Arc<Hold>) {
         let waiting = {
             let mut names = self.0.lock();
@@ -108,8 +131,8 @@ impl Owner {
         waiting.iter().filter_map(Weak::upgrade).for_each(|waiter| waiter.call_in());
     }
 
-    /// One of its futures is about to wait. It looks for holds after this call, so that it sees the hold
-    /// or is told of it.
+    /// Adds a waiter of this owner. The waiter looks for holds after this call, so that it sees a hold or is
+    /// called.
     pub(crate) fn waits(&self, client: Uuid, key: &Arc<str>, waiter: &Arc<Waiter>) {
         let mut names = self.0.lock();
         names.sweep();
@@ -132,7 +155,7 @@ impl Names {
 }
 
 impl Name {
-    /// What is not live never is again: it is dropped on the way.
+    /// The newest live hold of a kind. Dead holds above it are dropped.
     fn newest(&mut self, kind: Kind) -> Option<Arc<Hold>> {
         let holds = self.holds.get_mut(&kind)?;
         while let Some(last) = holds.last() {

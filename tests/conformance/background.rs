@@ -1,6 +1,6 @@
 //! What the background task does for many names at once. Only the embedded engine has the switches.
 
-mod beats;
+mod heartbeats;
 mod polls;
 mod renewals;
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use leasehold::{Error, HoldState, Lease, Owner};
 use tokio::time::{Instant, sleep};
 
+use crate::backend::{Backend, eventually, ms, soon, waiting};
 use crate::read_write::{listens, nothing_is_left, read, reader, write, writer};
-use crate::world::{World, eventually, ms, soon, waiting};
 
-pub(crate) async fn a_read_inside_a_write_comes_and_goes(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_read_inside_a_write_comes_and_goes(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     assert!(lock.write().is_locked().await.unwrap() && lock.write().is_held().await.unwrap());
@@ -22,17 +22,17 @@ pub(crate) async fn a_read_inside_a_write_comes_and_goes(world: World) {
     assert_eq!(lock.read().hold_count().await.unwrap(), 2);
     assert_eq!(lock.write().hold_count().await.unwrap(), 1);
     reading.unlock().await.unwrap();
-    assert!(world.left("x") > 15_000, "{}", world.left("x"));
+    assert!(backend.left("x") > 15_000, "{}", backend.left("x"));
     second.unlock().await.unwrap();
-    assert!(world.left("x") > 15_000, "{}", world.left("x"));
-    world.in_vain(async || read(&other, Lease::fixed(ms(1000))).await).await;
+    assert!(backend.left("x") > 15_000, "{}", backend.left("x"));
+    backend.in_vain(async || read(&other, Lease::fixed(ms(1000))).await).await;
     writing.unlock().await.unwrap();
     assert!(!lock.write().is_locked().await.unwrap());
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_downgrade_lets_readers_in_at_once(world: World) {
-    let (one, other) = (world.client_without_polls().await, world.client_without_polls().await);
+pub(crate) async fn a_downgrade_lets_readers_in_at_once(backend: Backend) {
+    let (one, other) = (backend.client_without_polls().await, backend.client_without_polls().await);
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     let kept = lock.read().lock().await.unwrap();
@@ -44,7 +44,7 @@ pub(crate) async fn a_downgrade_lets_readers_in_at_once(world: World) {
     writing.unlock().await.unwrap();
     for reading in [near, far] {
         let (guard, took) = soon("it is told", reading).await;
-        assert!(took < world.late(500), "by the message, not by a poll: {took:?}");
+        assert!(took < backend.late(500), "by the message, not by a poll: {took:?}");
         guard.unwrap().unwrap().unlock().await.unwrap();
     }
     assert!(!late.is_finished(), "a writer waits for the last reader");
@@ -52,29 +52,29 @@ pub(crate) async fn a_downgrade_lets_readers_in_at_once(world: World) {
     assert!(matches!(lock.write().lock().await, Err(Error::AlreadyHeld { .. })));
     kept.unlock().await.unwrap();
     soon("the writer", late).await.0.unwrap().unwrap().unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_downgrade_is_not_handed_over(world: World) {
-    let client = world.client_with_long_streaks().await;
+pub(crate) async fn a_downgrade_is_not_handed_over(backend: Backend) {
+    let client = backend.client_with_long_streaks().await;
     let lock = client.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     let kept = lock.read().lock().await.unwrap();
     let late = writer(&client);
     waiting(&client, 1).await;
     writing.unlock().await.unwrap();
-    sleep(world.span(50)).await;
+    sleep(backend.span(50)).await;
     assert!(!late.is_finished(), "its own client still reads");
     kept.check().unwrap();
-    assert_eq!(world.command(&["HGET", "x", "mode"]), "read");
+    assert_eq!(backend.command(&["HGET", "x", "mode"]), "read");
     kept.unlock().await.unwrap();
     soon("the writer", late).await.0.unwrap().unwrap().unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_downgrade_is_renewed(world: World) {
-    let lease = world.lease(300);
-    let (one, other) = (world.client_with_lease(lease).await, world.client().await);
+pub(crate) async fn a_downgrade_is_renewed(backend: Backend) {
+    let lease = backend.lease(300);
+    let (one, other) = (backend.client_with_lease(lease).await, backend.client().await);
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     let reading = lock.read().lock().await.unwrap();
@@ -83,17 +83,17 @@ pub(crate) async fn a_downgrade_is_renewed(world: World) {
     writing.unlock().await.unwrap();
     let end = Instant::now() + lease * 2;
     while Instant::now() < end {
-        assert!(world.left("x") > 0);
+        assert!(backend.left("x") > 0);
         sleep(lease / 10).await;
     }
     assert_eq!(reading.state(), HoldState::Held);
-    world.in_vain(async || write(&other, Lease::fixed(ms(1000))).await).await;
+    backend.in_vain(async || write(&other, Lease::fixed(ms(1000))).await).await;
     reading.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn an_upgrade_is_refused_at_once(world: World) {
-    let client = world.client().await;
+pub(crate) async fn an_upgrade_is_refused_at_once(backend: Backend) {
+    let client = backend.client().await;
     let owner = Owner::new();
     let mut lock = client.read_write_lock("x").owned_by(&owner);
     let mut also = client.read_write_lock("x").owned_by(&owner);
@@ -109,8 +109,8 @@ pub(crate) async fn an_upgrade_is_refused_at_once(world: World) {
     lock.write().lock().await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn a_writer_re_enters_and_readers_follow(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_writer_re_enters_and_readers_follow(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let outer = lock.write().lock().await.unwrap();
     let inner = lock.write().lock().await.unwrap();
@@ -118,23 +118,23 @@ pub(crate) async fn a_writer_re_enters_and_readers_follow(world: World) {
     let seen = other.read_write_lock("x");
     assert!(seen.write().is_locked().await.unwrap() && !seen.write().is_held().await.unwrap());
     inner.unlock().await.unwrap();
-    world.in_vain(async || read(&other, Lease::fixed(ms(1000))).await).await;
+    backend.in_vain(async || read(&other, Lease::fixed(ms(1000))).await).await;
     outer.unlock().await.unwrap();
     let readings = [
         read(&one, Lease::fixed(ms(9000))).await.unwrap(),
         read(&other, Lease::fixed(ms(9000))).await.unwrap(),
     ];
-    world.in_vain(async || write(&one, Lease::fixed(ms(1000))).await).await;
+    backend.in_vain(async || write(&one, Lease::fixed(ms(1000))).await).await;
     let [first, second] = readings;
     first.unlock().await.unwrap();
-    world.in_vain(async || write(&one, Lease::fixed(ms(1000))).await).await;
+    backend.in_vain(async || write(&one, Lease::fixed(ms(1000))).await).await;
     second.unlock().await.unwrap();
     assert!(!one.read_write_lock("x").read().force_unlock().await.unwrap());
     write(&one, Lease::fixed(ms(1000))).await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(world: World) {
-    let client = world.client_with_long_streaks().await;
+pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(backend: Backend) {
+    let client = backend.client_with_long_streaks().await;
     let owner = Owner::new();
     let before = write(&client, Lease::Renewed).await.unwrap();
     let lock = client.read_write_lock("x").owned_by(&owner);
@@ -149,16 +149,16 @@ pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(world: World) 
     before.unlock().await.unwrap();
     let writing = soon("handed over", writing).await.0.unwrap().unwrap();
     let (reading, took) = soon("beside its own writer", reading).await;
-    assert!(took < world.late(500), "told, not by a poll: {took:?}");
+    assert!(took < backend.late(500), "told, not by a poll: {took:?}");
     assert!(!other.is_finished());
     reading.unwrap().unwrap().unlock().await.unwrap();
     writing.unlock().await.unwrap();
     soon("the other reader", other).await.0.unwrap().unwrap().unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(world: World) {
-    let (client, elsewhere) = (world.client_without_polls().await, world.client().await);
+pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(backend: Backend) {
+    let (client, elsewhere) = (backend.client_without_polls().await, backend.client().await);
     let before = read(&elsewhere, Lease::Renewed).await.unwrap();
     for polite in [false, true] {
         let owner = Owner::new();
@@ -170,7 +170,7 @@ pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(wo
         if polite {
             // It does not let the writer go first for ever: that one gives up here.
             lock = lock.prefer_writers();
-            let waited = lock.read().try_lock(world.span(50), Lease::Renewed).await;
+            let waited = lock.read().try_lock(backend.span(50), Lease::Renewed).await;
             assert!(waited.unwrap_err().is_timeout());
             lock = client.read_write_lock("x").owned_by(&owner);
         }
@@ -178,15 +178,15 @@ pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(wo
         let (refused, took) = soon("it would wait for itself", writing).await;
         let refused = refused.unwrap().unwrap_err();
         assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
-        assert!(took < world.late(500), "{took:?}");
+        assert!(took < backend.late(500), "{took:?}");
         reading.unlock().await.unwrap();
     }
     before.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(world: World) {
-    let (client, elsewhere) = (world.client_without_polls().await, world.client().await);
+pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(backend: Backend) {
+    let (client, elsewhere) = (backend.client_without_polls().await, backend.client().await);
     let before = read(&elsewhere, Lease::Renewed).await.unwrap();
     let writing = writer(&client);
     waiting(&client, 1).await;
@@ -200,7 +200,7 @@ pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(
     let outer = client.read_write_lock("x").owned_by(&owner).read().lock().await.unwrap();
     // The writer waits for the outer one, and the reader ahead of it for the writer.
     let (inner, took) = soon("nested", polite.pop().unwrap()).await;
-    assert!(took < world.late(500), "told, not by a poll: {took:?}");
+    assert!(took < backend.late(500), "told, not by a poll: {took:?}");
     assert!(!polite[0].is_finished() && !writing.is_finished());
     inner.unwrap().unwrap().unlock().await.unwrap();
     outer.unlock().await.unwrap();
@@ -208,5 +208,5 @@ pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(
     soon("the writer", writing).await.0.unwrap().unwrap().unlock().await.unwrap();
     let other = polite.pop().unwrap();
     soon("the other reader", other).await.0.unwrap().unwrap().unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }

@@ -10,10 +10,10 @@ use leasehold::{Client, Error, Lease, LocalHandover, Lock, LossReason};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use crate::world::{World, eventually, ms, soon, waiting};
+use crate::backend::{Backend, eventually, ms, soon, waiting};
 
-pub(crate) async fn two_values_exclude_each_other(world: World) {
-    let client = world.client().await;
+pub(crate) async fn two_values_exclude_each_other(backend: Backend) {
+    let client = backend.client().await;
     let (one, two) = (client.lock("x"), client.lock("x"));
     let guard = one.lock().await.unwrap();
     let error = two.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap_err();
@@ -23,8 +23,8 @@ pub(crate) async fn two_values_exclude_each_other(world: World) {
     two.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn a_zero_wait_asks_once(world: World) {
-    let (a, b) = (world.client().await, world.client().await);
+pub(crate) async fn a_zero_wait_asks_once(backend: Backend) {
+    let (a, b) = (backend.client().await, backend.client().await);
     let _guard = a.lock("x").lock().await.unwrap();
     let before = b.stats().calls;
     let error = b.lock("x").try_lock(Duration::ZERO, Lease::Renewed).await.unwrap_err();
@@ -33,11 +33,11 @@ pub(crate) async fn a_zero_wait_asks_once(world: World) {
     assert_eq!(b.stats().subscriptions, 0);
 }
 
-pub(crate) async fn a_zero_wait_never_rests(world: World) {
-    let (a, b) = (world.client().await, world.client().await);
+pub(crate) async fn a_zero_wait_never_rests(backend: Backend) {
+    let (a, b) = (backend.client().await, backend.client().await);
     // The other client keeps its subscription warm, so a release is told to somebody.
     let guard = a.lock("x").lock().await.unwrap();
-    world.in_vain(async || b.lock("x").try_lock(ms(30), Lease::Renewed).await).await;
+    backend.in_vain(async || b.lock("x").try_lock(ms(30), Lease::Renewed).await).await;
     guard.unlock().await.unwrap();
     let before = a.stats();
     let guard = a.lock("x").try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
@@ -47,8 +47,8 @@ pub(crate) async fn a_zero_wait_never_rests(world: World) {
     drop(guard);
 }
 
-pub(crate) async fn a_wait_ends_when_it_should(world: World) {
-    let (a, b) = (world.client().await, world.client().await);
+pub(crate) async fn a_wait_ends_when_it_should(backend: Backend) {
+    let (a, b) = (backend.client().await, backend.client().await);
     let _guard = a.lock("x").lock().await.unwrap();
     // The front of a room, and one behind it.
     let (mut front, mut behind) = (b.lock("x"), b.lock("x"));
@@ -57,7 +57,7 @@ pub(crate) async fn a_wait_ends_when_it_should(world: World) {
         let error = lock.try_lock(wait, Lease::Renewed).await.unwrap_err();
         let waited = start.elapsed();
         assert!(error.is_timeout(), "{error}");
-        assert!(waited >= wait && waited < wait + world.late(150), "{waited:?} for {wait:?}");
+        assert!(waited >= wait && waited < wait + backend.late(150), "{waited:?} for {wait:?}");
     }
     let both = async {
         tokio::join!(
@@ -68,12 +68,12 @@ pub(crate) async fn a_wait_ends_when_it_should(world: World) {
     let ((one, two), took) = soon("both give up", both).await;
     let (one, two) = (one.unwrap_err(), two.unwrap_err());
     assert!(one.is_timeout() && two.is_timeout(), "{one}; {two}");
-    assert!(took >= ms(300) && took < ms(300) + world.late(150), "{took:?}");
+    assert!(took >= ms(300) && took < ms(300) + backend.late(150), "{took:?}");
     assert_eq!(b.stats().timed_out, 4);
 }
 
-pub(crate) async fn a_waiter_of_the_same_client_is_woken(world: World) {
-    let client = world.client_without_polls().await;
+pub(crate) async fn a_waiter_of_the_same_client_is_woken(backend: Backend) {
+    let client = backend.client_without_polls().await;
     let guard = client.lock("x").lock().await.unwrap();
     let other = client.lock("x");
     let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
@@ -81,30 +81,30 @@ pub(crate) async fn a_waiter_of_the_same_client_is_woken(world: World) {
     drop(guard);
     let (done, took) = soon("the waiter gets it", waiter).await;
     done.unwrap().unwrap();
-    assert!(took < world.late(500), "{took:?}");
-    world.until_gone("x").await;
+    assert!(took < backend.late(500), "{took:?}");
+    backend.until_gone("x").await;
 }
 
-pub(crate) async fn a_waiter_of_another_client_is_woken(world: World) {
-    let (a, b) = (world.client().await, world.client_without_polls().await);
+pub(crate) async fn a_waiter_of_another_client_is_woken(backend: Backend) {
+    let (a, b) = (backend.client().await, backend.client_without_polls().await);
     let guard = a.lock("x").lock().await.unwrap();
-    let before = world.calls();
+    let before = backend.calls();
     let other = b.lock("x");
     let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
     // It has asked again since it listens: what it is told now is news.
-    let asked = async || b.stats().listeners == 1 && world.calls() >= before + 2;
+    let asked = async || b.stats().listeners == 1 && backend.calls() >= before + 2;
     eventually("it listens", asked).await;
     guard.unlock().await.unwrap();
     let (done, took) = soon("the waiter gets it", waiter).await;
     done.unwrap().unwrap();
     // Well before the safety poll (48 s at the least) and the lease (30 s).
-    assert!(took < world.late(500), "{took:?}");
+    assert!(took < backend.late(500), "{took:?}");
     eventually("its wake is counted", async || b.stats().wakes > 0).await;
     assert_eq!(b.stats().wakes, 1);
 }
 
-pub(crate) async fn local_waiters_are_served_in_order(world: World) {
-    let client = world.client().await;
+pub(crate) async fn local_waiters_are_served_in_order(backend: Backend) {
+    let client = backend.client().await;
     let guard = client.lock("x").lock().await.unwrap();
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = Vec::new();
@@ -126,8 +126,8 @@ pub(crate) async fn local_waiters_are_served_in_order(world: World) {
     assert_eq!((stats.acquired_at_once, stats.acquired_after_waiting), (1, 20));
 }
 
-pub(crate) async fn a_hand_over_keeps_the_lock_held(world: World) {
-    let (client, rival) = (world.client_with_long_streaks().await, world.client().await);
+pub(crate) async fn a_hand_over_keeps_the_lock_held(backend: Backend) {
+    let (client, rival) = (backend.client_with_long_streaks().await, backend.client().await);
     let guard = client.lock("x").lock().await.unwrap();
     let owner = guard.owner().to_owned();
     let next = client.lock("x");
@@ -138,15 +138,15 @@ pub(crate) async fn a_hand_over_keeps_the_lock_held(world: World) {
     let next = soon("handed over", waiter).await.0.unwrap().unwrap();
     assert_eq!((client.stats().calls - calls, client.stats().handed_over), (0, 1));
     assert_eq!(next.owner(), owner, "the same field, never free in between");
-    assert_eq!(world.number(&["HGET", "x", &owner]), 1);
+    assert_eq!(backend.number(&["HGET", "x", &owner]), 1);
     let error = rival.lock("x").try_lock(Duration::ZERO, Lease::Renewed).await.unwrap_err();
     assert!(error.is_timeout());
     next.unlock().await.unwrap();
-    world.until_gone("x").await;
+    backend.until_gone("x").await;
 }
 
-pub(crate) async fn a_fixed_lease_is_taken_over_in_one_call(world: World) {
-    let client = world.client_with_long_streaks().await;
+pub(crate) async fn a_fixed_lease_is_taken_over_in_one_call(backend: Backend) {
+    let client = backend.client_with_long_streaks().await;
     let guard = client.lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(7000))).await.unwrap();
     let next = client.lock("x");
     let waiter = tokio::spawn(async move { next.try_lock(ms(5000), Lease::fixed(ms(7000))).await });
@@ -158,15 +158,15 @@ pub(crate) async fn a_fixed_lease_is_taken_over_in_one_call(world: World) {
     assert_eq!((stats.calls - before.0, stats.handed_over), (1, 1));
     assert_eq!((stats.acquired_at_once, stats.acquired_after_waiting), (1, 1));
     assert_ne!(next.owner(), before.1);
-    assert_eq!(world.number(&["HLEN", "x"]), 1);
-    let left = world.left("x");
+    assert_eq!(backend.number(&["HLEN", "x"]), 1);
+    let left = backend.left("x");
     assert!((6000..=7000).contains(&left), "a lease of its own: {left}");
     next.unlock().await.unwrap();
-    assert!(!world.exists("x"));
+    assert!(!backend.exists("x"));
 }
 
-pub(crate) async fn a_shorter_lease_is_not_handed_over(world: World) {
-    let client = world.client_with_long_streaks().await;
+pub(crate) async fn a_shorter_lease_is_not_handed_over(backend: Backend) {
+    let client = backend.client_with_long_streaks().await;
     let guard = client.lock("x").lock().await.unwrap();
     let next = client.lock("x");
     let waiter = tokio::spawn(async move { next.try_lock(ms(5000), Lease::fixed(ms(7000))).await });
@@ -175,12 +175,12 @@ pub(crate) async fn a_shorter_lease_is_not_handed_over(world: World) {
     let next = soon("the next gets it", waiter).await.0.unwrap().unwrap();
     // Waiters elsewhere know of 30 s: they must hear that the lock was free in between.
     assert_eq!(client.stats().handed_over, 0);
-    assert!(world.left("x") <= 7000);
+    assert!(backend.left("x") <= 7000);
     next.unlock().await.unwrap();
 }
 
-pub(crate) async fn without_hand_over_every_release_goes_to_redis(world: World) {
-    let client = world.builder().local_handover(LocalHandover::Off).connect().await.unwrap();
+pub(crate) async fn without_hand_over_every_release_goes_to_redis(backend: Backend) {
+    let client = backend.builder().local_handover(LocalHandover::Off).connect().await.unwrap();
     let guard = client.lock("x").lock().await.unwrap();
     let next = client.lock("x");
     let waiter = tokio::spawn(async move { next.lock().await });
@@ -192,27 +192,27 @@ pub(crate) async fn without_hand_over_every_release_goes_to_redis(world: World) 
     assert_eq!(client.stats().handed_over, 0);
 }
 
-pub(crate) async fn other_clients_get_their_turn_between_streaks(world: World) {
-    get_their_turn(&world, |client| client.lock("x"), Lease::Renewed).await;
+pub(crate) async fn other_clients_get_their_turn_between_streaks(backend: Backend) {
+    get_their_turn(&backend, |client| client.lock("x"), Lease::Renewed).await;
 }
 
-pub(crate) async fn other_clients_get_their_turn_between_take_overs(world: World) {
-    get_their_turn(&world, |client| client.lock("x"), Lease::Fixed(ms(20_000))).await;
+pub(crate) async fn other_clients_get_their_turn_between_take_overs(backend: Backend) {
+    get_their_turn(&backend, |client| client.lock("x"), Lease::Fixed(ms(20_000))).await;
 }
 
-pub(crate) async fn other_clients_get_their_turn_at_a_fenced_lock(world: World) {
-    get_their_turn(&world, |client| client.fenced_lock("x").into(), Lease::Renewed).await;
+pub(crate) async fn other_clients_get_their_turn_at_a_fenced_lock(backend: Backend) {
+    get_their_turn(&backend, |client| client.fenced_lock("x").into(), Lease::Renewed).await;
 }
 
-pub(crate) async fn other_clients_get_their_turn_where_waiters_ask(world: World) {
-    get_their_turn(&world, |client| client.spin_lock("x"), Lease::Renewed).await;
-    get_their_turn(&world, |client| client.string_lock("y"), Lease::Renewed).await;
+pub(crate) async fn other_clients_get_their_turn_where_waiters_ask(backend: Backend) {
+    get_their_turn(&backend, |client| client.spin_lock("x"), Lease::Renewed).await;
+    get_their_turn(&backend, |client| client.string_lock("y"), Lease::Renewed).await;
 }
 
 /// `busy` has four that want it always, `other` one.
-async fn get_their_turn(world: &World, make: fn(&Client) -> Lock, lease: Lease) {
-    let (busy, other) = (world.client().await, world.client_without_polls().await);
-    if let World::Embedded(engine) = world {
+async fn get_their_turn(backend: &Backend, make: fn(&Client) -> Lock, lease: Lease) {
+    let (busy, other) = (backend.client().await, backend.client_without_polls().await);
+    if let Backend::Embedded(engine) = backend {
         // Who has had its turn is always the nearer one: it must wait on purpose.
         let far = Faults { request: Delay::fixed(Duration::from_micros(300)), ..Faults::default() };
         engine.links().pop().unwrap().set_faults(far, 1);
@@ -237,7 +237,7 @@ async fn get_their_turn(world: &World, make: fn(&Client) -> Lock, lease: Lease) 
     for _ in 0..20 {
         let (guard, took) = soon("its turn", make(&other).lock()).await;
         guard.unwrap().unlock().await.unwrap();
-        assert!(took < world.late(800), "{took:?}");
+        assert!(took < backend.late(800), "{took:?}");
     }
     stop.store(1, SeqCst);
     for task in tasks {
@@ -246,11 +246,11 @@ async fn get_their_turn(world: &World, make: fn(&Client) -> Lock, lease: Lease) 
     assert!(busy.stats().handed_over > 0);
 }
 
-pub(crate) async fn many_clients_all_get_it(world: World) {
+pub(crate) async fn many_clients_all_get_it(backend: Backend) {
     let inside = Arc::new(AtomicU64::new(0));
     let mut tasks = Vec::new();
     for _ in 0..6 {
-        let client = world.client().await;
+        let client = backend.client().await;
         for _ in 0..3 {
             let (client, inside) = (client.clone(), inside.clone());
             tasks.push(tokio::spawn(async move {
@@ -268,7 +268,7 @@ pub(crate) async fn many_clients_all_get_it(world: World) {
     for task in tasks {
         soon("all complete", task).await.0.unwrap();
     }
-    world.until_gone("x").await;
+    backend.until_gone("x").await;
 }
 
 async fn rests(client: &Client) {
@@ -279,8 +279,8 @@ async fn rests(client: &Client) {
     .await;
 }
 
-pub(crate) async fn a_dropped_wait_leaves_nothing(world: World) {
-    let (a, b) = (world.client().await, world.client().await);
+pub(crate) async fn a_dropped_wait_leaves_nothing(backend: Backend) {
+    let (a, b) = (backend.client().await, backend.client().await);
     let guard = a.lock("x").lock().await.unwrap();
     let lock = b.lock("x");
     for polls in 0..40 {
@@ -293,12 +293,12 @@ pub(crate) async fn a_dropped_wait_leaves_nothing(world: World) {
     }
     rests(&b).await;
     guard.unlock().await.unwrap();
-    world.until_gone("x").await;
+    backend.until_gone("x").await;
     assert_eq!(b.stats().local_queues, 0);
 }
 
-pub(crate) async fn a_dropped_front_passes_the_front_on(world: World) {
-    let (a, b) = (world.client().await, world.client_without_polls().await);
+pub(crate) async fn a_dropped_front_passes_the_front_on(backend: Backend) {
+    let (a, b) = (backend.client().await, backend.client_without_polls().await);
     let guard = a.lock("x").lock().await.unwrap();
     let (first, second) = (b.lock("x"), b.lock("x"));
     let front = tokio::spawn(async move { first.lock().await });
@@ -310,11 +310,11 @@ pub(crate) async fn a_dropped_front_passes_the_front_on(world: World) {
     guard.unlock().await.unwrap();
     let (guard, took) = soon("the next is the front now", next).await;
     guard.unwrap().unwrap().unlock().await.unwrap();
-    assert!(took < world.late(500), "{took:?}");
+    assert!(took < backend.late(500), "{took:?}");
 }
 
-pub(crate) async fn an_abandoned_hand_over_goes_to_the_next(world: World) {
-    let client = world.client_with_long_streaks().await;
+pub(crate) async fn an_abandoned_hand_over_goes_to_the_next(backend: Backend) {
+    let client = backend.client_with_long_streaks().await;
     for lease in [Lease::Renewed, Lease::Fixed(ms(9000))] {
         let guard = client.lock("x").try_lock(ms(100), lease).await.unwrap();
         let (first, second) = (client.lock("x"), client.lock("x"));
@@ -327,14 +327,14 @@ pub(crate) async fn an_abandoned_hand_over_goes_to_the_next(world: World) {
         drop(abandoned);
         let (guard, took) = soon("the next gets it", next).await;
         guard.unwrap().unwrap().unlock().await.unwrap();
-        assert!(took < world.late(2000), "{took:?}");
-        world.until_gone("x").await;
+        assert!(took < backend.late(2000), "{took:?}");
+        backend.until_gone("x").await;
     }
 }
 
-pub(crate) async fn a_waiter_hears_of_every_kind_of_end(world: World) {
+pub(crate) async fn a_waiter_hears_of_every_kind_of_end(backend: Backend) {
     for end in ["unlock", "drop", "force", "shutdown"] {
-        let (a, b) = (world.client().await, world.client_without_polls().await);
+        let (a, b) = (backend.client().await, backend.client_without_polls().await);
         let held = a.lock("x");
         let guard = held.lock().await.unwrap();
         let other = b.lock("x");
@@ -348,22 +348,22 @@ pub(crate) async fn a_waiter_hears_of_every_kind_of_end(world: World) {
         }
         let (done, took) = soon(end, waiter).await;
         done.unwrap().unwrap();
-        assert!(took < world.late(500), "{end}: {took:?}");
+        assert!(took < backend.late(500), "{end}: {took:?}");
     }
 }
 
-pub(crate) async fn a_key_of_another_client_is_taken_at_its_expiry(world: World) {
-    let client = world.client_without_polls().await;
-    world.command(&["HSET", "x", "somebody:1", "1"]);
-    world.command(&["PEXPIRE", "x", "700"]);
+pub(crate) async fn a_key_of_another_client_is_taken_at_its_expiry(backend: Backend) {
+    let client = backend.client_without_polls().await;
+    backend.command(&["HSET", "x", "somebody:1", "1"]);
+    backend.command(&["PEXPIRE", "x", "700"]);
     let lock = client.lock("x");
     let (guard, took) = soon("it expires", lock.lock()).await;
     guard.unwrap().unlock().await.unwrap();
-    assert!(took > ms(500) && took < ms(700) + world.late(200), "{took:?}");
+    assert!(took > ms(500) && took < ms(700) + backend.late(200), "{took:?}");
 }
 
 /// Waiters behind a hold of their own client do not ask: nobody else would tell them.
-pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(world: World) {
+pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(backend: Backend) {
     let kinds: [fn(&Client) -> Lock; 4] = [
         |client| client.lock("x"),
         |client| client.fenced_lock("x").into(),
@@ -371,10 +371,10 @@ pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(world: World) {
         |client| client.string_lock("x"),
     ];
     for kind in kinds {
-        let client = world.builder().safety_poll(ms(200)).connect().await.unwrap();
+        let client = backend.builder().safety_poll(ms(200)).connect().await.unwrap();
         let held = kind(&client).try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap();
         // Other names that it waits for are held all the while.
-        let other = world.client().await;
+        let other = backend.client().await;
         let mut others = Vec::new();
         let mut waiters = Vec::new();
         for name in ["a", "y"] {
@@ -385,7 +385,7 @@ pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(world: World) {
         let lock = kind(&client);
         let waiter = tokio::spawn(async move { lock.lock().await });
         waiting(&client, 3).await;
-        world.command(&["DEL", "x"]);
+        backend.command(&["DEL", "x"]);
         let guard = soon("the poll finds it", waiter).await.0.unwrap().unwrap();
         assert!(matches!(held.check(), Err(Error::Lost { reason: LossReason::Gone, .. })));
         guard.unlock().await.unwrap();
@@ -396,16 +396,16 @@ pub(crate) async fn a_hold_that_is_gone_lets_local_waiters_in(world: World) {
     }
 }
 
-pub(crate) async fn the_safety_poll_finds_what_no_message_told(world: World) {
-    let client = world.builder().safety_poll(ms(200)).connect().await.unwrap();
-    world.command(&["HSET", "x", "somebody:1", "1"]);
-    world.command(&["PEXPIRE", "x", "60000"]);
+pub(crate) async fn the_safety_poll_finds_what_no_message_told(backend: Backend) {
+    let client = backend.builder().safety_poll(ms(200)).connect().await.unwrap();
+    backend.command(&["HSET", "x", "somebody:1", "1"]);
+    backend.command(&["PEXPIRE", "x", "60000"]);
     let lock = client.lock("x");
     let waiter = tokio::spawn(async move { lock.lock().await });
     eventually("it listens", async || client.stats().listeners == 1).await;
     // Nothing is published.
-    world.command(&["DEL", "x"]);
+    backend.command(&["DEL", "x"]);
     let (guard, took) = soon("the poll finds it", waiter).await;
     guard.unwrap().unwrap().unlock().await.unwrap();
-    assert!(took < world.late(600), "{took:?}");
+    assert!(took < backend.late(600), "{took:?}");
 }

@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 use leasehold::{Client, Lease};
 
+use crate::backend::{ms, soon, waiting};
 use crate::support::server::{self, Server};
-use crate::world::{ms, soon, waiting};
 
 const SERVER: &str = "LEASEHOLD_CRASH_SERVER";
 

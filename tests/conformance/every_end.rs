@@ -1,4 +1,4 @@
-//! How a hold of any sort ends: lost, dropped, shut down, given away.
+//! How a hold of any kind ends: lost, dropped, shut down, given away.
 
 use std::time::Duration;
 
@@ -6,68 +6,71 @@ use futures::FutureExt;
 use leasehold::{Ended, Error, HoldState, Lease, LossReason, Owner};
 use tokio::time::{Instant, sleep};
 
-use crate::each::{are_there, each, each_exclusive, is_sure, wait};
-use crate::sorts::SORTS;
-use crate::world::{World, eventually, ms, soon};
+use crate::backend::{Backend, eventually, ms, soon};
+use crate::for_each_kind::{are_there, for_each_exclusive_kind, for_each_kind, is_sure, wait};
+use crate::kinds::KINDS;
 
-pub(crate) async fn a_fixed_lease_ends_for_a_waiter(world: World) {
-    let (client, elsewhere) = (&world.client().await, &world.client().await);
-    let lease = world.span(300);
-    each_exclusive(async |sort| {
+pub(crate) async fn a_fixed_lease_ends_for_a_waiter(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+    let lease = backend.span(300);
+    for_each_exclusive_kind(async |kind| {
         let start = Instant::now();
-        let guard = sort
-            .lock(client, sort.name)
+        let guard = kind
+            .lock(client, kind.name)
             .try_lock(Duration::ZERO, Lease::fixed(lease))
             .await
             .unwrap();
-        let next = sort.lock(elsewhere, sort.name);
+        let next = kind.lock(elsewhere, kind.name);
         let (next, _) = soon("at the end of the lease", next.lock()).await;
         let (next, took) = (next.unwrap(), start.elapsed());
         assert_eq!(guard.state(), HoldState::Lost, "the guard knows first");
         // A waiter that asks again is late by one pause.
-        let late = lease + world.late(sort.late_ms());
+        let late = lease + backend.late(kind.late_ms());
         // A quorum allows for drift: it is lost, and released, before its lease ends.
-        let earliest = if sort.quorum { guard.deadline() - start } else { lease };
+        let earliest = if kind.quorum { guard.deadline() - start } else { lease };
         assert!(took + ms(1) >= earliest && took < late, "{took:?}");
         let error = guard.unlock().await.unwrap_err();
         assert!(matches!(error, Error::Lost { reason: LossReason::Expired, .. }), "{error}");
         next.check().unwrap();
-        assert!(sort.lock(client, sort.name).is_locked().await.unwrap(), "it is the next one's");
+        assert!(kind.lock(client, kind.name).is_locked().await.unwrap(), "it is the next one's");
         next.unlock().await.unwrap();
     })
     .await;
 }
 
-pub(crate) async fn a_dead_holder_costs_one_lease(world: World) {
-    let lease = world.span(300);
-    let (client, elsewhere) = (&world.client_with_lease(lease).await, &world.client().await);
-    each(async |sort| {
+pub(crate) async fn a_dead_holder_costs_one_lease(backend: Backend) {
+    let lease = backend.span(300);
+    let (client, elsewhere) = (&backend.client_with_lease(lease).await, &backend.client().await);
+    for_each_kind(async |kind| {
         let start = Instant::now();
         // As a process leaves it that died.
-        sort.lock(client, sort.name).lock().await.unwrap().forget();
-        assert!(sort.lock(elsewhere, sort.name).is_locked().await.unwrap());
-        if sort.exclusive {
-            let next = soon("after a lease", sort.lock(elsewhere, sort.name).lock()).await;
+        kind.lock(client, kind.name).lock().await.unwrap().forget();
+        assert!(kind.lock(elsewhere, kind.name).is_locked().await.unwrap());
+        if kind.exclusive {
+            let next = soon("after a lease", kind.lock(elsewhere, kind.name).lock()).await;
             let took = start.elapsed();
-            assert!(took + ms(1) >= lease && took < lease + world.late(sort.late_ms()), "{took:?}");
+            assert!(
+                took + ms(1) >= lease && took < lease + backend.late(kind.late_ms()),
+                "{took:?}"
+            );
             next.0.unwrap().unlock().await.unwrap();
         }
-        eventually("free", async || !are_there(&world, sort, sort.name).await).await;
+        eventually("free", async || !are_there(&backend, kind, kind.name).await).await;
     })
     .await;
 }
 
-pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(world: World) {
-    let lease = world.lease(300);
-    let client = &world.client_with_lease(lease).await;
-    each(async |sort| {
-        let lock = sort.lock(client, sort.name).owned_by(&Owner::new());
+pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(backend: Backend) {
+    let lease = backend.lease(300);
+    let client = &backend.client_with_lease(lease).await;
+    for_each_kind(async |kind| {
+        let lock = kind.lock(client, kind.name).owned_by(&Owner::new());
         let mut guards = vec![lock.lock().await.unwrap()];
-        if sort.reentrant {
+        if kind.reentrant {
             guards.push(lock.lock().await.unwrap());
         }
-        for key in sort.keys(sort.name) {
-            world.command(&["DEL", &key]);
+        for key in kind.keys(kind.name) {
+            backend.command(&["DEL", &key]);
         }
         for guard in guards {
             assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(LossReason::Gone));
@@ -76,27 +79,27 @@ pub(crate) async fn what_is_lost_is_told_and_what_follows_is_renewed(world: Worl
         let guard = lock.lock().await.unwrap();
         sleep(lease * 2).await;
         is_sure(&guard).await;
-        assert!(are_there(&world, sort, sort.name).await);
+        assert!(are_there(&backend, kind, kind.name).await);
         guard.unlock().await.unwrap();
     })
     .await;
 }
 
-pub(crate) async fn a_dropped_acquisition_leaves_nothing(world: World) {
-    each(async |sort| {
-        let (client, elsewhere) = (world.client().await, world.client().await);
+pub(crate) async fn a_dropped_acquisition_leaves_nothing(backend: Backend) {
+    for_each_kind(async |kind| {
+        let (client, elsewhere) = (backend.client().await, backend.client().await);
         let settled = async || {
             let stats = client.stats();
             (stats.waiting, stats.listeners, stats.releases_pending, stats.holds) == (0, 0, 0, 0)
         };
         for held in [false, true] {
-            if held && !sort.exclusive {
+            if held && !kind.exclusive {
                 continue;
             }
-            let holder = sort.lock(&elsewhere, sort.name);
+            let holder = kind.lock(&elsewhere, kind.name);
             let guard = if held { Some(holder.lock().await.unwrap()) } else { None };
             for polls in 0..24 {
-                let lock = sort.lock(&client, sort.name);
+                let lock = kind.lock(&client, kind.name);
                 let mut acquisition = Box::pin(lock.lock());
                 for _ in 0..polls {
                     if acquisition.as_mut().now_or_never().is_some() {
@@ -107,7 +110,7 @@ pub(crate) async fn a_dropped_acquisition_leaves_nothing(world: World) {
                 }
                 drop(acquisition);
                 eventually("settled", settled).await;
-                assert_eq!(are_there(&world, sort, sort.name).await, held, "after {polls} polls");
+                assert_eq!(are_there(&backend, kind, kind.name).await, held, "after {polls} polls");
                 if let Some(guard) = &guard {
                     guard.check().unwrap();
                 }
@@ -115,29 +118,29 @@ pub(crate) async fn a_dropped_acquisition_leaves_nothing(world: World) {
             if let Some(guard) = guard {
                 guard.unlock().await.unwrap();
             }
-            assert!(!are_there(&world, sort, sort.name).await);
+            assert!(!are_there(&backend, kind, kind.name).await);
         }
     })
     .await;
     // No place in a queue, no lease of a reader; the counter of tokens is meant to stay.
-    let left = world.list(&["KEYS", "*"]);
+    let left = backend.list(&["KEYS", "*"]);
     assert_eq!(left, ["redisson_lock_token:{fenced}"]);
 }
 
-pub(crate) async fn a_shutdown_ends_acquisitions_on_their_way(world: World) {
-    for sort in &SORTS {
+pub(crate) async fn a_shutdown_ends_acquisitions_on_their_way(backend: Backend) {
+    for kind in &KINDS {
         for steps in 0..6 {
-            let client = world.client().await;
-            let lock = sort.lock(&client, sort.name);
+            let client = backend.client().await;
+            let lock = kind.lock(&client, kind.name);
             let taking = tokio::spawn(async move { lock.lock().await });
             for _ in 0..steps {
                 tokio::task::yield_now().await;
             }
             client.shutdown(ms(5000)).await.unwrap();
             assert!(
-                !are_there(&world, sort, sort.name).await,
+                !are_there(&backend, kind, kind.name).await,
                 "{}, after {steps} steps",
-                sort.name
+                kind.name
             );
             match soon("told", taking).await.0.unwrap() {
                 Err(error) => assert!(matches!(error, Error::Closed), "{error}"),
@@ -152,50 +155,52 @@ pub(crate) async fn a_shutdown_ends_acquisitions_on_their_way(world: World) {
     }
 }
 
-pub(crate) async fn a_shutdown_ends_hand_overs_on_their_way(world: World) {
-    for sort in SORTS.iter().filter(|sort| sort.exclusive) {
-        let client = world.client_with_long_streaks().await;
-        let lock = sort.lock(&client, sort.name);
+pub(crate) async fn a_shutdown_ends_hand_overs_on_their_way(backend: Backend) {
+    for kind in KINDS.iter().filter(|kind| kind.exclusive) {
+        let client = backend.client_with_long_streaks().await;
+        let lock = kind.lock(&client, kind.name);
         let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap();
-        let next = sort.lock(&client, sort.name);
+        let next = kind.lock(&client, kind.name);
         let next =
             tokio::spawn(async move { next.try_lock(ms(9000), Lease::fixed(ms(60_000))).await });
-        wait(&client, sort, 1).await;
+        wait(&client, kind, 1).await;
         drop(guard);
         client.shutdown(ms(5000)).await.unwrap();
-        assert!(!are_there(&world, sort, sort.name).await, "{}", sort.name);
+        assert!(!are_there(&backend, kind, kind.name).await, "{}", kind.name);
         assert!(matches!(soon("told", next).await.0.unwrap(), Err(Error::Closed)));
     }
 }
 
-pub(crate) async fn a_longest_hold_ends_it(world: World) {
-    let client = &world.client_with_lease(world.lease(300)).await;
-    let elsewhere = &world.client().await;
-    each(async |sort| {
-        let lock = sort.lock(client, sort.name);
-        let guard = lock.acquire().max_hold(world.lease(700)).await.unwrap();
-        sleep(world.lease(400)).await;
+pub(crate) async fn a_longest_hold_ends_it(backend: Backend) {
+    let client = &backend.client_with_lease(backend.lease(300)).await;
+    let elsewhere = &backend.client().await;
+    for_each_kind(async |kind| {
+        let lock = kind.lock(client, kind.name);
+        let guard = lock.acquire().max_hold(backend.lease(700)).await.unwrap();
+        sleep(backend.lease(400)).await;
         guard.check().unwrap();
         assert_eq!(soon("it ends", guard.ended()).await.0, Ended::Lost(LossReason::MaxHold));
-        let next = soon("it is released", sort.lock(elsewhere, sort.name).lock()).await.0.unwrap();
+        let next = soon("it is released", kind.lock(elsewhere, kind.name).lock()).await.0.unwrap();
         drop(guard);
         sleep(ms(20)).await;
         next.check().unwrap();
-        assert!(are_there(&world, sort, sort.name).await, "the old guard frees nothing");
+        assert!(are_there(&backend, kind, kind.name).await, "the old guard frees nothing");
         next.unlock().await.unwrap();
     })
     .await;
 }
 
-pub(crate) async fn what_was_handed_on_is_renewed_and_released_by_who_took_it_over(world: World) {
-    let lease = world.lease(300);
-    let (client, elsewhere) = (&world.client().await, &world.client_with_lease(lease).await);
-    each(async |sort| {
-        if !sort.is_single() {
+pub(crate) async fn what_was_handed_on_is_renewed_and_released_by_who_took_it_over(
+    backend: Backend,
+) {
+    let lease = backend.lease(300);
+    let (client, elsewhere) = (&backend.client().await, &backend.client_with_lease(lease).await);
+    for_each_kind(async |kind| {
+        if !kind.is_single() {
             return; // It is never text.
         }
-        let guard = sort
-            .lock(client, sort.name)
+        let guard = kind
+            .lock(client, kind.name)
             .try_lock(Duration::ZERO, Lease::fixed(lease))
             .await
             .unwrap();
@@ -203,28 +208,28 @@ pub(crate) async fn what_was_handed_on_is_renewed_and_released_by_who_took_it_ov
         let ended = guard.ended();
         let text = guard.hand_on().unwrap();
         assert_eq!(ended.await, Ended::HandedOn);
-        let lock = sort.lock(elsewhere, sort.name);
+        let lock = kind.lock(elsewhere, kind.name);
         let restored = lock.restore(&text).await.unwrap();
-        assert_eq!(restored.owner() == owner, !sort.has_fields(), "the field is a fresh one");
+        assert_eq!(restored.owner() == owner, !kind.has_fields(), "the field is a fresh one");
         assert_eq!(restored.token().is_some(), token.is_some());
         assert!(token.is_none() || restored.token() > token, "a higher token");
         sleep(lease * 2).await;
         is_sure(&restored).await;
         assert!(lock.is_held().await.unwrap());
         restored.unlock().await.unwrap();
-        assert!(!are_there(&world, sort, sort.name).await);
+        assert!(!are_there(&backend, kind, kind.name).await);
         assert!(matches!(lock.restore(&text).await, Err(Error::NotOwner { .. })));
     })
     .await;
 }
 
-pub(crate) async fn a_dropped_restore_leaves_nothing(world: World) {
-    each(async |sort| {
-        if !sort.is_single() {
+pub(crate) async fn a_dropped_restore_leaves_nothing(backend: Backend) {
+    for_each_kind(async |kind| {
+        if !kind.is_single() {
             return; // It is never text.
         }
-        let client = world.client().await;
-        let lock = sort.lock(&client, sort.name);
+        let client = backend.client().await;
+        let lock = kind.lock(&client, kind.name);
         // The server knows the script: it does not ask for it, when nobody would send it any more.
         let text = lock.lock().await.unwrap().hand_on().unwrap();
         lock.restore(&text).await.unwrap().unlock().await.unwrap();
@@ -243,30 +248,30 @@ pub(crate) async fn a_dropped_restore_leaves_nothing(world: World) {
             eventually("released", async || client.stats().releases_pending == 0).await;
             // Whatever was sent has been executed by now, on both lanes.
             assert!(!lock.is_locked().await.unwrap(), "after {polls} polls");
-            assert!(!are_there(&world, sort, sort.name).await, "after {polls} polls");
+            assert!(!are_there(&backend, kind, kind.name).await, "after {polls} polls");
         }
     })
     .await;
 }
 
-pub(crate) async fn a_dead_server_is_an_error(mut world: World) {
-    let client = &world.builder().command_timeout(ms(300)).connect().await.unwrap();
-    for sort in &SORTS {
-        sort.lock(client, sort.name).lock().await.unwrap().unlock().await.unwrap();
+pub(crate) async fn a_dead_server_is_an_error(mut backend: Backend) {
+    let client = &backend.builder().command_timeout(ms(300)).connect().await.unwrap();
+    for kind in &KINDS {
+        kind.lock(client, kind.name).lock().await.unwrap().unlock().await.unwrap();
     }
-    world.fail();
-    each(async |sort| {
-        let lock = sort.lock(client, sort.name);
+    backend.fail();
+    for_each_kind(async |kind| {
+        let lock = kind.lock(client, kind.name);
         for wait in [Duration::ZERO, ms(200)] {
             let (error, took) = soon("no hanging", lock.try_lock(wait, Lease::Renewed)).await;
             let error = error.unwrap_err();
             let told = match &error {
-                Error::Unavailable { .. } | Error::Unknown { .. } => !sort.quorum,
+                Error::Unavailable { .. } | Error::Unknown { .. } => !kind.quorum,
                 Error::Quorum { obtained, .. } => *obtained == 0,
                 _ => false,
             };
             assert!(told, "{error}");
-            assert!(took < world.late(1500), "{took:?}");
+            assert!(took < backend.late(1500), "{took:?}");
         }
     })
     .await;

@@ -10,9 +10,9 @@ use leasehold::{Client, Ended, Error, Lease, Lock, LockGuard, LossReason, Owner}
 use tokio::task::{JoinSet, LocalSet, yield_now};
 use tokio::time::{sleep, timeout};
 
-use crate::each::{each, each_exclusive};
-use crate::sorts::{SORTS, Sort};
-use crate::world::{World, ms, soon};
+use crate::backend::{Backend, ms, soon};
+use crate::for_each_kind::{for_each_exclusive_kind, for_each_kind};
+use crate::kinds::{KINDS, Kind};
 
 /// A critical section that sees who else is inside.
 #[derive(Clone, Debug, Default)]
@@ -36,10 +36,10 @@ async fn visit_and_unlock(section: Section, guard: LockGuard) {
 }
 
 /// With each of these ten of ten tasks were inside, when a lock value was an owner.
-pub(crate) async fn every_pattern_of_a_service_excludes(world: World) {
-    let client = &world.client().await;
-    each_exclusive(async |sort| {
-        let (lock, section) = (sort.lock(client, sort.name), Section::default());
+pub(crate) async fn every_pattern_of_a_service_excludes(backend: Backend) {
+    let client = &backend.client().await;
+    for_each_exclusive_kind(async |kind| {
+        let (lock, section) = (kind.lock(client, kind.name), Section::default());
         // A loop that spawns with each guard.
         let mut tasks = JoinSet::new();
         for _ in 0..5 {
@@ -66,15 +66,15 @@ pub(crate) async fn every_pattern_of_a_service_excludes(world: World) {
     .await;
 }
 
-fn reentrant() -> impl Iterator<Item = &'static Sort> {
-    SORTS.iter().filter(|sort| sort.reentrant)
+fn reentrant() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().filter(|kind| kind.reentrant)
 }
 
 /// Taken again at once, held until the outermost goes, free then.
-async fn is_nested(rival: &Lock, sort: &Sort, outer: LockGuard, inner: Result<LockGuard, Error>) {
+async fn is_nested(rival: &Lock, kind: &Kind, outer: LockGuard, inner: Result<LockGuard, Error>) {
     let inner = inner.unwrap();
     inner.check().unwrap();
-    let refused = async || !sort.exclusive || rival.try_lock_now(Lease::Renewed).await.is_err();
+    let refused = async || !kind.exclusive || rival.try_lock_now(Lease::Renewed).await.is_err();
     assert!(refused().await);
     inner.unlock().await.unwrap();
     assert!(refused().await, "the outer one holds it still");
@@ -82,14 +82,14 @@ async fn is_nested(rival: &Lock, sort: &Sort, outer: LockGuard, inner: Result<Lo
     rival.lock().await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn nested_sections_re_enter(world: World) {
-    let (client, elsewhere) = (&world.client().await, &world.client().await);
-    for sort in reentrant() {
-        let (lock, rival) = (sort.lock(client, sort.name), sort.lock(elsewhere, sort.name));
-        let is_nested = async |outer, inner| is_nested(&rival, sort, outer, inner).await;
+pub(crate) async fn nested_sections_re_enter(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+    for kind in reentrant() {
+        let (lock, rival) = (kind.lock(client, kind.name), kind.lock(elsewhere, kind.name));
+        let is_nested = async |outer, inner| is_nested(&rival, kind, outer, inner).await;
         // By its name, in a section.
         let outer = lock.lock().await.unwrap();
-        let by_name = sort.lock(client, sort.name);
+        let by_name = kind.lock(client, kind.name);
         let inner = outer.run(by_name.try_lock(ms(5000), Lease::Renewed)).await.unwrap();
         is_nested(outer, inner).await;
         // By the guard.
@@ -123,10 +123,10 @@ pub(crate) async fn nested_sections_re_enter(world: World) {
     }
 }
 
-pub(crate) async fn what_is_not_inside_is_shut_out(world: World) {
-    let (client, elsewhere) = (&world.client().await, &world.client().await);
-    each_exclusive(async |sort| {
-        let lock = sort.lock(client, sort.name);
+pub(crate) async fn what_is_not_inside_is_shut_out(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+    for_each_exclusive_kind(async |kind| {
+        let lock = kind.lock(client, kind.name);
         let now = async |lock: &Lock| lock.try_lock_now(Lease::Renewed).await.map(drop);
         let is_out = |tried: Result<(), Error>| assert!(tried.unwrap_err().is_timeout());
         let guard = lock.lock().await.unwrap();
@@ -145,7 +145,7 @@ pub(crate) async fn what_is_not_inside_is_shut_out(world: World) {
                 .unwrap(),
         );
         // Another client.
-        is_out(guard.run(now(&sort.lock(elsewhere, sort.name))).await.unwrap());
+        is_out(guard.run(now(&kind.lock(elsewhere, kind.name))).await.unwrap());
         // A future that is made inside and polled outside.
         let mut made_inside = None;
         let make = async { made_inside = Some(lock.try_lock_now(Lease::Renewed)) };
@@ -159,8 +159,8 @@ pub(crate) async fn what_is_not_inside_is_shut_out(world: World) {
 }
 
 /// The tasks of a `LocalSet` are polled within the section that polls the set.
-pub(crate) async fn a_task_of_a_local_set_is_not_inside(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_task_of_a_local_set_is_not_inside(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.lock("x");
     let guard = lock.lock().await.unwrap();
     let set = LocalSet::new();
@@ -175,8 +175,8 @@ pub(crate) async fn a_task_of_a_local_set_is_not_inside(world: World) {
 }
 
 /// An inner acquisition is an acquisition: where the outer hold is lost it stands on its own.
-pub(crate) async fn a_section_whose_hold_is_lost_lets_nobody_in(world: World) {
-    let (client, elsewhere) = (world.client().await, world.client().await);
+pub(crate) async fn a_section_whose_hold_is_lost_lets_nobody_in(backend: Backend) {
+    let (client, elsewhere) = (backend.client().await, backend.client().await);
     let lock = client.lock("x");
     let guard = lock.lock().await.unwrap();
     let inner = guard.run(async {
@@ -191,8 +191,8 @@ pub(crate) async fn a_section_whose_hold_is_lost_lets_nobody_in(world: World) {
     assert!(guard.reenter().await.is_err(), "a guard whose hold is lost proves nothing");
 }
 
-pub(crate) async fn a_guard_of_another_lock_proves_nothing(world: World) {
-    let (client, elsewhere) = (world.client().await, world.client().await);
+pub(crate) async fn a_guard_of_another_lock_proves_nothing(backend: Backend) {
+    let (client, elsewhere) = (backend.client().await, backend.client().await);
     let guard = client.lock("x").lock().await.unwrap();
     for other in [client.lock("y"), elsewhere.lock("x"), client.multi_lock(["y", "z"])] {
         let refused = other.acquire().within(&guard).await.unwrap_err();
@@ -203,14 +203,15 @@ pub(crate) async fn a_guard_of_another_lock_proves_nothing(world: World) {
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_time_out_says_whether_its_own_client_is_in_the_way(world: World) {
-    let (client, elsewhere) = (&world.client().await, &world.client().await);
-    each_exclusive(async |sort| {
-        let guard = sort.lock(client, sort.name).lock().await.unwrap();
+pub(crate) async fn a_time_out_says_whether_its_own_client_is_in_the_way(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+    for_each_exclusive_kind(async |kind| {
+        let guard = kind.lock(client, kind.name).lock().await.unwrap();
         for (asks, own) in [(client, true), (elsewhere, false)] {
             for wait in [ms(0), ms(60)] {
-                let lock = sort.lock(asks, sort.name);
-                let error = world.in_vain(async || lock.try_lock(wait, Lease::Renewed).await).await;
+                let lock = kind.lock(asks, kind.name);
+                let error =
+                    backend.in_vain(async || lock.try_lock(wait, Lease::Renewed).await).await;
                 let text = error.to_string();
                 let Error::Timeout { by_this_client, holder, .. } = error else {
                     panic!("{error}")
@@ -219,8 +220,8 @@ pub(crate) async fn a_time_out_says_whether_its_own_client_is_in_the_way(world: 
                 assert_eq!(text.contains("reenter"), own, "{text}");
                 let told = holder.as_deref();
                 assert_eq!(told.is_some(), own);
-                assert!(sort.is_single() || !own || told.is_some());
-                assert!(!sort.is_single() || !own || told == Some(guard.owner()), "{text}");
+                assert!(kind.is_single() || !own || told.is_some());
+                assert!(!kind.is_single() || !own || told == Some(guard.owner()), "{text}");
             }
         }
         guard.unlock().await.unwrap();
@@ -229,8 +230,8 @@ pub(crate) async fn a_time_out_says_whether_its_own_client_is_in_the_way(world: 
 }
 
 /// An upgrade would wait for its own release.
-pub(crate) async fn the_sides_of_a_lock_follow_the_same_rule(world: World) {
-    let (client, elsewhere) = (world.client().await, world.client().await);
+pub(crate) async fn the_sides_of_a_lock_follow_the_same_rule(backend: Backend) {
+    let (client, elsewhere) = (backend.client().await, backend.client().await);
     let (both, others) = (client.read_write_lock("x"), elsewhere.read_write_lock("x"));
     let upgrade = both.read().run(ms(5000), Lease::Renewed, async |guard| {
         let by_guard = both.write().acquire().within(&*guard).await.map(drop);
@@ -254,20 +255,20 @@ pub(crate) async fn the_sides_of_a_lock_follow_the_same_rule(world: World) {
     others.write().lock().await.unwrap().unlock().await.unwrap();
     // Without a proof the writer of this client is anybody.
     let writing = both.write().lock().await.unwrap();
-    world.in_vain(async || both.read().try_lock_now(Lease::Renewed).await).await;
+    backend.in_vain(async || both.read().try_lock_now(Lease::Renewed).await).await;
     writing.unlock().await.unwrap();
 }
 
-pub(crate) async fn every_end_of_a_hold_is_told(world: World) {
+pub(crate) async fn every_end_of_a_hold_is_told(backend: Backend) {
     let (client, elsewhere) =
-        (&world.client_with_lease(world.lease(400)).await, &world.client().await);
-    each(async |sort| {
-        let lock = sort.lock(client, sort.name);
+        (&backend.client_with_lease(backend.lease(400)).await, &backend.client().await);
+    for_each_kind(async |kind| {
+        let lock = kind.lock(client, kind.name);
         let taken = async || lock.lock().await.unwrap();
         let told = async |ended| soon("the end is told", ended).await.0;
         let guard = taken().await;
         let ended = guard.ended();
-        assert!(timeout(world.span(20), guard.ended()).await.is_err(), "it has not ended");
+        assert!(timeout(backend.span(20), guard.ended()).await.is_err(), "it has not ended");
         guard.unlock().await.unwrap();
         assert_eq!(told(ended).await, Ended::Released);
         let guard = taken().await;
@@ -276,16 +277,16 @@ pub(crate) async fn every_end_of_a_hold_is_told(world: World) {
         assert_eq!(told(ended).await, Ended::Released);
         let guard = taken().await;
         let ended = guard.ended();
-        assert!(sort.lock(elsewhere, sort.name).force_unlock().await.unwrap());
+        assert!(kind.lock(elsewhere, kind.name).force_unlock().await.unwrap());
         assert_eq!(told(ended).await, Ended::Lost(LossReason::Gone));
         drop(guard);
         let guard = taken().await;
         let ended = guard.ended();
         guard.forget();
         assert_eq!(told(ended).await, Ended::HandedOn);
-        sort.lock(elsewhere, sort.name).force_unlock().await.unwrap();
+        kind.lock(elsewhere, kind.name).force_unlock().await.unwrap();
         // What two guards share has ended when both are gone.
-        if sort.reentrant && sort.exclusive {
+        if kind.reentrant && kind.exclusive {
             let guard = taken().await;
             let (inner, ended) = (guard.reenter().await.unwrap(), guard.ended());
             guard.unlock().await.unwrap();
@@ -299,17 +300,17 @@ pub(crate) async fn every_end_of_a_hold_is_told(world: World) {
 }
 
 /// A retry wrapper paid twice.
-pub(crate) async fn what_was_done_is_returned_whatever_becomes_of_the_release(world: World) {
-    let client = world.builder().command_timeout(world.span(100)).connect().await.unwrap();
+pub(crate) async fn what_was_done_is_returned_whatever_becomes_of_the_release(backend: Backend) {
+    let client = backend.builder().command_timeout(backend.span(100)).connect().await.unwrap();
     let lock = client.lock("account");
     let paid = lock.run(ms(5000), Lease::Renewed, async |_| {
-        world.pause();
+        backend.pause();
         "paid"
     });
     assert_eq!(soon("a result", paid).await.0.unwrap(), "paid");
     assert!(client.stats().releases_pending > 0, "the release goes on");
-    world.resume();
-    world.until_gone("account").await;
+    backend.resume();
+    backend.until_gone("account").await;
     let refused: Result<u32, Error> = lock
         .acquire()
         .try_run(async |guard| {
@@ -322,8 +323,8 @@ pub(crate) async fn what_was_done_is_returned_whatever_becomes_of_the_release(wo
 }
 
 /// `run` exists wherever something is held.
-pub(crate) async fn work_runs_under_permits_too(world: World) {
-    let client: Client = world.client().await;
+pub(crate) async fn work_runs_under_permits_too(backend: Backend) {
+    let client: Client = backend.client().await;
     let semaphore = client.semaphore("s");
     semaphore.try_set_permits(3).await.unwrap();
     let permit = semaphore.acquire(2).await.unwrap();

@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::line::Line;
+use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::faulty_connection::FaultyConnection;
 use crate::semaphores::in_vain;
-use crate::world::{World, eventually, ms, soon, waiting};
 
 pub(crate) const QUEUE: &str = "redisson_lock_queue:{x}";
 pub(crate) const DEADLINES: &str = "redisson_lock_timeout:{x}";
@@ -22,32 +22,32 @@ pub(crate) const JAVA: &str = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f12:57";
 
 type Taking = JoinHandle<Result<LockGuard, Error>>;
 
-pub(crate) fn queue(world: &World) -> Vec<String> {
-    world.list(&["LRANGE", QUEUE, "0", "-1"])
+pub(crate) fn queue(backend: &Backend) -> Vec<String> {
+    backend.list(&["LRANGE", QUEUE, "0", "-1"])
 }
 
-pub(crate) fn deadlines(world: &World) -> Vec<(String, i64)> {
-    let flat = world.list(&["ZRANGE", DEADLINES, "0", "-1", "WITHSCORES"]);
+pub(crate) fn deadlines(backend: &Backend) -> Vec<(String, i64)> {
+    let flat = backend.list(&["ZRANGE", DEADLINES, "0", "-1", "WITHSCORES"]);
     flat.chunks(2).map(|pair| (pair[0].clone(), pair[1].parse().expect("a number"))).collect()
 }
 
-pub(crate) fn deadline(world: &World, owner: &str) -> Option<i64> {
-    deadlines(world).into_iter().find(|(field, _)| field == owner).map(|(_, at)| at)
+pub(crate) fn deadline(backend: &Backend, owner: &str) -> Option<i64> {
+    deadlines(backend).into_iter().find(|(field, _)| field == owner).map(|(_, at)| at)
 }
 
 /// Puts a waiter into the queue that nobody keeps alive.
-pub(crate) fn put(world: &World, owner: &str, kept: Duration) {
-    let kept_until = world.clock() + i64::try_from(kept.as_millis()).expect("short");
-    world.command(&["RPUSH", QUEUE, owner]);
-    world.command(&["ZADD", DEADLINES, &kept_until.to_string(), owner]);
+pub(crate) fn put(backend: &Backend, owner: &str, kept: Duration) {
+    let kept_until = backend.clock() + i64::try_from(kept.as_millis()).expect("short");
+    backend.command(&["RPUSH", QUEUE, owner]);
+    backend.command(&["ZADD", DEADLINES, &kept_until.to_string(), owner]);
 }
 
 /// Starts a waiter, and returns when it is in the queue.
-pub(crate) async fn queued(world: &World, client: &Client) -> Taking {
-    let places = queue(world).len();
+pub(crate) async fn queued(backend: &Backend, client: &Client) -> Taking {
+    let places = queue(backend).len();
     let lock = client.fair_lock("x");
     let taking = tokio::spawn(async move { lock.lock().await });
-    eventually("it is in the queue", async || queue(world).len() == places + 1).await;
+    eventually("it is in the queue", async || queue(backend).len() == places + 1).await;
     taking
 }
 
@@ -56,12 +56,12 @@ pub(crate) async fn served(what: &str, taking: Taking) -> (LockGuard, Duration) 
     (guard.expect("no panic").expect("its turn"), took)
 }
 
-pub(crate) async fn nothing_is_left(world: &World) {
-    eventually("nothing is left", async || world.number(&["DBSIZE"]) == 0).await;
+pub(crate) async fn nothing_is_left(backend: &Backend) {
+    eventually("nothing is left", async || backend.number(&["DBSIZE"]) == 0).await;
 }
 
-pub(crate) async fn waiters_of_all_clients_are_served_in_order(world: World) {
-    let clients = [world.client().await, world.client().await, world.client().await];
+pub(crate) async fn waiters_of_all_clients_are_served_in_order(backend: Backend) {
+    let clients = [backend.client().await, backend.client().await, backend.client().await];
     let guard = clients[0].fair_lock("x").lock().await.unwrap();
     let served = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = Vec::new();
@@ -73,7 +73,7 @@ pub(crate) async fn waiters_of_all_clients_are_served_in_order(world: World) {
             sleep(ms(5)).await;
             guard.unlock().await.unwrap();
         }));
-        eventually("it is in the queue", async || queue(&world).len() == number + 1).await;
+        eventually("it is in the queue", async || queue(&backend).len() == number + 1).await;
     }
     guard.unlock().await.unwrap();
     for task in tasks {
@@ -81,11 +81,11 @@ pub(crate) async fn waiters_of_all_clients_are_served_in_order(world: World) {
     }
     assert_eq!(*served.lock(), (0..12).collect::<Vec<_>>());
     assert!(clients.iter().all(|client| client.stats().handed_over == 0));
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn leases_that_end_pass_it_on_in_order(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn leases_that_end_pass_it_on_in_order(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let lease = ms(1000);
     one.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap().forget();
     let served = Arc::new(Mutex::new(Vec::new()));
@@ -102,7 +102,7 @@ pub(crate) async fn leases_that_end_pass_it_on_in_order(world: World) {
         }));
         let served = |client: &Client| client.stats().acquired_after_waiting;
         eventually("it is in the queue or has been", async || {
-            queue(&world).len() as u64 + served(&one) + served(&other) > number
+            queue(&backend).len() as u64 + served(&one) + served(&other) > number
         })
         .await;
     }
@@ -111,12 +111,12 @@ pub(crate) async fn leases_that_end_pass_it_on_in_order(world: World) {
     }
     assert_eq!(*served.lock(), (0..6).collect::<Vec<_>>());
     let took = start.elapsed();
-    assert!(took < lease * 6 + world.late(400), "{took:?}");
-    nothing_is_left(&world).await;
+    assert!(took < lease * 6 + backend.late(400), "{took:?}");
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_crowd_is_served(world: World) {
-    let clients = [world.client().await, world.client().await];
+pub(crate) async fn a_crowd_is_served(backend: Backend) {
+    let clients = [backend.client().await, backend.client().await];
     let guard = clients[0].fair_lock("x").lock().await.unwrap();
     let tasks: Vec<_> = (0..100)
         .map(|number| {
@@ -126,29 +126,29 @@ pub(crate) async fn a_crowd_is_served(world: World) {
             })
         })
         .collect();
-    eventually("all are in the queue", async || queue(&world).len() == 100).await;
+    eventually("all are in the queue", async || queue(&backend).len() == 100).await;
     guard.unlock().await.unwrap();
     for task in tasks {
         soon("everybody is served", task).await.0.unwrap().unwrap();
     }
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn live_waiters_outlast_a_holder_of_four_claims(world: World) {
-    let claim = world.lease(250);
+pub(crate) async fn live_waiters_outlast_a_holder_of_four_claims(backend: Backend) {
+    let claim = backend.lease(250);
     let mut clients = Vec::new();
     for _ in 0..4 {
-        clients.push(world.builder().fair_claim(claim).connect().await.unwrap());
+        clients.push(backend.builder().fair_claim(claim).connect().await.unwrap());
     }
     let guard = clients[0].fair_lock("x").lock().await.unwrap();
     let mut takings = Vec::new();
     for number in 0..20 {
-        takings.push(queued(&world, &clients[number % 4]).await);
+        takings.push(queued(&backend, &clients[number % 4]).await);
     }
-    let line = queue(&world);
+    let line = queue(&backend);
     let end = Instant::now() + claim * 4;
     while Instant::now() < end {
-        assert_eq!(queue(&world), line, "nobody is taken off or changes places");
+        assert_eq!(queue(&backend), line, "nobody is taken off or changes places");
         sleep(claim / 10).await;
     }
     guard.unlock().await.unwrap();
@@ -157,47 +157,50 @@ pub(crate) async fn live_waiters_outlast_a_holder_of_four_claims(world: World) {
         assert_eq!(guard.owner(), owner);
         guard.unlock().await.unwrap();
     }
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_wait_that_was_given_up_delays_nobody(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_wait_that_was_given_up_delays_nobody(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
     for _ in 0..3 {
-        world
-            .in_vain(async || other.fair_lock("x").try_lock(world.span(50), Lease::Renewed).await)
+        backend
+            .in_vain(async || other.fair_lock("x").try_lock(backend.span(50), Lease::Renewed).await)
             .await;
     }
-    eventually("it left the queue", async || !world.exists(QUEUE)).await;
-    assert!(!world.exists(DEADLINES));
+    eventually("it left the queue", async || !backend.exists(QUEUE)).await;
+    assert!(!backend.exists(DEADLINES));
     guard.unlock().await.unwrap();
     let next = one.fair_lock("x").try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
     next.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_zero_wait_neither_queues_nor_passes(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_zero_wait_neither_queues_nor_passes(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let ask = async || other.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await;
-    let guard =
-        one.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(world.lease(200))).await.unwrap();
-    world.in_vain(ask).await;
-    assert!(!world.exists(QUEUE) && !world.exists(DEADLINES));
+    let guard = one
+        .fair_lock("x")
+        .try_lock(Duration::ZERO, Lease::fixed(backend.lease(200)))
+        .await
+        .unwrap();
+    backend.in_vain(ask).await;
+    assert!(!backend.exists(QUEUE) && !backend.exists(DEADLINES));
     guard.forget();
-    world.until_gone("x").await;
+    backend.until_gone("x").await;
     // With an empty queue a free lock is anybody's.
     ask().await.unwrap().unlock().await.unwrap();
     // With somebody in it, it is not, though the lock is free.
-    put(&world, DEAD, ms(60_000));
-    world.in_vain(ask).await;
-    assert_eq!(queue(&world), [DEAD]);
-    world.command(&["DEL", QUEUE, DEADLINES]);
+    put(&backend, DEAD, ms(60_000));
+    backend.in_vain(ask).await;
+    assert_eq!(queue(&backend), [DEAD]);
+    backend.command(&["DEL", QUEUE, DEADLINES]);
     ask().await.unwrap().unlock().await.unwrap();
     assert_eq!(other.stats().subscriptions, 0);
 }
 
-pub(crate) async fn a_cancelled_head_passes_its_message_on(world: World) {
-    let client = async || world.builder().fair_claim(ms(60_000)).connect().await.unwrap();
+pub(crate) async fn a_cancelled_head_passes_its_message_on(backend: Backend) {
+    let client = async || backend.builder().fair_claim(ms(60_000)).connect().await.unwrap();
     let (one, other) = (client().await, client().await);
     for _ in 0..5 {
         let guard = one.fair_lock("x").lock().await.unwrap();
@@ -205,10 +208,10 @@ pub(crate) async fn a_cancelled_head_passes_its_message_on(world: World) {
         let mut head = Box::pin(lock.lock());
         eventually("it is in the queue", async || {
             assert!(futures::poll!(head.as_mut()).is_pending());
-            queue(&world).len() == 1
+            queue(&backend).len() == 1
         })
         .await;
-        let next = queued(&world, &one).await;
+        let next = queued(&backend, &one).await;
         let listens = async || {
             assert!(futures::poll!(head.as_mut()).is_pending());
             one.stats().subscriptions == 1
@@ -219,37 +222,37 @@ pub(crate) async fn a_cancelled_head_passes_its_message_on(world: World) {
         guard.unlock().await.unwrap();
         drop(head);
         let (guard, took) = served("the next", next).await;
-        assert!(took < world.late(100), "before a beat: {took:?}");
+        assert!(took < backend.late(100), "before a beat: {took:?}");
         // On a server a beat may be the first to find it, and the message comes all the same.
         eventually("by the message", async || one.stats().wakes > woken).await;
         guard.unlock().await.unwrap();
-        nothing_is_left(&world).await;
+        nothing_is_left(&backend).await;
     }
 }
 
-pub(crate) async fn a_timed_out_head_lets_the_next_in(world: World) {
-    let (one, other) = (world.client_without_polls().await, world.client().await);
+pub(crate) async fn a_timed_out_head_lets_the_next_in(backend: Backend) {
+    let (one, other) = (backend.client_without_polls().await, backend.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
     let lock = other.fair_lock("x");
-    let wait = world.span(200);
+    let wait = backend.span(200);
     let head = tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5000))).await });
-    eventually("it is in the queue", async || queue(&world).len() == 1).await;
-    let next = queued(&world, &one).await;
+    eventually("it is in the queue", async || queue(&backend).len() == 1).await;
+    let next = queued(&backend, &one).await;
     assert!(soon("it gives up", head).await.0.unwrap().unwrap_err().is_timeout());
-    eventually("it left", async || queue(&world).len() == 1).await;
+    eventually("it left", async || queue(&backend).len() == 1).await;
     eventually("the next listens", async || one.stats().subscriptions == 1).await;
     let woken = one.stats().wakes;
     guard.unlock().await.unwrap();
     let (guard, took) = served("the next", next).await;
-    assert!(took < world.late(100), "before a beat: {took:?}");
+    assert!(took < backend.late(100), "before a beat: {took:?}");
     eventually("by the message, not by a beat", async || one.stats().wakes > woken).await;
     guard.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
 /// A caller that was told of its time-out may ask again at once, or tell somebody else to.
-pub(crate) async fn who_timed_out_has_left_the_queue(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn who_timed_out_has_left_the_queue(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
     let lock = other.fair_lock("x");
     for _ in 0..20 {
@@ -257,24 +260,24 @@ pub(crate) async fn who_timed_out_has_left_the_queue(world: World) {
         in_vain(async || lock.try_lock(ms(10), Lease::Renewed).await).await;
         // A server that does not confirm it is not waited for longer than that.
         if start.elapsed() < ms(10 + 25) {
-            assert_eq!(queue(&world), [""; 0], "its place is in nobody's way");
+            assert_eq!(queue(&backend), [""; 0], "its place is in nobody's way");
         }
     }
     guard.unlock().await.unwrap();
     lock.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap().unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
 /// Also where an earlier reply was lost: more than one call about its place is to be settled then.
-pub(crate) async fn who_timed_out_in_doubt_has_left_the_queue(world: World) {
-    let one = world.client().await;
-    let (other, line) = Line::with(&world, |builder| builder).await;
+pub(crate) async fn who_timed_out_in_doubt_has_left_the_queue(backend: Backend) {
+    let one = backend.client().await;
+    let (other, line) = FaultyConnection::with(&backend, |builder| builder).await;
     let guard = one.fair_lock("x").lock().await.unwrap();
     line.lose_replies();
     let lock = other.fair_lock("x");
     let (wait, start) = (ms(4000), Instant::now());
     let taking = tokio::spawn(async move { lock.try_lock(wait, Lease::fixed(ms(5000))).await });
-    eventually("it is in the queue", async || queue(&world).len() == 1).await;
+    eventually("it is in the queue", async || queue(&backend).len() == 1).await;
     line.reconnect();
     eventually("it knows", async || other.stats().listeners == 1).await;
     let error = soon("it gives up", taking).await.0.unwrap().unwrap_err();
@@ -282,34 +285,34 @@ pub(crate) async fn who_timed_out_in_doubt_has_left_the_queue(world: World) {
     assert!(error.is_retryable(), "{error}");
     if start.elapsed() < wait + ms(25) {
         assert!(error.is_timeout(), "{error}");
-        assert_eq!(queue(&world), [""; 0], "its place is in nobody's way");
+        assert_eq!(queue(&backend), [""; 0], "its place is in nobody's way");
     }
     guard.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_holder_re_enters_past_the_queue(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_holder_re_enters_past_the_queue(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let lock = one.fair_lock("x").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
-    let next = queued(&world, &other).await;
+    let next = queued(&backend, &other).await;
     let inner = soon("at once", lock.lock()).await.0.unwrap();
-    assert_eq!((inner.hold_count(), queue(&world).len()), (2, 1));
+    assert_eq!((inner.hold_count(), queue(&backend).len()), (2, 1));
     inner.unlock().await.unwrap();
     assert!(!next.is_finished());
     outer.unlock().await.unwrap();
     served("the next", next).await.0.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_forced_release_tells_the_head(world: World) {
-    let (one, other) = (world.client_without_polls().await, world.client().await);
+pub(crate) async fn a_forced_release_tells_the_head(backend: Backend) {
+    let (one, other) = (backend.client_without_polls().await, backend.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let (first, second) = (queued(&world, &one).await, queued(&world, &other).await);
+    let (first, second) = (queued(&backend, &one).await, queued(&backend, &other).await);
     eventually("the head listens", async || one.stats().subscriptions == 1).await;
     assert!(other.fair_lock("x").force_unlock().await.unwrap());
     let (next, took) = served("the head", first).await;
-    assert!(took < world.late(100), "before a beat: {took:?}");
+    assert!(took < backend.late(100), "before a beat: {took:?}");
     eventually("by the message, not by a beat", async || one.stats().wakes == 1).await;
     assert!(!second.is_finished());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
@@ -317,57 +320,57 @@ pub(crate) async fn a_forced_release_tells_the_head(world: World) {
     served("the second", second).await.0.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_client_that_ends_leaves_the_queue(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_client_that_ends_leaves_the_queue(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let gone = [queued(&world, &other).await, queued(&world, &other).await];
-    let next = queued(&world, &one).await;
+    let gone = [queued(&backend, &other).await, queued(&backend, &other).await];
+    let next = queued(&backend, &one).await;
     waiting(&other, 2).await;
     other.shutdown(ms(5000)).await.unwrap();
     for taking in gone {
         assert!(matches!(soon("told", taking).await.0.unwrap(), Err(Error::Closed)));
     }
-    assert_eq!(queue(&world).len(), 1, "its places are gone when it has ended");
+    assert_eq!(queue(&backend).len(), 1, "its places are gone when it has ended");
     guard.unlock().await.unwrap();
     served("the next", next).await.0.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn the_queue_is_called_after_the_prefixed_name(world: World) {
-    let client = world.builder().key_prefix("app:").connect().await.unwrap();
+pub(crate) async fn the_queue_is_called_after_the_prefixed_name(backend: Backend) {
+    let client = backend.builder().key_prefix("app:").connect().await.unwrap();
     let guard = client.fair_lock("x").lock().await.unwrap();
     let lock = client.fair_lock("x");
     let next = tokio::spawn(async move { lock.lock().await });
     let there = ["app:x", "redisson_lock_queue:{app:x}", "redisson_lock_timeout:{app:x}"];
-    eventually("it is in the queue", async || world.exists(there[1])).await;
-    let mut keys = world.list(&["KEYS", "*"]);
+    eventually("it is in the queue", async || backend.exists(there[1])).await;
+    let mut keys = backend.list(&["KEYS", "*"]);
     keys.sort();
     assert_eq!(keys, there);
     guard.unlock().await.unwrap();
     served("the next", next).await.0.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_waiter_that_comes_back_to_a_free_lock_gets_it(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_waiter_that_comes_back_to_a_free_lock_gets_it(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let (first, second) = (queued(&world, &one).await, queued(&world, &other).await);
+    let (first, second) = (queued(&backend, &one).await, queued(&backend, &other).await);
     eventually("both listen", async || one.stats().listeners + other.stats().listeners == 2).await;
     // It is kept by a beat, then taken off by mistake; and it asks before any other does.
     sleep(ms(600)).await;
-    let head = queue(&world).remove(0);
+    let head = queue(&backend).remove(0);
     let start = Instant::now();
-    world.command(&["LREM", QUEUE, "0", &head]);
-    world.command(&["ZREM", DEADLINES, &head]);
-    world.command(&["DEL", "x"]);
-    world.command(&["PUBLISH", &format!("redisson_lock__channel:{{x}}:{head}"), "0"]);
+    backend.command(&["LREM", QUEUE, "0", &head]);
+    backend.command(&["ZREM", DEADLINES, &head]);
+    backend.command(&["DEL", "x"]);
+    backend.command(&["PUBLISH", &format!("redisson_lock__channel:{{x}}:{head}"), "0"]);
     let (next, _) = served("the first", first).await;
-    if matches!(world, World::Embedded(_)) {
+    if matches!(backend, Backend::Embedded(_)) {
         assert!(start.elapsed() < ms(50), "no beat had to find it: {:?}", start.elapsed());
     }
     assert!(!second.is_finished());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     next.unlock().await.unwrap();
     served("the second", second).await.0.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use leasehold::{Error, FencingToken, Lease};
 
-use crate::world::{World, eventually, ms, soon, waiting};
+use crate::backend::{Backend, eventually, ms, soon, waiting};
 
 const COUNTER: &str = "redisson_lock_token:{x}";
 
-pub(crate) async fn every_way_in_takes_the_next_token(world: World) {
-    let (one, other) = (world.client_with_long_streaks().await, world.client().await);
+pub(crate) async fn every_way_in_takes_the_next_token(backend: Backend) {
+    let (one, other) = (backend.client_with_long_streaks().await, backend.client().await);
     let mut last = 0;
     let mut next = |guard: &leasehold::LockGuard| {
         let token = guard.token().expect("a fenced lock").value();
-        assert_eq!((token, world.number(&["GET", COUNTER])), (last + 1, last + 1));
+        assert_eq!((token, backend.number(&["GET", COUNTER])), (last + 1, last + 1));
         last = token;
     };
     let guard = one.fenced_lock("x").lock().await.unwrap();
@@ -44,8 +44,8 @@ pub(crate) async fn every_way_in_takes_the_next_token(world: World) {
     assert_eq!(one.stats().handed_over, 2);
 }
 
-pub(crate) async fn a_nested_section_has_the_token_of_the_outer_one(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_nested_section_has_the_token_of_the_outer_one(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.fenced_lock("x");
     let outer = lock.lock().await.unwrap();
     for _ in 0..3 {
@@ -56,7 +56,7 @@ pub(crate) async fn a_nested_section_has_the_token_of_the_outer_one(world: World
         }
         outer.run(async { lock.lock().await?.unlock().await }).await.unwrap().unwrap();
     }
-    assert_eq!(world.command(&["GET", COUNTER]), "1");
+    assert_eq!(backend.command(&["GET", COUNTER]), "1");
     let token = outer.token();
     let text = outer.hand_on().unwrap();
     let restored = lock.restore(&text).await.unwrap();
@@ -65,44 +65,44 @@ pub(crate) async fn a_nested_section_has_the_token_of_the_outer_one(world: World
     assert!(client.lock("plain").lock().await.unwrap().token().is_none());
 }
 
-pub(crate) async fn a_failed_acquisition_takes_no_token(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_failed_acquisition_takes_no_token(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let guard = one.fenced_lock("x").lock().await.unwrap();
     for wait in [Duration::ZERO, ms(30)] {
-        world.in_vain(async || other.fenced_lock("x").try_lock(wait, Lease::Renewed).await).await;
+        backend.in_vain(async || other.fenced_lock("x").try_lock(wait, Lease::Renewed).await).await;
     }
-    assert_eq!(world.command(&["GET", COUNTER]), "1");
+    assert_eq!(backend.command(&["GET", COUNTER]), "1");
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn the_counter_outlives_every_end_of_a_hold(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn the_counter_outlives_every_end_of_a_hold(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let token = |guard: &leasehold::LockGuard| guard.token().expect("a fenced lock").value();
     let guard = one.fenced_lock("x").lock().await.unwrap();
     assert!(other.fenced_lock("x").force_unlock().await.unwrap());
     drop(guard);
     let guard = other.fenced_lock("x").try_lock(ms(5000), Lease::fixed(ms(50))).await.unwrap();
     assert_eq!(token(&guard), 2);
-    world.until_gone("x").await;
+    backend.until_gone("x").await;
     drop(guard);
     one.shutdown(ms(5000)).await.unwrap();
-    assert_eq!(world.left(COUNTER), -1, "it has no expiry");
+    assert_eq!(backend.left(COUNTER), -1, "it has no expiry");
     let guard = other.fenced_lock("x").lock().await.unwrap();
     assert_eq!(token(&guard), 3);
     guard.unlock().await.unwrap();
     // Counters of Redisson are gone on with.
-    world.command(&["SET", COUNTER, "41"]);
+    backend.command(&["SET", COUNTER, "41"]);
     let guard = other.fenced_lock("x").lock().await.unwrap();
     assert_eq!(token(&guard), 42);
     assert!(guard.token() > FencingToken::from_value(41));
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn tokens_are_exact_as_far_as_the_counter_goes(world: World) {
+pub(crate) async fn tokens_are_exact_as_far_as_the_counter_goes(backend: Backend) {
     // A double, which is what a number is to a script, does not tell these two from each other.
     let (one, other) = (1_i64 << 53, (1_i64 << 53) + 1);
-    let client = world.client_with_long_streaks().await;
-    world.command(&["SET", COUNTER, &(one - 1).to_string()]);
+    let client = backend.client_with_long_streaks().await;
+    backend.command(&["SET", COUNTER, &(one - 1).to_string()]);
     let token = |guard: &leasehold::LockGuard| guard.token().expect("a fenced lock").value();
     let first = client.fenced_lock("x").lock().await.unwrap();
     assert_eq!(token(&first), one);
@@ -121,35 +121,35 @@ pub(crate) async fn tokens_are_exact_as_far_as_the_counter_goes(world: World) {
     assert_eq!(token(&third), other + 2);
     third.unlock().await.unwrap();
 
-    world.command(&["SET", COUNTER, &(i64::MAX - 1).to_string()]);
+    backend.command(&["SET", COUNTER, &(i64::MAX - 1).to_string()]);
     let last = lock.lock().await.unwrap();
     assert_eq!(token(&last), i64::MAX);
     last.unlock().await.unwrap();
     let refused = lock.lock().await.unwrap_err();
     assert!(matches!(refused, Error::Protocol { .. }), "{refused}");
-    assert!(!world.exists("x"), "without a token it is not taken");
+    assert!(!backend.exists("x"), "without a token it is not taken");
 }
 
-pub(crate) async fn a_counter_that_gives_no_token_leaves_nothing_behind(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_counter_that_gives_no_token_leaves_nothing_behind(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.fenced_lock("x");
     for counter in ["-7", "-1", "a word", "1.5"] {
-        world.command(&["SET", COUNTER, counter]);
+        backend.command(&["SET", COUNTER, counter]);
         let refused = lock.try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap_err();
         assert!(matches!(refused, Error::Protocol { .. }), "{counter}: {refused}");
         eventually("nothing is held", async || {
-            client.stats().releases_pending == 0 && !world.exists("x")
+            client.stats().releases_pending == 0 && !backend.exists("x")
         })
         .await;
     }
-    world.command(&["SET", COUNTER, "0"]);
+    backend.command(&["SET", COUNTER, "0"]);
     lock.lock().await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn a_resource_takes_the_last_token_and_later_ones(world: World) {
+pub(crate) async fn a_resource_takes_the_last_token_and_later_ones(backend: Backend) {
     const VALUE: &str = "value";
     const FENCE: &str = "leasehold_fence:{value}";
-    let client = world.client().await;
+    let client = backend.client().await;
     let set = async |token: i64, value: &str| {
         client.set_fenced(VALUE, FencingToken::from_value(token), value).await
     };
@@ -158,25 +158,25 @@ pub(crate) async fn a_resource_takes_the_last_token_and_later_ones(world: World)
     for (number, token) in tokens.into_iter().enumerate() {
         for value in ["a", "b"] {
             set(token, value).await.unwrap();
-            assert_eq!(world.command(&["GET", VALUE]), value);
+            assert_eq!(backend.command(&["GET", VALUE]), value);
         }
         for earlier in &tokens[..number] {
             let stale = set(*earlier, "stale").await.unwrap_err();
             let told = matches!(&stale, Error::StaleToken { key, .. } if &**key == VALUE);
             assert!(told, "{earlier} after {token}: {stale}");
         }
-        assert_eq!(world.command(&["GET", VALUE]), "b");
-        assert_eq!(world.command(&["GET", FENCE]), token.to_string());
+        assert_eq!(backend.command(&["GET", VALUE]), "b");
+        assert_eq!(backend.command(&["GET", FENCE]), token.to_string());
     }
     // Another key of the same slot is another resource.
     let tagged = client.set_fenced("{value}", FencingToken::from_value(1), "first").await;
     tagged.unwrap();
-    assert_eq!(world.command(&["GET", "leasehold_fence::{value}"]), "1");
+    assert_eq!(backend.command(&["GET", "leasehold_fence::{value}"]), "1");
     // What is no token refuses everybody.
     for fence in ["a word", "", "1.5", " 1"] {
-        world.command(&["SET", FENCE, fence]);
+        backend.command(&["SET", FENCE, fence]);
         let refused = set(i64::MAX, "stale").await.unwrap_err();
         assert!(matches!(refused, Error::Protocol { .. }), "{refused}");
-        assert_eq!(world.command(&["GET", VALUE]), "b");
+        assert_eq!(backend.command(&["GET", VALUE]), "b");
     }
 }

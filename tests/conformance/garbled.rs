@@ -6,8 +6,8 @@ use std::time::Duration;
 use leasehold::test_util::{Delay, Faults, Flow, LinkControl};
 use leasehold::{EmbeddedRedis, Error, Lease, LockGuard, Owner};
 
-use crate::sorts::SORTS;
-use crate::world::{eventually, ms, soon};
+use crate::backend::{eventually, ms, soon};
+use crate::kinds::KINDS;
 
 /// Longer than any of these tests: what is left behind is seen.
 const LEASE: Lease = Lease::fixed(ms(3_600_000));
@@ -42,16 +42,16 @@ async fn nothing_is_left(what: &str, redis: &EmbeddedRedis) {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_taken_by_a_call_with_an_odd_reply_is_given_back() {
-    for sort in &SORTS {
+    for kind in &KINDS {
         for wait in [Duration::ZERO, ms(5000)] {
             let redis = EmbeddedRedis::new();
             let client = redis.client();
             let link = redis.links().remove(0);
-            let lock = sort.lock(&client, "x");
+            let lock = kind.lock(&client, "x");
             let keys = async || !redis.dump().is_empty();
             let taken = tokio::join!(lock.try_lock(wait, LEASE), garbled_until(&link, keys)).0;
-            not_understood(sort.name, taken);
-            nothing_is_left(sort.name, &redis).await;
+            not_understood(kind.name, taken);
+            nothing_is_left(kind.name, &redis).await;
             lock.try_lock(wait, LEASE).await.unwrap().unlock().await.unwrap();
         }
     }
@@ -82,29 +82,29 @@ async fn permits_that_came_with_an_odd_reply_are_given_back() {
 /// What turns one field into another: neither of them may stay.
 #[tokio::test(start_paused = true)]
 async fn what_was_taken_over_with_an_odd_reply_is_given_back() {
-    for sort in SORTS.iter().filter(|sort| sort.has_fields()) {
+    for kind in KINDS.iter().filter(|kind| kind.has_fields()) {
         let redis = EmbeddedRedis::new();
         let (client, other) = (redis.client(), redis.client());
         let link = redis.links().remove(0);
         let owners = || format!("{:?}", redis.command(&["HKEYS", "x"]));
         // Handed on to somebody else, who restores it.
-        let guard = sort.lock(&other, "x").try_lock(Duration::ZERO, LEASE).await.unwrap();
+        let guard = kind.lock(&other, "x").try_lock(Duration::ZERO, LEASE).await.unwrap();
         let (text, before) = (guard.hand_on().unwrap(), owners());
-        let lock = sort.lock(&client, "x");
+        let lock = kind.lock(&client, "x");
         let applied = async || owners() != before;
         let restored = tokio::join!(lock.restore(&text), garbled_until(&link, applied)).0;
-        not_understood(sort.name, restored);
-        nothing_is_left(sort.name, &redis).await;
+        not_understood(kind.name, restored);
+        nothing_is_left(kind.name, &redis).await;
         // Handed over to the next waiter of the same client.
-        if sort.exclusive && sort.name != "non-reentrant fair" && sort.name != "fair" {
+        if kind.exclusive && kind.name != "non-reentrant fair" && kind.name != "fair" {
             let guard = lock.try_lock(Duration::ZERO, LEASE).await.unwrap();
-            let (next, before) = (sort.lock(&client, "x"), owners());
+            let (next, before) = (kind.lock(&client, "x"), owners());
             let next = tokio::spawn(async move { next.try_lock(ms(5000), LEASE).await });
             eventually("it waits", async || client.stats().waiting == 1).await;
             let applied = async || owners() != before;
             tokio::join!(guard.unlock(), garbled_until(&link, applied)).0.unwrap();
-            not_understood(sort.name, soon("told", next).await.0.unwrap());
-            nothing_is_left(sort.name, &redis).await;
+            not_understood(kind.name, soon("told", next).await.0.unwrap());
+            nothing_is_left(kind.name, &redis).await;
         }
     }
 }
@@ -112,18 +112,18 @@ async fn what_was_taken_over_with_an_odd_reply_is_given_back() {
 /// A count that was raised is lowered, a release is repeated.
 #[tokio::test(start_paused = true)]
 async fn a_hold_outlives_odd_replies_and_ends_all_the_same() {
-    for sort in SORTS.iter().filter(|sort| sort.reentrant && sort.counted && sort.is_single()) {
+    for kind in KINDS.iter().filter(|kind| kind.reentrant && kind.counted && kind.is_single()) {
         let redis = EmbeddedRedis::new();
         let client = redis.client();
         let link = redis.links().remove(0);
-        let lock = sort.lock(&client, "x").owned_by(&Owner::new());
+        let lock = kind.lock(&client, "x").owned_by(&Owner::new());
         let outer = lock.try_lock(Duration::ZERO, LEASE).await.unwrap();
-        if sort.exclusive {
+        if kind.exclusive {
             let count = || redis.command(&["HGET", "x", outer.owner()]).unwrap();
             let once = count();
             let inner = lock.try_lock(ms(5000), LEASE);
             not_understood(
-                sort.name,
+                kind.name,
                 tokio::join!(inner, garbled_until(&link, async || count() != once)).0,
             );
             eventually("it is lowered", async || count() == once).await;
@@ -133,8 +133,8 @@ async fn a_hold_outlives_odd_replies_and_ends_all_the_same() {
             let free = async || redis.command(&["EXISTS", "x"]) == Ok(false.into());
             tokio::join!(LockGuard::unlock(outer), garbled_until(&link, free)).0
         };
-        not_understood(sort.name, released);
-        nothing_is_left(sort.name, &redis).await;
+        not_understood(kind.name, released);
+        nothing_is_left(kind.name, &redis).await;
         eventually("nothing is owed", async || client.stats().releases_pending == 0).await;
     }
 }

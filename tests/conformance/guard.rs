@@ -9,62 +9,62 @@ use futures::FutureExt;
 use leasehold::{Client, ConfigError, Ended, Error, HoldState, Lease, Lock, LossReason};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{World, eventually, ms, soon, waiting};
+use crate::backend::{Backend, eventually, ms, soon, waiting};
 
-pub(crate) async fn unlock_reports_and_frees(world: World) {
-    let client = world.client().await;
+pub(crate) async fn unlock_reports_and_frees(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.lock("x");
     for _ in 0..2 {
         let guard = lock.lock().await.unwrap();
         assert_eq!((guard.name(), guard.state()), ("x", HoldState::Held));
         guard.check().unwrap();
         guard.unlock().await.unwrap();
-        assert!(!world.exists("x"));
+        assert!(!backend.exists("x"));
     }
 }
 
-pub(crate) async fn a_drop_frees(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_drop_frees(backend: Backend) {
+    let client = backend.client().await;
     drop(client.lock("x").lock().await.unwrap());
-    world.until_gone("x").await;
+    backend.until_gone("x").await;
 }
 
-pub(crate) async fn a_drop_on_a_plain_thread_frees(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_drop_on_a_plain_thread_frees(backend: Backend) {
+    let client = backend.client().await;
     let guard = client.lock("x").lock().await.unwrap();
     std::thread::spawn(move || drop(guard)).join().unwrap();
-    world.until_gone("x").await;
+    backend.until_gone("x").await;
 }
 
-pub(crate) async fn a_drop_while_unwinding_frees(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_drop_while_unwinding_frees(backend: Backend) {
+    let client = backend.client().await;
     let guard = client.lock("x").lock().await.unwrap();
     let unwound = catch_unwind(AssertUnwindSafe(move || {
         let _guard = guard;
         std::panic::resume_unwind(Box::new("on purpose"));
     }));
     assert!(unwound.is_err());
-    world.until_gone("x").await;
+    backend.until_gone("x").await;
 }
 
-pub(crate) async fn a_guard_may_outlive_lock_and_client(world: World) {
-    let client = world.client_with_lease(world.lease(300)).await;
+pub(crate) async fn a_guard_may_outlive_lock_and_client(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(300)).await;
     let guard = client.lock("x").lock().await.unwrap();
     drop(client);
-    sleep(world.lease(500)).await;
+    sleep(backend.lease(500)).await;
     assert_eq!(guard.state(), HoldState::Held, "renewed for the guard's sake");
-    assert!(world.exists("x"));
+    assert!(backend.exists("x"));
     guard.unlock().await.unwrap();
-    assert!(!world.exists("x"));
+    assert!(!backend.exists("x"));
 }
 
-pub(crate) async fn run_ends_the_work_when_the_lock_is_lost(world: World) {
-    let client = world.client_with_lease(world.lease(300)).await;
+pub(crate) async fn run_ends_the_work_when_the_lock_is_lost(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(300)).await;
     let guard = client.lock("x").lock().await.unwrap();
     let work = guard.run(std::future::pending::<()>());
     let lose = async {
-        sleep(world.span(10)).await;
-        world.command(&["DEL", "x"]);
+        sleep(backend.span(10)).await;
+        backend.command(&["DEL", "x"]);
     };
     let ((ended, ()), _) = soon("the work is ended", async { tokio::join!(work, lose) }).await;
     assert!(matches!(ended, Err(Error::Lost { reason: LossReason::Gone, .. })), "{ended:?}");
@@ -73,14 +73,14 @@ pub(crate) async fn run_ends_the_work_when_the_lock_is_lost(world: World) {
     assert!(matches!(guard.check(), Err(Error::Lost { .. })));
 }
 
-pub(crate) async fn run_looks_at_the_clock_before_each_poll(world: World) {
-    let client = world.client().await;
+pub(crate) async fn run_looks_at_the_clock_before_each_poll(backend: Backend) {
+    let client = backend.client().await;
     let make: [fn(&Client) -> Lock; 2] =
         [|client| client.lock("x"), |client| client.multi_lock(["x", "y"])];
     for make in make {
-        let lease = world.span(100);
+        let lease = backend.span(100);
         let guard = make(&client).try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap();
-        let (stall, mut polls) = (world.stall(), 0);
+        let (stall, mut polls) = (backend.stall(), 0);
         let work = poll_fn(move |context| {
             polls += 1;
             assert_eq!(polls, 1, "polled after the end of the lease");
@@ -97,108 +97,108 @@ pub(crate) async fn run_looks_at_the_clock_before_each_poll(world: World) {
     }
 }
 
-pub(crate) async fn run_returns_what_the_work_returns(world: World) {
-    let client = world.client().await;
+pub(crate) async fn run_returns_what_the_work_returns(backend: Backend) {
+    let client = backend.client().await;
     let guard = client.lock("x").lock().await.unwrap();
     assert_eq!(guard.run(async { 42 }).await.unwrap(), 42);
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_closure_runs_under_the_lock(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_closure_runs_under_the_lock(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.lock("x");
-    let held = lock.run(ms(100), Lease::Renewed, async |_| world.exists("x")).await.unwrap();
-    assert!(held && !world.exists("x"));
+    let held = lock.run(ms(100), Lease::Renewed, async |_| backend.exists("x")).await.unwrap();
+    assert!(held && !backend.exists("x"));
     let _guard = lock.lock().await.unwrap();
     let refused = client.lock("x").run(ms(20), Lease::Renewed, async |_| ()).await;
     assert!(refused.unwrap_err().is_timeout());
 }
 
-pub(crate) async fn extend_moves_the_deadline_forward_only(world: World) {
-    let client = world.client().await;
+pub(crate) async fn extend_moves_the_deadline_forward_only(backend: Backend) {
+    let client = backend.client().await;
     let guard = client.lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap();
     let before = guard.deadline();
     guard.extend(ms(60_000)).await.unwrap();
     assert!(guard.deadline() > before + ms(50_000));
-    assert!(world.left("x") > 50_000);
+    assert!(backend.left("x") > 50_000);
     let long = guard.deadline();
     guard.extend(ms(1000)).await.unwrap();
     assert_eq!(guard.deadline(), long);
-    assert!(world.left("x") > 50_000);
-    world.command(&["DEL", "x"]);
+    assert!(backend.left("x") > 50_000);
+    backend.command(&["DEL", "x"]);
     let gone = guard.extend(ms(1000)).await.unwrap_err();
     assert!(matches!(gone, Error::Lost { reason: LossReason::Gone, .. }), "{gone}");
-    assert!(!world.exists("x"), "not resurrected");
+    assert!(!backend.exists("x"), "not resurrected");
 }
 
-pub(crate) async fn what_was_released_in_time_is_never_lost(world: World) {
-    let client = world.client().await;
+pub(crate) async fn what_was_released_in_time_is_never_lost(backend: Backend) {
+    let client = backend.client().await;
     for names in [vec!["x"], vec!["x", "y"]] {
         let lock = client.multi_lock(names);
-        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(world.lease(200))).await.unwrap();
+        let guard = lock.try_lock(Duration::ZERO, Lease::fixed(backend.lease(200))).await.unwrap();
         let (told, late) = (tokio::spawn(guard.ended()), guard.ended());
         guard.unlock().await.unwrap();
         assert_eq!(soon("told", told).await.0.unwrap(), Ended::Released);
-        sleep(world.lease(300)).await;
+        sleep(backend.lease(300)).await;
         assert_eq!(late.now_or_never(), Some(Ended::Released));
     }
 }
 
-pub(crate) async fn max_hold_ends_a_hold(world: World) {
-    let client = world.client_with_lease(world.lease(300)).await;
+pub(crate) async fn max_hold_ends_a_hold(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(300)).await;
     let lock = client.lock("x");
-    let guard = lock.acquire().max_hold(world.lease(700)).await.unwrap();
+    let guard = lock.acquire().max_hold(backend.lease(700)).await.unwrap();
     let (ended, took) = soon("it ends", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::MaxHold));
-    assert!(took > world.lease(600) && took < world.lease(700) + world.late(200), "{took:?}");
-    world.until_gone("x").await;
+    assert!(took > backend.lease(600) && took < backend.lease(700) + backend.late(200), "{took:?}");
+    backend.until_gone("x").await;
     // A leaked guard cannot keep the lock either.
-    std::mem::forget(lock.acquire().max_hold(world.span(400)).await.unwrap());
+    std::mem::forget(lock.acquire().max_hold(backend.span(400)).await.unwrap());
     let (next, took) = soon("free again", client.lock("x").lock()).await;
     next.unwrap().unlock().await.unwrap();
-    assert!(took < world.span(400) + world.late(300), "{took:?}");
+    assert!(took < backend.span(400) + backend.late(300), "{took:?}");
 }
 
-pub(crate) async fn a_forgotten_guard_leaves_the_lock_to_its_lease(world: World) {
-    let client = world.client_with_lease(world.lease(400)).await;
+pub(crate) async fn a_forgotten_guard_leaves_the_lock_to_its_lease(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(400)).await;
     let start = Instant::now();
     client.lock("x").lock().await.unwrap().forget();
     assert_eq!((client.stats().holds, client.stats().local_queues), (0, 0));
-    assert!(world.exists("x"));
-    world.until_gone("x").await;
+    assert!(backend.exists("x"));
+    backend.until_gone("x").await;
     let took = start.elapsed();
     assert!(
-        took > world.lease(300) && took < world.lease(400) + world.late(200),
+        took > backend.lease(300) && took < backend.lease(400) + backend.late(200),
         "not renewed: {took:?}"
     );
 }
 
-pub(crate) async fn a_text_moves_a_hold_to_another_client(world: World) {
-    let (a, b) = (world.client().await, world.client_with_lease(world.lease(300)).await);
+pub(crate) async fn a_text_moves_a_hold_to_another_client(backend: Backend) {
+    let (a, b) = (backend.client().await, backend.client_with_lease(backend.lease(300)).await);
     let guard = a.lock("x").lock().await.unwrap();
     let (owner, ended) = (guard.owner().to_owned(), guard.ended());
     let text = guard.hand_on().unwrap();
     assert_eq!((a.stats().holds, ended.await), (0, Ended::HandedOn));
-    assert_eq!(world.number(&["HGET", "x", &owner]), 1, "it is held all the while");
+    assert_eq!(backend.number(&["HGET", "x", &owner]), 1, "it is held all the while");
     let restored = b.lock("x").restore(&text).await.unwrap();
-    assert_eq!(world.list(&["HGETALL", "x"]), [restored.owner(), "1"]);
+    assert_eq!(backend.list(&["HGETALL", "x"]), [restored.owner(), "1"]);
     assert_ne!(restored.owner(), owner, "nobody else can be its owner");
-    sleep(world.lease(500)).await;
+    sleep(backend.lease(500)).await;
     assert_eq!(restored.state(), HoldState::Held, "renewed here");
     restored.unlock().await.unwrap();
-    assert!(!world.exists("x"));
+    assert!(!backend.exists("x"));
 }
 
-pub(crate) async fn a_text_of_an_ended_hold_is_refused(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_text_of_an_ended_hold_is_refused(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.lock("x");
     let text = lock.lock().await.unwrap().hand_on().unwrap();
-    world.command(&["DEL", "x"]);
+    backend.command(&["DEL", "x"]);
     let error = lock.restore(&text).await.unwrap_err();
     assert!(matches!(error, Error::NotOwner { .. }), "{error}");
-    assert!(!world.exists("x"));
+    assert!(!backend.exists("x"));
     // What is not taken over in time is free.
-    let short = Lease::fixed(world.lease(200));
+    let short = Lease::fixed(backend.lease(200));
     let text = lock.try_lock(Duration::ZERO, short).await.unwrap().hand_on().unwrap();
     let next = soon("free", client.lock("x").lock()).await.0.unwrap();
     let error = lock.restore(&text).await.unwrap_err();
@@ -206,22 +206,22 @@ pub(crate) async fn a_text_of_an_ended_hold_is_refused(world: World) {
     next.unlock().await.unwrap();
 }
 
-pub(crate) async fn one_of_several_guards_is_not_handed_on(world: World) {
-    let client = world.client().await;
+pub(crate) async fn one_of_several_guards_is_not_handed_on(backend: Backend) {
+    let client = backend.client().await;
     let outer = client.lock("x").lock().await.unwrap();
     let refused = outer.reenter().await.unwrap().hand_on().unwrap_err();
     assert!(matches!(refused, Error::Config(ConfigError::OtherGuards { .. })), "{refused}");
     assert_eq!(outer.hold_count(), 1);
-    let counted = async || world.number(&["HGET", "x", outer.owner()]) == 1;
+    let counted = async || backend.number(&["HGET", "x", outer.owner()]) == 1;
     eventually("it is released as by a drop", counted).await;
-    world.command(&["DEL", "x"]);
+    backend.command(&["DEL", "x"]);
     outer.extend(ms(1000)).await.unwrap_err();
     let refused = outer.hand_on().unwrap_err();
     assert!(matches!(refused, Error::Lost { .. }), "{refused}");
 }
 
-pub(crate) async fn shutdown_releases_and_wakes_everybody(world: World) {
-    let (client, rival) = (world.client().await, world.client().await);
+pub(crate) async fn shutdown_releases_and_wakes_everybody(backend: Backend) {
+    let (client, rival) = (backend.client().await, backend.client().await);
     let _held_elsewhere = rival.lock("theirs").lock().await.unwrap();
     let mut guards = Vec::new();
     for number in 0..50 {
@@ -236,31 +236,31 @@ pub(crate) async fn shutdown_releases_and_wakes_everybody(world: World) {
     }
     waiting(&client, 30).await;
     let ((), took) = soon("shut down", async { client.shutdown(ms(5000)).await.unwrap() }).await;
-    assert!(took < world.late(2000), "{took:?}");
+    assert!(took < backend.late(2000), "{took:?}");
     for task in tasks {
         let ended = soon("woken", task).await.0.unwrap();
         assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
     }
     for guard in guards {
         assert!(matches!(guard.check(), Err(Error::Lost { reason: LossReason::Closed, .. })));
-        assert!(!world.exists(guard.name()));
+        assert!(!backend.exists(guard.name()));
     }
     let closed = client.lock("x").lock().await.unwrap_err();
     assert!(matches!(closed, Error::Closed), "{closed}");
     client.shutdown(ms(1000)).await.unwrap();
 }
 
-pub(crate) async fn a_client_that_is_dropped_releases(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_client_that_is_dropped_releases(backend: Backend) {
+    let client = backend.client().await;
     let guards = [client.lock("x").lock().await.unwrap(), client.lock("y").lock().await.unwrap()];
     drop(client);
     drop(guards);
-    world.until_gone("x").await;
-    world.until_gone("y").await;
+    backend.until_gone("x").await;
+    backend.until_gone("y").await;
 }
 
-pub(crate) async fn nothing_is_left_at_rest(world: World) {
-    let client = world.client().await;
+pub(crate) async fn nothing_is_left_at_rest(backend: Backend) {
+    let client = backend.client().await;
     for round in 0..300_u64 {
         let lock = client.lock(format!("x:{}", round % 7));
         match round % 3 {
@@ -283,12 +283,12 @@ pub(crate) async fn nothing_is_left_at_rest(world: World) {
             && (stats.listeners, stats.releases_pending, stats.subscriptions) == (0, 0, 0)
     })
     .await;
-    assert_eq!(world.number(&["DBSIZE"]), 0);
+    assert_eq!(backend.number(&["DBSIZE"]), 0);
     assert_eq!((client.stats().lost, client.stats().releases_failed), (0, 0));
 }
 
-pub(crate) async fn a_text_that_was_given_away_is_not_the_next_holders(world: World) {
-    let client = world.client_with_long_streaks().await;
+pub(crate) async fn a_text_that_was_given_away_is_not_the_next_holders(backend: Backend) {
+    let client = backend.client_with_long_streaks().await;
     let mut locks = [client.string_lock("x"), client.string_lock("x"), client.string_lock("x")];
     let [first, second, thief] = &mut locks;
     let held = first.lock().await.unwrap();

@@ -2,10 +2,10 @@
 
 use leasehold::{Error, Lease};
 
-use crate::world::{World, ms};
+use crate::backend::{Backend, ms};
 
-pub(crate) async fn every_owner_text_begins_with_the_id_of_its_client(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn every_owner_text_begins_with_the_id_of_its_client(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     assert_eq!(one.id(), one.clone().id());
     assert_ne!(one.id(), other.id());
     for client in [&one, &other] {
@@ -17,32 +17,32 @@ pub(crate) async fn every_owner_text_begins_with_the_id_of_its_client(world: Wor
     }
 }
 
-pub(crate) async fn connections_are_called_as_they_shall_be(world: World) {
-    let client = world.client().await;
-    let named = world.builder().name("billing@pod-7").connect().await.unwrap();
+pub(crate) async fn connections_are_called_as_they_shall_be(backend: Backend) {
+    let client = backend.client().await;
+    let named = backend.builder().name("billing@pod-7").connect().await.unwrap();
     // The engine in memory has no list.
-    if let World::Redis(server) = &world {
+    if let Backend::Redis(server) = &backend {
         assert_eq!(server.clients(&format!(" name=leasehold:{} ", client.id())).len(), 3);
         assert_eq!(server.clients(" name=billing@pod-7 ").len(), 3);
     }
     named.ping().await.unwrap();
 }
 
-pub(crate) async fn a_ping_is_one_call_that_tells_whether_the_server_answers(mut world: World) {
-    let client = world.builder().command_timeout(ms(200)).connect().await.unwrap();
+pub(crate) async fn a_ping_is_one_call_that_tells_whether_the_server_answers(mut backend: Backend) {
+    let client = backend.builder().command_timeout(ms(200)).connect().await.unwrap();
     // The first one may bring the script.
     client.ping().await.unwrap();
-    let before = world.calls();
+    let before = backend.calls();
     client.ping().await.unwrap();
-    assert_eq!(world.calls() - before, 1);
-    assert_eq!(world.number(&["DBSIZE"]), 0);
+    assert_eq!(backend.calls() - before, 1);
+    assert_eq!(backend.number(&["DBSIZE"]), 0);
 
-    world.pause();
+    backend.pause();
     let error = client.ping().await.unwrap_err();
     assert!(matches!(error, Error::Unknown { .. }), "{error}");
-    world.resume();
+    backend.resume();
     client.ping().await.unwrap();
-    world.fail();
+    backend.fail();
     let error = client.ping().await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. } | Error::Unknown { .. }), "{error}");
     drop(client.shutdown(ms(1)).await);

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use leasehold::{Lease, Owner};
 
+use crate::backend::{Backend, eventually, ms};
 use crate::semaphores::in_vain;
-use crate::world::{World, eventually, ms};
 
-pub(crate) async fn a_free_lock_looks_free(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_free_lock_looks_free(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.lock("x");
     assert!(!lock.is_locked().await.unwrap());
     assert!(!lock.is_held().await.unwrap());
@@ -18,8 +18,8 @@ pub(crate) async fn a_free_lock_looks_free(world: World) {
     assert!(!lock.force_unlock().await.unwrap());
 }
 
-pub(crate) async fn a_held_lock_shows_its_holder(world: World) {
-    let (client, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_held_lock_shows_its_holder(backend: Backend) {
+    let (client, other) = (backend.client().await, backend.client().await);
     let lock = client.lock("x");
     let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(3_600_000))).await.unwrap();
     let stranger = client.lock("x").owned_by(&Owner::new());
@@ -36,58 +36,58 @@ pub(crate) async fn a_held_lock_shows_its_holder(world: World) {
     assert!(!lock.is_locked().await.unwrap());
 }
 
-pub(crate) async fn the_key_is_redissons(world: World) {
-    let client = world.client().await;
+pub(crate) async fn the_key_is_redissons(backend: Backend) {
+    let client = backend.client().await;
     let guard = client.lock("orders:42").lock().await.unwrap();
-    assert_eq!(world.command(&["TYPE", "orders:42"]), "hash");
-    assert_eq!(world.number(&["HLEN", "orders:42"]), 1);
-    assert_eq!(world.command(&["HGET", "orders:42", guard.owner()]), "1");
+    assert_eq!(backend.command(&["TYPE", "orders:42"]), "hash");
+    assert_eq!(backend.number(&["HLEN", "orders:42"]), 1);
+    assert_eq!(backend.command(&["HGET", "orders:42", guard.owner()]), "1");
     let (uuid, number) = guard.owner().rsplit_once(':').unwrap();
     assert_eq!((uuid.len(), uuid.matches('-').count()), (36, 4));
     assert!(uuid.chars().all(|c| c == '-' || c.is_ascii_digit() || c.is_ascii_lowercase()));
     assert!(number.parse::<i64>().is_ok());
-    assert_eq!(world.number(&["DBSIZE"]), 1, "no side keys");
+    assert_eq!(backend.number(&["DBSIZE"]), 1, "no side keys");
 }
 
-pub(crate) async fn a_key_always_has_an_expiry(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_key_always_has_an_expiry(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     for lease in [Lease::Renewed, Lease::Fixed(ms(10)), Lease::Fixed(Lease::MAX)] {
         let outer = lock.try_lock(ms(1000), lease).await.unwrap();
         let inner = lock.try_lock(ms(1000), lease).await;
-        let left = world.left("x");
+        let left = backend.left("x");
         assert!(left > 0 || left == -2, "{lease:?}: {left}");
         drop((inner, outer));
-        eventually("settled", async || !world.exists("x")).await;
+        eventually("settled", async || !backend.exists("x")).await;
     }
 }
 
-pub(crate) async fn a_foreign_holder_is_seen(world: World) {
-    let client = world.client().await;
-    world.command(&["HSET", "x", "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57", "3"]);
-    world.command(&["PEXPIRE", "x", "20000"]);
+pub(crate) async fn a_foreign_holder_is_seen(backend: Backend) {
+    let client = backend.client().await;
+    backend.command(&["HSET", "x", "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57", "3"]);
+    backend.command(&["PEXPIRE", "x", "20000"]);
     let holder = client.lock("x").holder().await.unwrap().unwrap();
     assert_eq!((&*holder.owner, holder.holds), ("0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11:57", 3));
     assert!(holder.lease.unwrap() <= ms(20_000));
 }
 
-pub(crate) async fn a_key_without_expiry_is_seen_as_such(world: World) {
-    let client = world.client().await;
-    world.command(&["HSET", "x", "somebody:1", "1"]);
+pub(crate) async fn a_key_without_expiry_is_seen_as_such(backend: Backend) {
+    let client = backend.client().await;
+    backend.command(&["HSET", "x", "somebody:1", "1"]);
     let lock = client.lock("x");
     assert_eq!(lock.remaining_lease().await.unwrap(), Some(Duration::MAX));
     assert_eq!(lock.holder().await.unwrap().unwrap().lease, None);
     in_vain(async || client.lock("x").try_lock(ms(50), Lease::Renewed).await).await;
-    assert_eq!(world.left("x"), -1, "it is left as it was");
+    assert_eq!(backend.left("x"), -1, "it is left as it was");
 }
 
-pub(crate) async fn names_may_carry_a_tag_and_a_prefix(world: World) {
-    let client = world.builder().key_prefix("app:").connect().await.unwrap();
+pub(crate) async fn names_may_carry_a_tag_and_a_prefix(backend: Backend) {
+    let client = backend.builder().key_prefix("app:").connect().await.unwrap();
     let guard = client.lock("{shop}:orders").lock().await.unwrap();
     assert_eq!(guard.name(), "{shop}:orders");
-    assert!(world.exists("app:{shop}:orders"));
+    assert!(backend.exists("app:{shop}:orders"));
     let text = guard.hand_on().unwrap();
     let lock = client.lock("{shop}:orders");
     lock.restore(&text).await.unwrap().unlock().await.unwrap();
-    assert!(!world.exists("app:{shop}:orders"));
+    assert!(!backend.exists("app:{shop}:orders"));
 }

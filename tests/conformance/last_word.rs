@@ -7,28 +7,29 @@ use leasehold::test_util::{Delay, Faults};
 use leasehold::{EmbeddedRedis, Lease};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::each::each_exclusive;
-use crate::line::Line;
-use crate::sorts::Sort;
-use crate::world::{LIMIT, World, eventually, ms, soon, waiting};
+use crate::backend::{Backend, LIMIT, eventually, ms, soon, waiting};
+use crate::faulty_connection::FaultyConnection;
+use crate::for_each_kind::for_each_exclusive_kind;
+use crate::kinds::Kind;
 
 /// The wait, and when what is waited for is released: on a busy machine neither may be late.
-const fn times(world: &World) -> [Duration; 2] {
-    match world {
-        World::Redis(_) => [ms(6000), ms(0)],
+const fn times(backend: &Backend) -> [Duration; 2] {
+    match backend {
+        Backend::Redis(_) => [ms(6000), ms(0)],
         // No beat comes in between.
-        World::Embedded(_) => [ms(1400), ms(1300)],
+        Backend::Embedded(_) => [ms(1400), ms(1300)],
     }
 }
 
 /// What is released so late, and was told in vain, is seen by the last question.
-pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(world: World) {
-    let other = &world.client().await;
-    let [wait, release] = times(&world);
-    let asks_last = async |sort: &Sort| {
-        let (client, line) = Line::with(&world, |builder| builder.safety_poll(ms(60_000))).await;
-        let guard = sort.lock(other, sort.name).lock().await.unwrap();
-        let (start, lock) = (Instant::now(), sort.lock(&client, sort.name));
+pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(backend: Backend) {
+    let other = &backend.client().await;
+    let [wait, release] = times(&backend);
+    let asks_last = async |kind: &Kind| {
+        let (client, line) =
+            FaultyConnection::with(&backend, |builder| builder.safety_poll(ms(60_000))).await;
+        let guard = kind.lock(other, kind.name).lock().await.unwrap();
+        let (start, lock) = (Instant::now(), kind.lock(&client, kind.name));
         let taking = tokio::spawn(async move {
             let taken = lock.try_lock(wait, Lease::fixed(ms(9000))).await;
             (taken, start.elapsed())
@@ -45,29 +46,30 @@ pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(world: 
         let (taken, took) = soon("it is found", taking).await.0.unwrap();
         (taken, took, line)
     };
-    each_exclusive(async |sort| {
-        let (mut taken, mut took, mut line) = asks_last(sort).await;
+    for_each_exclusive_kind(async |kind| {
+        let (mut taken, mut took, mut line) = asks_last(kind).await;
         // A machine that stalls loses the last answer: on a server, then, once more.
         for _ in 0..4 {
             let lost = matches!(&taken, Err(error) if error.may_be_held());
-            if lost && matches!(world, World::Redis(_)) {
-                (taken, took, line) = asks_last(sort).await;
+            if lost && matches!(backend, Backend::Redis(_)) {
+                (taken, took, line) = asks_last(kind).await;
             }
         }
-        let guard = taken.unwrap_or_else(|error| panic!("{}, {took:?}: {error}", sort.name));
-        assert!(took <= wait + world.late(50), "{}: {took:?}", sort.name);
+        let guard = taken.unwrap_or_else(|error| panic!("{}, {took:?}: {error}", kind.name));
+        assert!(took <= wait + backend.late(50), "{}: {took:?}", kind.name);
         guard.unlock().await.unwrap();
         drop(line);
     })
     .await;
 }
 
-pub(crate) async fn a_latch_that_opened_unheard_is_found_at_the_end_of_the_wait(world: World) {
-    let other = world.client().await;
-    let (client, line) = Line::with(&world, |builder| builder.safety_poll(ms(60_000))).await;
+pub(crate) async fn a_latch_that_opened_unheard_is_found_at_the_end_of_the_wait(backend: Backend) {
+    let other = backend.client().await;
+    let (client, line) =
+        FaultyConnection::with(&backend, |builder| builder.safety_poll(ms(60_000))).await;
     let opens = other.count_down_latch("l");
     assert!(opens.try_set_count(1).await.unwrap());
-    let (start, [wait, release]) = (Instant::now(), times(&world));
+    let (start, [wait, release]) = (Instant::now(), times(&backend));
     // The front, and one that waits behind it.
     let waits: Vec<_> = (0..2)
         .map(|_| {
@@ -108,13 +110,13 @@ async fn who_still_subscribes_at_the_end_of_the_wait_asks_once_more() {
 /// Check, listen, check again: what is released in between is told to nobody.
 #[tokio::test(start_paused = true)]
 async fn what_is_released_while_a_waiter_subscribes_is_found() {
-    each_exclusive(async |sort| {
+    for_each_exclusive_kind(async |kind| {
         let redis = EmbeddedRedis::new();
         let (other, polls) = (redis.client(), ms(60_000));
         let client = redis.builder().safety_poll(polls).connect().await.unwrap();
         let slow = Faults { request: Delay::fixed(ms(100)), ..Faults::default() };
         redis.links().pop().unwrap().set_faults(slow, 1);
-        let lock = sort.lock(&other, sort.name);
+        let lock = kind.lock(&other, kind.name);
         let guard = lock.try_lock(Duration::ZERO, Lease::fixed(polls)).await.unwrap();
         let release = async {
             sleep(ms(150)).await;
@@ -122,11 +124,11 @@ async fn what_is_released_while_a_waiter_subscribes_is_found() {
         };
         // Asked at 100 ms; it would be heard from 200 ms on.
         let start = Instant::now();
-        let lock = sort.lock(&client, sort.name);
+        let lock = kind.lock(&client, kind.name);
         let (taken, ()) = tokio::join!(lock.try_lock(LIMIT, Lease::fixed(polls)), release);
         let took = start.elapsed();
         taken.unwrap().unlock().await.unwrap();
-        assert!(took < ms(2000), "{}: {took:?}", sort.name);
+        assert!(took < ms(2000), "{}: {took:?}", kind.name);
     })
     .await;
 }

@@ -8,9 +8,9 @@ use leasehold::{Client, CountDownLatch, Error};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::line::Line;
+use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::faulty_connection::FaultyConnection;
 use crate::semaphores::{in_vain, while_waiting};
-use crate::world::{World, eventually, ms, soon, waiting};
 
 async fn set(client: &Client, count: u32) -> CountDownLatch {
     let latch = client.count_down_latch("l");
@@ -31,33 +31,33 @@ async fn all_go(waiters: Vec<JoinHandle<Result<(), Error>>>) -> Duration {
     took
 }
 
-pub(crate) async fn a_timed_wait_sees_what_comes_in_time(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_timed_wait_sees_what_comes_in_time(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let (latch, waiter) = (set(&one, 1).await, other.count_down_latch("l"));
     let start = Instant::now();
-    let opened = while_waiting(&other, 1, waiter.wait(world.lease(250)), async {
-        sleep(world.span(150)).await;
+    let opened = while_waiting(&other, 1, waiter.wait(backend.lease(250)), async {
+        sleep(backend.span(150)).await;
         assert_eq!(latch.count_down().await.unwrap(), 0);
     });
     opened.await.unwrap();
-    assert!(start.elapsed() >= world.span(150));
-    if matches!(world, World::Embedded(_)) {
+    assert!(start.elapsed() >= backend.span(150));
+    if matches!(backend, Backend::Embedded(_)) {
         assert!(start.elapsed() < ms(160), "{:?}", start.elapsed());
     }
 }
 
-pub(crate) async fn a_timed_wait_ends_before_what_comes_late(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_timed_wait_ends_before_what_comes_late(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let (latch, waiter) = (set(&one, 1).await, other.count_down_latch("l"));
     let start = Instant::now();
-    in_vain(async || waiter.wait(world.span(100)).await).await;
-    assert!(start.elapsed() >= world.span(100));
+    in_vain(async || waiter.wait(backend.span(100)).await).await;
+    assert!(start.elapsed() >= backend.span(100));
     latch.count_down().await.unwrap();
     waiter.wait(Duration::ZERO).await.unwrap();
 }
 
-pub(crate) async fn all_waiters_go_at_zero(world: World) {
-    let clients = [world.client().await, world.client().await, world.client().await];
+pub(crate) async fn all_waiters_go_at_zero(backend: Backend) {
+    let clients = [backend.client().await, backend.client().await, backend.client().await];
     let latch = set(&clients[0], 5).await;
     let tasks: Vec<_> = clients.iter().flat_map(|client| waiters(client, 5)).collect();
     for client in &clients {
@@ -68,12 +68,12 @@ pub(crate) async fn all_waiters_go_at_zero(world: World) {
         assert_eq!(latch.count_down().await.unwrap(), left);
     }
     all_go(tasks).await;
-    assert_eq!(world.number(&["EXISTS", "l"]), 0);
+    assert_eq!(backend.number(&["EXISTS", "l"]), 0);
 }
 
-pub(crate) async fn as_many_waiters_as_count_downs(world: World) {
+pub(crate) async fn as_many_waiters_as_count_downs(backend: Backend) {
     const MANY: u32 = 60;
-    let clients = [world.client().await, world.client().await];
+    let clients = [backend.client().await, backend.client().await];
     let latch = set(&clients[0], MANY).await;
     let tasks: Vec<_> = clients.iter().flat_map(|client| waiters(client, MANY / 2)).collect();
     let downs = (0..MANY).map(|number| {
@@ -88,8 +88,8 @@ pub(crate) async fn as_many_waiters_as_count_downs(world: World) {
     assert_eq!(latch.count().await.unwrap(), 0);
 }
 
-pub(crate) async fn a_count_never_falls_below_zero(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_count_never_falls_below_zero(backend: Backend) {
+    let client = backend.client().await;
     let latch = client.count_down_latch("l");
     latch.wait(Duration::MAX).await.unwrap();
     assert_eq!(latch.count_down().await.unwrap(), 0);
@@ -99,11 +99,11 @@ pub(crate) async fn a_count_never_falls_below_zero(world: World) {
         assert_eq!(latch.count_down().await.unwrap(), 0);
     }
     latch.wait(Duration::ZERO).await.unwrap();
-    assert!(!world.exists("l"));
+    assert!(!backend.exists("l"));
 }
 
-pub(crate) async fn a_count_is_set_once_until_it_is_zero(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_count_is_set_once_until_it_is_zero(backend: Backend) {
+    let client = backend.client().await;
     let latch = client.count_down_latch("l");
     assert_eq!(latch.count().await.unwrap(), 0);
     set(&client, 2).await;
@@ -117,21 +117,21 @@ pub(crate) async fn a_count_is_set_once_until_it_is_zero(world: World) {
 }
 
 /// It would be open, and could not be set any more.
-pub(crate) async fn a_count_of_zero_sets_nothing(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_count_of_zero_sets_nothing(backend: Backend) {
+    let client = backend.client().await;
     let latch = client.count_down_latch("l");
     assert!(latch.try_set_count(0).await.unwrap());
-    assert_eq!(world.number(&["DBSIZE"]), 0);
+    assert_eq!(backend.number(&["DBSIZE"]), 0);
     latch.wait(Duration::ZERO).await.unwrap();
     assert!(latch.try_set_count(3).await.unwrap());
     assert!(!latch.try_set_count(0).await.unwrap());
     assert_eq!(latch.count().await.unwrap(), 3);
 }
 
-pub(crate) async fn deleting_lets_all_go(world: World) {
+pub(crate) async fn deleting_lets_all_go(backend: Backend) {
     // A safety poll must not be what tells them.
-    let slow = world.builder().safety_poll(ms(60_000)).connect();
-    let (one, other) = (world.client().await, slow.await.unwrap());
+    let slow = backend.builder().safety_poll(ms(60_000)).connect();
+    let (one, other) = (backend.client().await, slow.await.unwrap());
     let latch = set(&one, 3).await;
     let tasks = waiters(&other, 3);
     waiting(&other, 3).await;
@@ -142,8 +142,8 @@ pub(crate) async fn deleting_lets_all_go(world: World) {
     assert!(!latch.delete().await.unwrap());
 }
 
-pub(crate) async fn who_comes_late_goes_at_once(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn who_comes_late_goes_at_once(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let latch = set(&one, 1).await;
     let early = waiters(&other, 1);
     waiting(&other, 1).await;
@@ -154,9 +154,10 @@ pub(crate) async fn who_comes_late_goes_at_once(world: World) {
     assert_eq!(other.stats().waiting, 0);
 }
 
-pub(crate) async fn a_lost_message_costs_one_poll(world: World) {
-    let (deaf, line) = Line::with(&world, |builder| builder.safety_poll(ms(200))).await;
-    let latch = set(&world.client().await, 1).await;
+pub(crate) async fn a_lost_message_costs_one_poll(backend: Backend) {
+    let (deaf, line) =
+        FaultyConnection::with(&backend, |builder| builder.safety_poll(ms(200))).await;
+    let latch = set(&backend.client().await, 1).await;
     let tasks = waiters(&deaf, 3);
     waiting(&deaf, 3).await;
     let listens = async || deaf.stats().listeners == 1 && deaf.stats().calls >= 2;
@@ -164,24 +165,24 @@ pub(crate) async fn a_lost_message_costs_one_poll(world: World) {
     line.lose_messages();
     assert_eq!(latch.count_down().await.unwrap(), 0);
     let took = all_go(tasks).await;
-    if matches!(world, World::Embedded(_)) {
+    if matches!(backend, Backend::Embedded(_)) {
         assert!(took < ms(300), "{took:?}");
     }
 }
 
-pub(crate) async fn a_latch_that_opened_during_an_outage_is_found_open(world: World) {
+pub(crate) async fn a_latch_that_opened_during_an_outage_is_found_open(backend: Backend) {
     // The poll must not be what finds it.
     let slow = |builder: leasehold::ClientBuilder| builder.safety_poll(ms(60_000));
-    let (cut_off, line) = Line::with(&world, slow).await;
-    let one = world.client().await;
+    let (cut_off, line) = FaultyConnection::with(&backend, slow).await;
+    let one = backend.client().await;
     let latch = set(&one, 1).await;
     // The server knows the question.
     in_vain(async || one.count_down_latch("l").wait(Duration::ZERO).await).await;
-    let before = world.calls();
+    let before = backend.calls();
     let tasks = waiters(&cut_off, 3);
     waiting(&cut_off, 3).await;
     // It was asked again since it listens: no answer can tell it any more.
-    let asked = async || cut_off.stats().listeners == 1 && world.calls() >= before + 2;
+    let asked = async || cut_off.stats().listeners == 1 && backend.calls() >= before + 2;
     eventually("it asked again", asked).await;
     line.lose_messages();
     latch.count_down().await.unwrap();
@@ -193,35 +194,35 @@ pub(crate) async fn a_latch_that_opened_during_an_outage_is_found_open(world: Wo
 }
 
 /// A message is a hint: anybody may publish one.
-pub(crate) async fn a_message_does_not_open_a_latch(world: World) {
-    let (one, other) = (world.client().await, world.client_without_polls().await);
+pub(crate) async fn a_message_does_not_open_a_latch(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client_without_polls().await);
     let latch = set(&one, 1).await;
     let tasks = waiters(&other, 2);
     waiting(&other, 2).await;
     let listens = async || other.stats().listeners == 1 && other.stats().calls >= 2;
     eventually("it listens", listens).await;
-    for channel in world.channels() {
-        world.command(&["PUBLISH", &channel, "0"]);
+    for channel in backend.channels() {
+        backend.command(&["PUBLISH", &channel, "0"]);
     }
     eventually("it is told", async || other.stats().wakes == 1).await;
-    sleep(world.span(50)).await;
+    sleep(backend.span(50)).await;
     assert!(tasks.iter().all(|task| !task.is_finished()), "it is closed");
     assert_eq!(latch.count_down().await.unwrap(), 0);
     all_go(tasks).await;
 }
 
-pub(crate) async fn a_latch_that_vanishes_is_open(world: World) {
-    let client = world.builder().safety_poll(ms(200)).connect().await.unwrap();
+pub(crate) async fn a_latch_that_vanishes_is_open(backend: Backend) {
+    let client = backend.builder().safety_poll(ms(200)).connect().await.unwrap();
     set(&client, 3).await;
     let tasks = waiters(&client, 2);
     waiting(&client, 2).await;
     // Evicted, flushed, restarted empty: nobody is told.
-    world.command(&["DEL", "l"]);
+    backend.command(&["DEL", "l"]);
     all_go(tasks).await;
 }
 
-pub(crate) async fn a_waiter_that_gives_up_leaves_the_others_waiting(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_waiter_that_gives_up_leaves_the_others_waiting(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let latch = set(&one, 1).await;
     let mut tasks = waiters(&other, 3);
     waiting(&other, 3).await;
@@ -234,8 +235,8 @@ pub(crate) async fn a_waiter_that_gives_up_leaves_the_others_waiting(world: Worl
     eventually("nobody listens", async || other.stats().listeners == 0).await;
 }
 
-pub(crate) async fn a_front_that_nobody_polls_hides_nothing(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_front_that_nobody_polls_hides_nothing(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let latch = set(&one, 1).await;
     let idle = other.count_down_latch("l");
     let mut front = Box::pin(idle.wait(Duration::MAX));
@@ -245,7 +246,7 @@ pub(crate) async fn a_front_that_nobody_polls_hides_nothing(world: World) {
         () = eventually("it listens", listens) => {}
     }
     let patient = waiters(&other, 1);
-    let (behind, span) = (other.count_down_latch("l"), world.lease(500));
+    let (behind, span) = (other.count_down_latch("l"), backend.lease(500));
     let wait = tokio::spawn(async move { behind.wait(span).await });
     waiting(&other, 3).await;
     assert_eq!(latch.count_down().await.unwrap(), 0);
@@ -257,8 +258,8 @@ pub(crate) async fn a_front_that_nobody_polls_hides_nothing(world: World) {
     eventually("nobody is left", async || other.stats().local_queues == 0).await;
 }
 
-pub(crate) async fn shutdown_ends_the_wait(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn shutdown_ends_the_wait(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     set(&one, 1).await;
     let tasks = waiters(&other, 3);
     waiting(&other, 3).await;
@@ -270,31 +271,32 @@ pub(crate) async fn shutdown_ends_the_wait(world: World) {
 }
 
 /// A first call that is stuck in an old connection may come late.
-pub(crate) async fn a_reply_is_kept_until_no_late_copy_can_come(world: World) {
+pub(crate) async fn a_reply_is_kept_until_no_late_copy_can_come(backend: Backend) {
     for (time_out, kept) in [(1000, 30_000), (9000, 36_000)] {
-        let client = world.builder().command_timeout(ms(time_out)).connect().await.unwrap();
+        let client = backend.builder().command_timeout(ms(time_out)).connect().await.unwrap();
         client.count_down_latch("l").try_set_count(1).await.unwrap();
         client.semaphore("s").release(1).await.unwrap();
         client.permit_expirable_semaphore("p").add_permits(1).await.unwrap();
-        let replies = world.list(&["KEYS", "leasehold_reply:*"]);
+        let replies = backend.list(&["KEYS", "leasehold_reply:*"]);
         assert_eq!(replies.len(), 3, "{replies:?}");
         for reply in replies {
-            let left = world.left(&reply);
+            let left = backend.left(&reply);
             assert!((kept - 5000..=kept).contains(&left), "{reply}: {left}");
         }
-        world.command(&["FLUSHALL"]);
+        backend.command(&["FLUSHALL"]);
     }
 }
 
-pub(crate) async fn a_change_whose_reply_was_lost_counts_once(world: World) {
-    let known = world.client().await.count_down_latch("known");
+pub(crate) async fn a_change_whose_reply_was_lost_counts_once(backend: Backend) {
+    let known = backend.client().await.count_down_latch("known");
     known.try_set_count(1).await.unwrap();
     known.count_down().await.unwrap();
 
-    let (client, line) = Line::with(&world, |builder| builder.command_timeout(ms(9000))).await;
+    let (client, line) =
+        FaultyConnection::with(&backend, |builder| builder.command_timeout(ms(9000))).await;
     let latch = client.count_down_latch("l");
     let cut_when = async |expected: &str| {
-        let done = async || world.command(&["GET", "l"]) == expected;
+        let done = async || backend.command(&["GET", "l"]) == expected;
         eventually("it is done", done).await;
         line.reconnect();
     };

@@ -1,4 +1,4 @@
-//! What `client.locks` finds among keys of every sort.
+//! What `client.locks` finds among keys of every kind.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use futures::future::try_join_all;
 use leasehold::{Lease, LockGuard, LockInfo, LockKind, Owner};
 use tokio::task::JoinSet;
 
-use crate::world::{World, eventually};
+use crate::backend::{Backend, eventually};
 
 const ONCE: Duration = Duration::ZERO;
 /// An owner as a thread of Redisson's is one.
@@ -31,17 +31,17 @@ fn holders(lock: &LockInfo) -> Vec<(&str, u64, Option<u128>)> {
 }
 
 /// A key that lives as long as one of the nested read holds of the thread.
-fn read_by_thread(world: &World, hold: u64, lease: Duration) {
+fn read_by_thread(backend: &Backend, hold: u64, lease: Duration) {
     let key = format!("{{rw}}:{THREAD}:rwlock_timeout:{hold}");
-    world.command(&["SET", &key, "1", "PX", &lease.as_millis().to_string()]);
+    backend.command(&["SET", &key, "1", "PX", &lease.as_millis().to_string()]);
 }
 
-pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(backend: Backend) {
+    let client = backend.client().await;
     let live = client.read_write_lock("rw");
     let live = live.read().lock().await.unwrap();
     let brief = client.read_write_lock("rw");
-    let lease = world.span(50);
+    let lease = backend.span(50);
     brief.read().try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap().forget();
     let holders = async || {
         let found = client.locks("rw").await.unwrap();
@@ -49,21 +49,21 @@ pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(world: World) {
     };
     eventually("its lease ends", async || holders().await == [live.owner()]).await;
     // A thread that nested, in Redisson's form; the outer hold of it is over.
-    world.command(&["HSET", "rw", THREAD, "2"]);
-    read_by_thread(&world, 2, seconds(60));
+    backend.command(&["HSET", "rw", THREAD, "2"]);
+    read_by_thread(&backend, 2, seconds(60));
     assert_eq!(holders().await.len(), 2);
     live.unlock().await.unwrap();
 }
 
-pub(crate) async fn each_reader_is_listed_with_its_own_lease(world: World) {
-    let client = world.client().await;
+pub(crate) async fn each_reader_is_listed_with_its_own_lease(backend: Backend) {
+    let client = backend.client().await;
     let (long, short) = (client.read_write_lock("rw"), client.read_write_lock("rw"));
     let long = long.read().try_lock(ONCE, Lease::fixed(seconds(100))).await.unwrap();
     let short = short.read().try_lock(ONCE, Lease::fixed(seconds(20))).await.unwrap();
     // A thread that nested three times; the second of its holds lives longest.
-    world.command(&["HSET", "rw", THREAD, "3"]);
+    backend.command(&["HSET", "rw", THREAD, "3"]);
     for (hold, lease) in [(1, 40), (2, 80), (3, 60)] {
-        read_by_thread(&world, hold, seconds(lease));
+        read_by_thread(&backend, hold, seconds(lease));
     }
     let found = client.locks("rw").await.unwrap();
     let mut expected =
@@ -77,21 +77,21 @@ pub(crate) async fn each_reader_is_listed_with_its_own_lease(world: World) {
     assert_eq!(given(seen.lease), Some(100));
     // The hold that lives is neither the first nor the last.
     for hold in [1, 3] {
-        world.command(&["DEL", &format!("{{rw}}:{THREAD}:rwlock_timeout:{hold}")]);
+        backend.command(&["DEL", &format!("{{rw}}:{THREAD}:rwlock_timeout:{hold}")]);
     }
     assert_eq!(holders(&client.locks("rw").await.unwrap()[0]), expected);
     short.unlock().await.unwrap();
     long.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_writers_own_read_is_listed_with_its_own_lease(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_writers_own_read_is_listed_with_its_own_lease(backend: Backend) {
+    let client = backend.client().await;
     let rw = client.read_write_lock("rw");
     let write = rw.write().try_lock(ONCE, Lease::fixed(seconds(100))).await.unwrap();
     let reading = rw.read().acquire().lease(Lease::fixed(seconds(40)));
     let read = reading.within(&write).await.unwrap();
     // A read of which nothing tells how long it lives.
-    world.command(&["HSET", "rw", THREAD, "1"]);
+    backend.command(&["HSET", "rw", THREAD, "1"]);
     let found = client.locks("rw").await.unwrap();
     let mut expected =
         [(write.owner(), 1, Some(100)), (read.owner(), 1, Some(40)), (THREAD, 1, Some(100))];
@@ -102,11 +102,11 @@ pub(crate) async fn a_writers_own_read_is_listed_with_its_own_lease(world: World
     write.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_count_that_is_no_readers_is_not_followed(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_count_that_is_no_readers_is_not_followed(backend: Backend) {
+    let client = backend.client().await;
     let guard = client.read_write_lock("rw").read().lock().await.unwrap();
     for count in ["1000000000000000000", "1e300", "inf", "nan", "-1", "many"] {
-        world.command(&["HSET", "rw", THREAD, count]);
+        backend.command(&["HSET", "rw", THREAD, count]);
         let found = client.locks("rw").await.unwrap();
         let owners: Vec<_> = found[0].holders.iter().map(|holder| &*holder.owner).collect();
         assert_eq!(owners, [guard.owner()], "{count}");
@@ -114,8 +114,8 @@ pub(crate) async fn a_count_that_is_no_readers_is_not_followed(world: World) {
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn every_kind_is_listed_as_what_it_is(world: World) {
-    let (client, other) = (world.client().await, world.client().await);
+pub(crate) async fn every_kind_is_listed_as_what_it_is(backend: Backend) {
+    let (client, other) = (backend.client().await, backend.client().await);
     let owner = Owner::new();
     let plain = client.lock("list:plain").owned_by(&owner);
     let plain = [
@@ -153,7 +153,7 @@ pub(crate) async fn every_kind_is_listed_as_what_it_is(world: World) {
         let waiter = other.fair_lock("list:fair");
         queue.spawn(async move { waiter.lock().await });
     }
-    let places = || world.number(&["LLEN", "redisson_lock_queue:{list:fair}"]);
+    let places = || backend.number(&["LLEN", "redisson_lock_queue:{list:fair}"]);
     eventually("three stand in line", async || places() == 3).await;
 
     let found = client.locks("list:*").await.unwrap();
@@ -182,11 +182,11 @@ pub(crate) async fn every_kind_is_listed_as_what_it_is(world: World) {
     assert!(!found.is_truncated());
 }
 
-pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(world: World) {
-    let client = world.client().await;
+pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(backend: Backend) {
+    let client = backend.client().await;
     let guard = client.lock("x").lock().await.unwrap();
     // Where the queue of a fair lock of that name would be.
-    world.command(&["SET", "redisson_lock_queue:{x}", "no list"]);
+    backend.command(&["SET", "redisson_lock_queue:{x}", "no list"]);
     let owner = guard.owner().to_owned();
     for key in ["list", "set", "zset", "stream"] {
         let words: &[&str] = match key {
@@ -195,25 +195,25 @@ pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(world: World) {
             "zset" => &["ZADD", key, "1", &owner],
             _ => &["HSET", key, "field", "1", &owner, "1"],
         };
-        world.command(words);
+        backend.command(words);
     }
     let many: Vec<_> = (0..200).map(|number| format!("{number}")).collect();
     let mut words = vec!["HSET", "hash"];
     words.extend(many.iter().flat_map(|field| [field.as_str(), "1"]));
-    world.command(&words);
+    backend.command(&words);
     // A name that is no text, of data and of a lock.
     let odd =
         format!("redis.call('set', '\\255', '\\254') redis.call('hset', 'y\\255', '{owner}', 1)");
-    world.command(&["EVAL", &odd, "0"]);
+    backend.command(&["EVAL", &odd, "0"]);
     let found = client.locks("*").await.unwrap();
     let seen: Vec<_> = found.iter().map(|lock| (&*lock.key, lock.kind, lock.queue)).collect();
     assert_eq!(seen, [("x", LockKind::Lock, 0), ("y\u{fffd}", LockKind::Lock, 0)]);
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn patterns_and_prefixes_are_told_apart(world: World) {
-    let odd = world.builder().key_prefix("a*[b]?\\^:").connect().await.unwrap();
-    let plain = world.client().await;
+pub(crate) async fn patterns_and_prefixes_are_told_apart(backend: Backend) {
+    let odd = backend.builder().key_prefix("a*[b]?\\^:").connect().await.unwrap();
+    let plain = backend.client().await;
     let names = ["one", "two", "t*", "[t]wo"];
     let ours: Vec<_> = names.iter().map(|name| odd.lock(name)).collect();
     let held = try_join_all(ours.iter().map(leasehold::Lock::lock)).await.unwrap();
@@ -231,12 +231,12 @@ pub(crate) async fn patterns_and_prefixes_are_told_apart(world: World) {
     drop((held, other));
 }
 
-pub(crate) async fn thousands_of_locks_are_each_listed_once(world: World) {
+pub(crate) async fn thousands_of_locks_are_each_listed_once(backend: Backend) {
     const MANY: usize = 3000;
-    let client = world.client().await;
+    let client = backend.client().await;
     for number in 0..MANY {
-        world.command(&["HSET", &format!("lock:{number:04}"), THREAD, "2"]);
-        world.command(&["SET", &format!("data:{number:04}"), "x"]);
+        backend.command(&["HSET", &format!("lock:{number:04}"), THREAD, "2"]);
+        backend.command(&["SET", &format!("data:{number:04}"), "x"]);
     }
     let before = client.stats().calls;
     let found = client.locks("lock:*").await.unwrap();
@@ -248,15 +248,15 @@ pub(crate) async fn thousands_of_locks_are_each_listed_once(world: World) {
     assert!(!found.is_truncated());
 }
 
-pub(crate) async fn a_list_is_cut_off_beyond_ten_thousand_locks(world: World) {
+pub(crate) async fn a_list_is_cut_off_beyond_ten_thousand_locks(backend: Backend) {
     const MOST: usize = 10_000;
-    let client = world.client().await;
+    let client = backend.client().await;
     let fill = format!("for i = 1, {MOST} do redis.call('hset', 'lock:' .. i, '{THREAD}', 1) end");
-    world.command(&["EVAL", &fill, "0"]);
+    backend.command(&["EVAL", &fill, "0"]);
     let found = client.locks("lock:*").await.unwrap();
     assert_eq!(found.len(), MOST);
     assert!(!found.is_truncated());
-    world.command(&["HSET", "lock:0", THREAD, "1"]);
+    backend.command(&["HSET", "lock:0", THREAD, "1"]);
     let found = client.locks("lock:*").await.unwrap();
     assert_eq!(found.len(), MOST);
     assert!(found.is_truncated());

@@ -5,30 +5,31 @@ use std::time::Duration;
 use leasehold::{Ended, Error, HoldState, Lease, LossReason};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{World, eventually, ms, soon, waiting};
+use crate::backend::{Backend, eventually, ms, soon, waiting};
 
-pub(crate) async fn a_fixed_lease_ends_by_itself(world: World) {
-    let (client, rival) = (world.client().await, world.client_without_polls().await);
+pub(crate) async fn a_fixed_lease_ends_by_itself(backend: Backend) {
+    let (client, rival) = (backend.client().await, backend.client_without_polls().await);
     let start = Instant::now();
     let guard = client.lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(600))).await.unwrap();
     assert!(guard.deadline() <= start + ms(600));
     let (next, took) = soon("it expires", rival.lock("x").lock()).await;
     assert_eq!(guard.state(), HoldState::Lost);
-    assert!(took > ms(500) && took < ms(600) + world.late(200), "{took:?}");
+    assert!(took > ms(500) && took < ms(600) + backend.late(200), "{took:?}");
     assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(LossReason::Expired));
     let late = guard.unlock().await.unwrap_err();
     assert!(matches!(late, Error::Lost { reason: LossReason::Expired, .. }), "{late}");
     next.unwrap().check().unwrap();
 }
 
-pub(crate) async fn a_renewed_lease_outlives_its_length(world: World) {
-    let (client, rival) = (world.client_with_lease(world.lease(300)).await, world.client().await);
+pub(crate) async fn a_renewed_lease_outlives_its_length(backend: Backend) {
+    let (client, rival) =
+        (backend.client_with_lease(backend.lease(300)).await, backend.client().await);
     let lock = client.lock("x");
     // A second hold of the same name is renewed as the first was.
     for _ in 0..2 {
         let guard = lock.lock().await.unwrap();
-        world
-            .in_vain(async || rival.lock("x").try_lock(world.lease(600), Lease::Renewed).await)
+        backend
+            .in_vain(async || rival.lock("x").try_lock(backend.lease(600), Lease::Renewed).await)
             .await;
         assert_eq!(guard.state(), HoldState::Held);
         guard.unlock().await.unwrap();
@@ -37,110 +38,110 @@ pub(crate) async fn a_renewed_lease_outlives_its_length(world: World) {
     assert_eq!((client.stats().holds, client.stats().lost), (0, 0));
 }
 
-pub(crate) async fn a_deleted_key_is_noticed(world: World) {
-    let client = world.client_with_lease(world.lease(600)).await;
+pub(crate) async fn a_deleted_key_is_noticed(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(600)).await;
     let guard = client.lock("x").lock().await.unwrap();
-    world.command(&["DEL", "x"]);
+    backend.command(&["DEL", "x"]);
     let (ended, took) = soon("told", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
-    assert!(took < world.late(400), "within a renewal tick: {took:?}");
+    assert!(took < backend.late(400), "within a renewal tick: {took:?}");
     eventually("it is counted", async || client.stats().lost == 1).await;
     let late = guard.unlock().await.unwrap_err();
     assert!(matches!(late, Error::Lost { reason: LossReason::Gone, .. }), "{late}");
 }
 
-pub(crate) async fn a_forced_release_is_noticed_and_wakes(world: World) {
-    let client = world.client_with_lease(world.lease(600)).await;
-    let other = world.client_without_polls().await;
+pub(crate) async fn a_forced_release_is_noticed_and_wakes(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(600)).await;
+    let other = backend.client_without_polls().await;
     let guard = client.lock("x").lock().await.unwrap();
     let waiting = other.lock("x");
     let waiter = tokio::spawn(async move { waiting.lock().await });
     eventually("it listens", async || other.stats().listeners == 1).await;
     assert!(other.lock("x").force_unlock().await.unwrap());
     let (next, took) = soon("the waiter is woken", waiter).await;
-    assert!(took < world.late(500), "{took:?}");
+    assert!(took < backend.late(500), "{took:?}");
     eventually("by the message, not by the lease", async || other.stats().wakes > 0).await;
     let (ended, took) = soon("the holder is told", guard.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
-    assert!(took < world.late(400), "{took:?}");
+    assert!(took < backend.late(400), "{took:?}");
     next.unwrap().unwrap().unlock().await.unwrap();
     assert!(!other.lock("x").force_unlock().await.unwrap());
 }
 
-pub(crate) async fn a_lost_lock_is_not_resurrected(world: World) {
-    let client = world.client_with_lease(world.lease(300)).await;
+pub(crate) async fn a_lost_lock_is_not_resurrected(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(300)).await;
     let guard = client.lock("x").lock().await.unwrap();
-    world.command(&["DEL", "x"]);
+    backend.command(&["DEL", "x"]);
     soon("told", guard.ended()).await;
-    sleep(world.lease(500)).await;
-    assert!(!world.exists("x"));
+    sleep(backend.lease(500)).await;
+    assert!(!backend.exists("x"));
     assert_eq!(guard.state(), HoldState::Lost);
 }
 
-pub(crate) async fn a_lock_taken_by_another_is_reported_lost(world: World) {
-    let client = world.client_with_lease(world.lease(300)).await;
+pub(crate) async fn a_lock_taken_by_another_is_reported_lost(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(300)).await;
     let guard = client.lock("x").lock().await.unwrap();
-    world.command(&["DEL", "x"]);
-    world.command(&["HSET", "x", "somebody:1", "1"]);
-    world.command(&["PEXPIRE", "x", "5000"]);
+    backend.command(&["DEL", "x"]);
+    backend.command(&["HSET", "x", "somebody:1", "1"]);
+    backend.command(&["PEXPIRE", "x", "5000"]);
     assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(LossReason::Gone));
     drop(guard);
-    sleep(world.span(50)).await;
-    assert_eq!(world.number(&["HGET", "x", "somebody:1"]), 1);
+    sleep(backend.span(50)).await;
+    assert_eq!(backend.number(&["HGET", "x", "somebody:1"]), 1);
 }
 
-pub(crate) async fn a_renewal_extends_only_what_is_ours(world: World) {
-    let client = world.client_with_lease(world.lease(600)).await;
+pub(crate) async fn a_renewal_extends_only_what_is_ours(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(600)).await;
     let guards = [client.lock("x").lock().await.unwrap(), client.lock("y").lock().await.unwrap()];
-    world.command(&["DEL", "x"]);
-    world.command(&["HSET", "x", "somebody:1", "1"]);
-    world.command(&["PEXPIRE", "x", "60000"]);
+    backend.command(&["DEL", "x"]);
+    backend.command(&["HSET", "x", "somebody:1", "1"]);
+    backend.command(&["PEXPIRE", "x", "60000"]);
     soon("one is lost", guards[0].ended()).await;
-    let left = world.left("x");
+    let left = backend.left("x");
     assert!(left > 50_000, "the other's lease is as it was: {left}");
-    sleep(world.lease(700)).await;
+    sleep(backend.lease(700)).await;
     assert_eq!(guards[1].state(), HoldState::Held, "the others of the batch are renewed");
 }
 
-pub(crate) async fn a_late_unlock_touches_nobody(world: World) {
-    let (client, rival) = (world.client().await, world.client().await);
+pub(crate) async fn a_late_unlock_touches_nobody(backend: Backend) {
+    let (client, rival) = (backend.client().await, backend.client().await);
     let guard = client.lock("x").lock().await.unwrap();
-    world.command(&["DEL", "x"]);
+    backend.command(&["DEL", "x"]);
     let next = rival.lock("x").lock().await.unwrap();
     let late = guard.unlock().await.unwrap_err();
     assert!(matches!(late, Error::Lost { reason: LossReason::Gone, .. }), "{late}");
-    assert_eq!(world.number(&["HGET", "x", next.owner()]), 1);
+    assert_eq!(backend.number(&["HGET", "x", next.owner()]), 1);
     next.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_key_of_another_type_is_a_loss(world: World) {
-    let client = world.client_with_lease(world.lease(300)).await;
+pub(crate) async fn a_key_of_another_type_is_a_loss(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(300)).await;
     let guards = [client.lock("x").lock().await.unwrap(), client.lock("y").lock().await.unwrap()];
-    world.command(&["SET", "x", "a string"]);
+    backend.command(&["SET", "x", "a string"]);
     assert_eq!(soon("told", guards[0].ended()).await.0, Ended::Lost(LossReason::Gone));
-    sleep(world.lease(400)).await;
+    sleep(backend.lease(400)).await;
     assert_eq!(guards[1].state(), HoldState::Held, "its neighbour in the batch is not harmed");
-    assert_eq!(world.command(&["GET", "x"]), "a string");
+    assert_eq!(backend.command(&["GET", "x"]), "a string");
 }
 
-pub(crate) async fn a_loss_lets_the_next_local_waiter_in(world: World) {
-    let client = world.builder().safety_poll(ms(100)).connect().await.unwrap();
+pub(crate) async fn a_loss_lets_the_next_local_waiter_in(backend: Backend) {
+    let client = backend.builder().safety_poll(ms(100)).connect().await.unwrap();
     for lease in [Lease::Renewed, Lease::Fixed(ms(20_000))] {
         let guard = client.lock("x").try_lock(Duration::ZERO, lease).await.unwrap();
         let next = client.lock("x");
         let waiter = tokio::spawn(async move { next.lock().await });
         waiting(&client, 1).await;
-        world.command(&["DEL", "x"]);
+        backend.command(&["DEL", "x"]);
         let (next, took) = soon("the waiter gets it", waiter).await;
-        assert!(took < world.late(600), "by the safety poll: {took:?}");
+        assert!(took < backend.late(600), "by the safety poll: {took:?}");
         assert_eq!(guard.state(), HoldState::Lost);
         next.unwrap().unwrap().unlock().await.unwrap();
     }
     // A fixed lease that ends with its guard alive.
-    let client = world.client_without_polls().await;
+    let client = backend.client_without_polls().await;
     let guard = client.lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(300))).await.unwrap();
     let (next, took) = soon("at the lease's end", client.lock("x").lock()).await;
-    assert!(took < ms(300) + world.late(200), "{took:?}");
+    assert!(took < ms(300) + backend.late(200), "{took:?}");
     next.unwrap().unlock().await.unwrap();
     assert_eq!(guard.state(), HoldState::Lost);
 }

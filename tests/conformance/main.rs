@@ -1,6 +1,6 @@
 //! Every behaviour, once, on every backend: the embedded engine under paused time and a real server.
 //!
-//! A behaviour is an `async fn(World)` in one of the modules and a line in the list at the end.
+//! A behaviour is an `async fn(Backend)` in one of the modules and a line in the list at the end.
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::large_futures, reason = "many at once, in one test")]
@@ -8,50 +8,50 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-#[path = "../support/sorts.rs"]
-mod sorts;
+#[path = "../support/kinds.rs"]
+mod kinds;
 
-mod asking;
+mod backend;
 mod background;
+mod bad_arguments;
+mod basics;
 mod both_sides;
 mod contention;
 mod crash;
-mod each;
-mod entrances;
+mod delayed_commands;
 mod every_end;
-mod every_sort;
+mod every_kind;
 mod exclusion;
 mod fair;
+mod faulty_connection;
 mod fenced;
+mod for_each_kind;
 mod garbled;
 mod guard;
 mod holders;
 mod identity;
 mod inspection;
-mod kinds;
 mod last_word;
 mod latches;
-mod late;
-mod line;
 mod listing;
 mod loss;
 mod many_readers;
 mod multi;
+mod multi_batch;
 mod multi_ends;
 mod multi_faults;
 mod outage;
 mod permit_leases;
 mod permits;
-mod places;
+mod polling_locks;
+mod queue_places;
 mod read_write;
 mod reentry;
 mod refusal;
 mod restore;
 mod semaphores;
 mod shape;
-mod together;
 mod unpolled;
-mod world;
 
 macro_rules! behaviours {
     ($($module:ident { $($behaviour:ident,)* })*) => {
@@ -62,7 +62,7 @@ macro_rules! behaviours {
                     if crate::support::server::is_missing() {
                         return;
                     }
-                    crate::$module::$behaviour(crate::world::World::redis()).await;
+                    crate::$module::$behaviour(crate::backend::Backend::redis()).await;
                 })*
             })*
         }
@@ -71,7 +71,7 @@ macro_rules! behaviours {
             $(mod $module {
                 $(#[tokio::test(start_paused = true)]
                 async fn $behaviour() {
-                    crate::$module::$behaviour(crate::world::World::embedded()).await;
+                    crate::$module::$behaviour(crate::backend::Backend::embedded()).await;
                 })*
             })*
         }
@@ -177,7 +177,7 @@ behaviours! {
         a_key_of_another_type_is_a_loss,
         a_loss_lets_the_next_local_waiter_in,
     }
-    kinds {
+    basics {
         every_kind_of_lock_excludes_and_wakes,
         a_name_that_reads_like_another_kind_is_a_lock_of_its_own,
         tokens_grow,
@@ -188,7 +188,7 @@ behaviours! {
         a_crowd_of_readers_is_listed,
         a_quorum_survives_a_minority,
     }
-    every_sort {
+    every_kind {
         it_is_seen_from_everywhere,
         nested_holds_are_counted,
         a_second_time_may_be_an_error,
@@ -238,7 +238,7 @@ behaviours! {
         the_queue_is_called_after_the_prefixed_name,
         a_waiter_that_comes_back_to_a_free_lock_gets_it,
     }
-    places {
+    queue_places {
         deadlines_are_the_servers_and_do_not_add_up,
         a_leaver_moves_nobodys_deadline,
         a_grant_moves_nobodys_deadline,
@@ -294,7 +294,7 @@ behaviours! {
         a_counter_that_gives_no_token_leaves_nothing_behind,
         a_resource_takes_the_last_token_and_later_ones,
     }
-    asking {
+    polling_locks {
         a_waiter_never_subscribes,
         pauses_grow_to_their_longest,
         pauses_double_from_the_first,
@@ -338,7 +338,7 @@ behaviours! {
         a_member_that_was_lost_meanwhile_is_taken_again,
         a_doubt_of_an_earlier_round_is_told_in_the_end,
     }
-    together {
+    multi_batch {
         free_plain_locks_of_one_client_are_one_call,
         free_locks_of_several_kinds_are_one_call,
         a_kind_that_needs_more_is_taken_by_itself,
@@ -367,7 +367,7 @@ behaviours! {
         a_cut_or_changed_text_is_refused_before_anything_is_sent,
         locks_that_cannot_be_one_are_refused,
     }
-    entrances {
+    bad_arguments {
         a_bad_name_is_refused,
         a_bad_prefix_is_named,
         one_bad_member_refuses_all,

@@ -7,13 +7,13 @@ use std::time::Duration;
 use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, Owner};
 use tokio::time::{Instant, sleep};
 
+use crate::backend::{Backend, eventually, ms, soon, waiting};
 use crate::semaphores::in_vain;
-use crate::world::{World, eventually, ms, soon, waiting};
 
 pub(crate) const NAMES: [&str; 3] = ["a", "b", "c"];
 
-pub(crate) fn there(world: &World) -> Vec<&'static str> {
-    NAMES.into_iter().filter(|name| world.exists(name)).collect()
+pub(crate) fn there(backend: &Backend) -> Vec<&'static str> {
+    NAMES.into_iter().filter(|name| backend.exists(name)).collect()
 }
 
 pub(crate) async fn settled(client: &Client) {
@@ -24,8 +24,8 @@ pub(crate) async fn settled(client: &Client) {
     .await;
 }
 
-pub(crate) async fn it_is_held_when_every_member_is(world: World) {
-    let client = world.client().await;
+pub(crate) async fn it_is_held_when_every_member_is(backend: Backend) {
+    let client = backend.client().await;
     let owner = Owner::new();
     let multi = client.multi_lock(NAMES).owned_by(&owner);
     let members = NAMES.map(|name| client.lock(name).owned_by(&owner));
@@ -50,12 +50,12 @@ pub(crate) async fn it_is_held_when_every_member_is(world: World) {
     assert!(multi.is_held().await.unwrap());
     assert_eq!(guard.hold_count(), 2);
     all.unlock().await.unwrap();
-    assert_eq!((there(&world), guard.hold_count()), (vec!["b"], 1));
+    assert_eq!((there(&backend), guard.hold_count()), (vec!["b"], 1));
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn what_was_taken_is_given_back_and_no_more(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn what_was_taken_is_given_back_and_no_more(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let owner = Owner::new();
     let outer = one.lock("a").owned_by(&owner);
     let outer = outer.lock().await.unwrap();
@@ -64,8 +64,8 @@ pub(crate) async fn what_was_taken_is_given_back_and_no_more(world: World) {
     for wait in [Duration::ZERO, ms(100)] {
         let multi = one.multi_lock(NAMES).owned_by(&owner);
         in_vain(async || multi.try_lock(wait, Lease::Renewed).await).await;
-        eventually("b is given back", async || there(&world) == ["a", "c"]).await;
-        assert_eq!(world.number(&["HGET", "a", outer.owner()]), 1);
+        eventually("b is given back", async || there(&backend) == ["a", "c"]).await;
+        assert_eq!(backend.number(&["HGET", "a", outer.owner()]), 1);
         assert_eq!((outer.hold_count(), outer.state()), (1, HoldState::Held));
         held.check().unwrap();
     }
@@ -73,8 +73,8 @@ pub(crate) async fn what_was_taken_is_given_back_and_no_more(world: World) {
     outer.unlock().await.unwrap();
 }
 
-pub(crate) async fn one_of_many_contenders_wins(world: World) {
-    let clients = [world.client().await, world.client().await];
+pub(crate) async fn one_of_many_contenders_wins(backend: Backend) {
+    let clients = [backend.client().await, backend.client().await];
     let takings: Vec<_> = (0..10)
         .map(|number| {
             let multi = clients[number % 2].multi_lock(NAMES);
@@ -100,11 +100,11 @@ pub(crate) async fn one_of_many_contenders_wins(world: World) {
     for client in &clients {
         settled(client).await;
     }
-    eventually("free", async || there(&world).is_empty()).await;
+    eventually("free", async || there(&backend).is_empty()).await;
 }
 
-pub(crate) async fn a_second_one_waits_for_the_first(world: World) {
-    let (one, other) = (world.client().await, world.client_without_polls().await);
+pub(crate) async fn a_second_one_waits_for_the_first(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client_without_polls().await);
     let guard = one.multi_lock(NAMES).lock().await.unwrap();
     // Overlapping sets, of which only one member is in the way.
     let second = other.multi_lock(["c", "d"]);
@@ -114,12 +114,12 @@ pub(crate) async fn a_second_one_waits_for_the_first(world: World) {
     assert!(!second.is_finished());
     guard.unlock().await.unwrap();
     let (guard, took) = soon("then it goes on", second).await;
-    assert!(took < world.late(700), "{took:?}");
+    assert!(took < backend.late(700), "{took:?}");
     guard.unwrap().unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn opposite_orders_do_not_wait_for_each_other(world: World) {
-    let clients = [world.client().await, world.client().await];
+pub(crate) async fn opposite_orders_do_not_wait_for_each_other(backend: Backend) {
+    let clients = [backend.client().await, backend.client().await];
     let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"], ["c", "a", "b"]];
     let tasks: Vec<_> = (0..8)
         .map(|number| {
@@ -144,16 +144,16 @@ pub(crate) async fn opposite_orders_do_not_wait_for_each_other(world: World) {
         soon("nobody waits for ever", task).await.0.unwrap();
     }
     assert!(start.elapsed() < ms(10_000), "{:?}", start.elapsed());
-    assert_eq!(there(&world), [""; 0]);
+    assert_eq!(there(&backend), [""; 0]);
 }
 
-pub(crate) async fn a_peer_with_another_order_is_given_way(world: World) {
-    let (one, peer) = (world.client().await, world.client().await);
+pub(crate) async fn a_peer_with_another_order_is_given_way(backend: Backend) {
+    let (one, peer) = (backend.client().await, backend.client().await);
     // As Redisson does it: in the order given, and it keeps what it has.
     let later = peer.lock("b").lock().await.unwrap();
     let multi = one.multi_lock(["a", "b"]);
     let taking = tokio::spawn(async move { multi.lock().await });
-    eventually("it has the first", async || world.exists("a")).await;
+    eventually("it has the first", async || backend.exists("a")).await;
     let first = soon("it gives way", peer.lock("a").lock()).await.0.unwrap();
     assert!(!taking.is_finished());
     first.unlock().await.unwrap();
@@ -161,8 +161,8 @@ pub(crate) async fn a_peer_with_another_order_is_given_way(world: World) {
     soon("its turn", taking).await.0.unwrap().unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn a_member_with_a_long_queue_is_had_in_the_end(world: World) {
-    let client = world.client_with_long_streaks().await;
+pub(crate) async fn a_member_with_a_long_queue_is_had_in_the_end(backend: Backend) {
+    let client = backend.client_with_long_streaks().await;
     let done = Arc::new(AtomicBool::new(false));
     let others: Vec<_> = (0..25)
         .map(|_| {
@@ -188,13 +188,13 @@ pub(crate) async fn a_member_with_a_long_queue_is_had_in_the_end(world: World) {
     settled(&client).await;
 }
 
-pub(crate) async fn there_is_one_deadline_for_all(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn there_is_one_deadline_for_all(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let mut held = Vec::new();
     for name in NAMES {
         held.push(other.lock(name).lock().await.unwrap());
     }
-    let wait = world.span(400);
+    let wait = backend.span(400);
     let (start, multi) = (Instant::now(), one.multi_lock(NAMES));
     let taking = tokio::spawn(async move { multi.try_lock(wait, Lease::fixed(ms(5000))).await });
     // Each member is released at another time; the last one not in time.
@@ -204,8 +204,8 @@ pub(crate) async fn there_is_one_deadline_for_all(world: World) {
     let refused = soon("in the end", taking).await.0.unwrap();
     let took = start.elapsed();
     assert!(refused.unwrap_err().is_timeout());
-    assert!(took >= wait && took < wait + world.late(100), "{took:?}");
-    eventually("the others are given back", async || there(&world) == ["c"]).await;
+    assert!(took >= wait && took < wait + backend.late(100), "{took:?}");
+    eventually("the others are given back", async || there(&backend) == ["c"]).await;
     settled(&one).await;
     // The guard's deadline is that of the member whose lease ends first.
     let owner = Owner::new();
@@ -221,8 +221,8 @@ pub(crate) async fn there_is_one_deadline_for_all(world: World) {
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let make: [fn(&Client) -> Lock; 2] = [
         |client| client.multi_lock(NAMES),
         |client| {
@@ -234,7 +234,7 @@ pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(world: World) {
         let held = other.lock("c").lock().await.unwrap();
         let (multi, lease) = (make(&one), ms(8000));
         let taking = tokio::spawn(async move { multi.acquire().lease(Lease::fixed(lease)).await });
-        eventually("it has the others", async || there(&world) == NAMES).await;
+        eventually("it has the others", async || there(&backend) == NAMES).await;
         // More than a twentieth of the lease, less than it is patient with some of them in hand.
         sleep(ms(450)).await;
         let released = Instant::now();
@@ -243,33 +243,33 @@ pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(world: World) {
         let margin = lease / 20 + ms(1) + lease / 1000;
         assert!(guard.deadline() + margin >= released + lease, "a part of it only");
         guard.unlock().await.unwrap();
-        assert_eq!(there(&world), [""; 0]);
+        assert_eq!(there(&backend), [""; 0]);
     }
 }
 
-pub(crate) async fn members_of_members_have_one_order(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn members_of_members_have_one_order(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let nested = || Lock::multi([one.multi_lock(["c", "a"]), one.lock("b")]);
     nested().lock().await.unwrap().unlock().await.unwrap();
-    let seen = world.calls();
+    let seen = backend.calls();
     let guard = nested().lock().await.unwrap();
-    assert_eq!(world.calls() - seen, 1, "they are one set");
+    assert_eq!(backend.calls() - seen, 1, "they are one set");
     guard.unlock().await.unwrap();
     // Nobody who holds a later one is waited for with an earlier one free.
     let held = other.lock("b").lock().await.unwrap();
     let lock = nested();
     let taking = tokio::spawn(async move { lock.lock().await });
-    eventually("it has the first", async || world.exists("a")).await;
+    eventually("it has the first", async || backend.exists("a")).await;
     waiting(&one, 1).await;
-    assert_eq!(there(&world), ["a", "b"]);
+    assert_eq!(there(&backend), ["a", "b"]);
     held.unlock().await.unwrap();
     soon("its turn", taking).await.0.unwrap().unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn one_name_on_two_servers_has_one_order(world: World) {
-    let elsewhere = world.more(1).remove(0);
-    let (here, there) = (world.client().await, elsewhere.client().await);
-    let holders = [world.client().await, elsewhere.client().await];
+pub(crate) async fn one_name_on_two_servers_has_one_order(backend: Backend) {
+    let elsewhere = backend.more(1).remove(0);
+    let (here, there) = (backend.client().await, elsewhere.client().await);
+    let holders = [backend.client().await, elsewhere.client().await];
     let mut first = Vec::new();
     for turned in [false, true] {
         let mut held = Vec::new();
@@ -292,8 +292,8 @@ pub(crate) async fn one_name_on_two_servers_has_one_order(world: World) {
     assert_eq!(first[0], first[1], "however they were given");
 }
 
-pub(crate) async fn one_that_is_locked_in_part_looks_locked(world: World) {
-    let (client, other) = (world.client().await, world.client().await);
+pub(crate) async fn one_that_is_locked_in_part_looks_locked(backend: Backend) {
+    let (client, other) = (backend.client().await, backend.client().await);
     let multi = client.multi_lock(NAMES);
     assert_eq!(
         (multi.holder().await.unwrap(), multi.remaining_lease().await.unwrap()),
@@ -313,35 +313,35 @@ pub(crate) async fn one_that_is_locked_in_part_looks_locked(world: World) {
     held.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_member_without_expiry_is_told(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_member_without_expiry_is_told(backend: Backend) {
+    let client = backend.client().await;
     let members = || NAMES.map(|name| client.string_lock(name));
     let told = async |lock: Lock, wait: Duration| {
         let error = in_vain(async || lock.try_lock(wait, Lease::fixed(ms(60_000))).await).await;
         let Error::Timeout { no_expiry, .. } = error else { panic!("{error}") };
         no_expiry
     };
-    for wait in [Duration::ZERO, world.span(100)] {
+    for wait in [Duration::ZERO, backend.span(100)] {
         for name in NAMES {
-            world.command(&["SET", name, "somebody"]);
+            backend.command(&["SET", name, "somebody"]);
             assert!(told(Lock::multi(members()), wait).await);
-            world.command(&["PEXPIRE", name, "60000"]);
+            backend.command(&["PEXPIRE", name, "60000"]);
             assert!(!told(Lock::multi(members()), wait).await);
-            world.command(&["DEL", name]);
+            backend.command(&["DEL", name]);
         }
         // A quorum is kept out by two of them; with one of the two it waits for the other.
-        world.command(&["SET", "a", "somebody"]);
-        world.command(&["SET", "b", "somebody"]);
+        backend.command(&["SET", "a", "somebody"]);
+        backend.command(&["SET", "b", "somebody"]);
         assert!(told(Lock::quorum(members()), wait).await);
-        world.command(&["PEXPIRE", "b", "60000"]);
+        backend.command(&["PEXPIRE", "b", "60000"]);
         assert!(!told(Lock::quorum(members()), wait).await);
-        eventually("given back", async || there(&world) == ["a", "b"]).await;
-        world.command(&["DEL", "a", "b"]);
+        eventually("given back", async || there(&backend) == ["a", "b"]).await;
+        backend.command(&["DEL", "a", "b"]);
     }
 }
 
-pub(crate) async fn sets_that_make_no_sense_are_refused(world: World) {
-    let (client, other) = (world.client().await, world.client().await);
+pub(crate) async fn sets_that_make_no_sense_are_refused(backend: Backend) {
+    let (client, other) = (backend.client().await, backend.client().await);
     let sets = [
         Lock::multi(Vec::<Lock>::new()),
         client.multi_lock(["a", "a"]),
@@ -377,16 +377,16 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(world: World) {
     let error = Lock::multi([client.lock("a"), other.fair_lock("a")]).lock().await.unwrap_err();
     assert!(matches!(error, Error::Config(ConfigError::Members { .. })), "{error}");
     assert_eq!((client.stats().calls, other.stats().calls), (0, 0));
-    assert_eq!(there(&world), [""; 0]);
+    assert_eq!(there(&backend), [""; 0]);
     // Unless both only read.
     let read = |client: &Client| client.read_write_lock("a").split().0;
     let both = Lock::multi([read(&client), read(&other)]).lock().await.unwrap();
     both.unlock().await.unwrap();
-    eventually("nothing is kept", async || there(&world).is_empty()).await;
+    eventually("nothing is kept", async || there(&backend).is_empty()).await;
 }
 
-pub(crate) async fn a_group_is_never_text(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_group_is_never_text(backend: Backend) {
+    let client = backend.client().await;
     let multi = client.multi_lock(NAMES).owned_by(&Owner::new());
     let outer = multi.lock().await.unwrap();
     let inner = multi.lock().await.unwrap();
@@ -399,8 +399,8 @@ pub(crate) async fn a_group_is_never_text(world: World) {
     assert!(matches!(refused, Error::Config(ConfigError::Several { .. })), "{refused}");
     let refused = outer.hand_on().unwrap_err();
     assert!(matches!(refused, Error::Config(ConfigError::Several { .. })), "{refused}");
-    eventually("released as by a drop", async || there(&world).is_empty()).await;
+    eventually("released as by a drop", async || there(&backend).is_empty()).await;
     let guard = multi.lock().await.unwrap();
     std::thread::spawn(move || drop(guard)).join().unwrap();
-    eventually("released from a plain thread", async || there(&world).is_empty()).await;
+    eventually("released from a plain thread", async || there(&backend).is_empty()).await;
 }

@@ -6,8 +6,8 @@ use futures::FutureExt;
 use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason, Owner};
 use tokio::time::{Instant, sleep};
 
+use crate::backend::{Backend, eventually, ms, soon, waiting};
 use crate::multi::{NAMES, settled, there};
-use crate::world::{World, eventually, ms, soon, waiting};
 
 async fn is_lost(guard: &LockGuard, reason: LossReason) {
     assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(reason));
@@ -15,27 +15,27 @@ async fn is_lost(guard: &LockGuard, reason: LossReason) {
     assert!(matches!(guard.check(), Err(Error::Lost { .. })));
 }
 
-pub(crate) async fn the_loss_of_one_member_is_the_loss_of_all(world: World) {
-    let client = world.client_with_lease(world.lease(300)).await;
+pub(crate) async fn the_loss_of_one_member_is_the_loss_of_all(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(300)).await;
     for name in NAMES {
         let guard = client.multi_lock(NAMES).lock().await.unwrap();
-        sleep(world.lease(400)).await;
+        sleep(backend.lease(400)).await;
         guard.check().unwrap();
-        world.command(&["DEL", name]);
+        backend.command(&["DEL", name]);
         is_lost(&guard, LossReason::Gone).await;
         let late = guard.unlock().await.unwrap_err();
         assert!(matches!(late, Error::Lost { .. }), "{late}");
-        eventually("the others are released", async || there(&world).is_empty()).await;
+        eventually("the others are released", async || there(&backend).is_empty()).await;
     }
     let guard =
-        client.multi_lock(NAMES).try_lock(ms(0), Lease::fixed(world.span(100))).await.unwrap();
+        client.multi_lock(NAMES).try_lock(ms(0), Lease::fixed(backend.span(100))).await.unwrap();
     is_lost(&guard, LossReason::Expired).await;
     drop(guard);
     settled(&client).await;
 }
 
-pub(crate) async fn a_cancelled_one_leaves_nothing(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_cancelled_one_leaves_nothing(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let several: [fn(&Client) -> Lock; 4] = [
         |client| client.multi_lock(NAMES),
         |client| {
@@ -65,7 +65,7 @@ pub(crate) async fn a_cancelled_one_leaves_nothing(world: World) {
                 }
                 drop(taking);
                 settled(&one).await;
-                assert_eq!(there(&world), Vec::from_iter(in_the_way), "after {polls} polls");
+                assert_eq!(there(&backend), Vec::from_iter(in_the_way), "after {polls} polls");
             }
             if let Some(held) = held {
                 held.unlock().await.unwrap();
@@ -74,26 +74,26 @@ pub(crate) async fn a_cancelled_one_leaves_nothing(world: World) {
     }
 }
 
-pub(crate) async fn a_client_that_closes_ends_what_needs_it(world: World) {
-    let (stays, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_client_that_closes_ends_what_needs_it(backend: Backend) {
+    let (stays, other) = (backend.client().await, backend.client().await);
     // In the middle of a wait: what was taken from the other client is given back.
     let held = other.lock("b").lock().await.unwrap();
     for closes_first in [true, false] {
-        let closing = world.client().await;
+        let closing = backend.client().await;
         let [a, b] = if closes_first { [&closing, &stays] } else { [&stays, &closing] };
         let lock = Lock::multi([a.lock("a"), b.lock("b")]);
         let taking = tokio::spawn(async move { lock.lock().await });
-        eventually("it has the first", async || world.exists("a")).await;
+        eventually("it has the first", async || backend.exists("a")).await;
         waiting(b, 1).await;
         closing.shutdown(ms(5000)).await.unwrap();
         let error = soon("it is told", taking).await.0.unwrap().unwrap_err();
         assert!(matches!(error, Error::Closed), "{error}");
-        eventually("given back", async || there(&world) == ["b"]).await;
+        eventually("given back", async || there(&backend) == ["b"]).await;
         settled(&stays).await;
     }
     held.unlock().await.unwrap();
     // While held: the end of a set, and one vote less of a quorum.
-    let clients = [world.client().await, world.client().await, world.client().await];
+    let clients = [backend.client().await, backend.client().await, backend.client().await];
     let members = || clients.iter().zip(NAMES).map(|(client, name)| client.lock(name));
     let (all, most) = (Lock::multi(members()), Lock::quorum(members()));
     let guard = all.lock().await.unwrap();
@@ -109,20 +109,20 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(world: World) {
     clients[2].shutdown(ms(5000)).await.unwrap();
     guard.check().unwrap();
     guard.unlock().await.unwrap();
-    eventually("given back", async || there(&world).is_empty()).await;
+    eventually("given back", async || there(&backend).is_empty()).await;
     assert!(matches!(all.lock().await, Err(Error::Closed)));
     let guard = most.try_lock(ms(5000), Lease::fixed(ms(60_000))).await.unwrap();
     clients[0].shutdown(ms(5000)).await.unwrap();
     is_lost(&guard, LossReason::Closed).await;
     drop(guard);
     assert!(matches!(most.lock().await, Err(Error::Closed)));
-    eventually("given back", async || there(&world).is_empty()).await;
+    eventually("given back", async || there(&backend).is_empty()).await;
 }
 
-pub(crate) async fn a_client_that_closes_ends_the_wait_for_another_ones_lock(world: World) {
-    let (stays, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_client_that_closes_ends_the_wait_for_another_ones_lock(backend: Backend) {
+    let (stays, other) = (backend.client().await, backend.client().await);
     let held = other.lock("a").lock().await.unwrap();
-    let closing = world.client().await;
+    let closing = backend.client().await;
     let lock = Lock::multi([stays.lock("a"), closing.lock("b")]);
     let taking = tokio::spawn(async move { lock.lock().await });
     waiting(&stays, 1).await;
@@ -130,20 +130,20 @@ pub(crate) async fn a_client_that_closes_ends_the_wait_for_another_ones_lock(wor
     let error = soon("it is told", taking).await.0.unwrap().unwrap_err();
     assert!(matches!(error, Error::Closed), "{error}");
     settled(&stays).await;
-    assert_eq!(there(&world), ["a"]);
+    assert_eq!(there(&backend), ["a"]);
     held.unlock().await.unwrap();
 }
 
 /// Each member is released when it ends, although its renewal works and its lease has not ended.
-pub(crate) async fn a_longest_hold_ends_a_quorum(world: World) {
+pub(crate) async fn a_longest_hold_ends_a_quorum(backend: Backend) {
     // The leases last longer than what may be late: on a busy machine, that is more.
-    let (lease, longest) = match world {
-        World::Redis(_) => (ms(12_000), ms(6000)),
-        World::Embedded(_) => (ms(300), ms(250)),
+    let (lease, longest) = match backend {
+        Backend::Redis(_) => (ms(12_000), ms(6000)),
+        Backend::Embedded(_) => (ms(300), ms(250)),
     };
     let mut clients = Vec::new();
     for _ in NAMES {
-        clients.push(world.client_with_lease(lease).await);
+        clients.push(backend.client_with_lease(lease).await);
     }
     let members = clients.iter().zip(NAMES).map(|(client, name)| client.string_lock(name));
     let lock = Lock::quorum(members);
@@ -155,9 +155,9 @@ pub(crate) async fn a_longest_hold_ends_a_quorum(world: World) {
     guard.check().unwrap();
     is_lost(&guard, LossReason::MaxHold).await;
     let ended = Instant::now();
-    eventually("all are released", async || there(&world).is_empty()).await;
+    eventually("all are released", async || there(&backend).is_empty()).await;
     let took = ended.elapsed();
-    assert!(took < world.late(20), "before their leases end: {took:?}");
+    assert!(took < backend.late(20), "before their leases end: {took:?}");
     let late = guard.unlock().await.unwrap_err();
     assert!(matches!(late, Error::Lost { reason: LossReason::MaxHold, .. }), "{late}");
     for client in &clients {
@@ -166,8 +166,8 @@ pub(crate) async fn a_longest_hold_ends_a_quorum(world: World) {
 }
 
 /// A member that takes part in some of the nested grants only does not count for what is held.
-pub(crate) async fn a_quorum_counts_as_its_majority_does(world: World) {
-    let (client, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_quorum_counts_as_its_majority_does(backend: Backend) {
+    let (client, other) = (backend.client().await, backend.client().await);
     let rival = other.lock("c").lock().await.unwrap();
     let lock = Lock::quorum(NAMES.map(|name| client.lock(name))).owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
@@ -176,7 +176,7 @@ pub(crate) async fn a_quorum_counts_as_its_majority_does(world: World) {
     let inner = loop {
         let inner = lock.lock().await.unwrap();
         eventually("nothing is owed", async || client.stats().releases_pending == 0).await;
-        if there(&world) == NAMES && lock.hold_count().await.unwrap() == 2 {
+        if there(&backend) == NAMES && lock.hold_count().await.unwrap() == 2 {
             break inner;
         }
         inner.unlock().await.unwrap();
@@ -185,35 +185,37 @@ pub(crate) async fn a_quorum_counts_as_its_majority_does(world: World) {
     inner.unlock().await.unwrap();
     assert_eq!((outer.hold_count(), lock.hold_count().await.unwrap()), (1, 1));
     outer.unlock().await.unwrap();
-    eventually("free", async || there(&world).is_empty()).await;
+    eventually("free", async || there(&backend).is_empty()).await;
 }
 
-pub(crate) async fn members_on_several_servers_are_all_needed(world: World) {
-    // Three servers: this one, and two more of its sort.
-    let others = world.more(2);
-    let worlds = [&world, &others[0], &others[1]];
+pub(crate) async fn members_on_several_servers_are_all_needed(backend: Backend) {
+    // Three servers: this one, and two more of its kind.
+    let others = backend.more(2);
+    let worlds = [&backend, &others[0], &others[1]];
     let mut clients = Vec::new();
-    for world in worlds {
-        clients.push([world.client().await, world.client().await]);
+    for backend in worlds {
+        clients.push([backend.client().await, backend.client().await]);
     }
     let set = |number: usize| Lock::multi(clients.iter().map(|pair| pair[number].lock("a")));
     let guard = set(0).lock().await.unwrap();
     for _ in 0..2 {
-        world.in_vain(async || set(1).try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await).await;
+        backend
+            .in_vain(async || set(1).try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await)
+            .await;
     }
     guard.unlock().await.unwrap();
     let last = clients[2][0].lock("a").lock().await.unwrap();
     assert!(
         set(1).try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap_err().is_timeout()
     );
-    eventually("given back", async || !world.exists("a") && !others[0].exists("a")).await;
+    eventually("given back", async || !backend.exists("a") && !others[0].exists("a")).await;
     last.unlock().await.unwrap();
     set(1).lock().await.unwrap().unlock().await.unwrap();
-    assert!(worlds.iter().all(|world| !world.exists("a")));
+    assert!(worlds.iter().all(|backend| !backend.exists("a")));
 }
 
-pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(backend: Backend) {
+    let client = backend.client().await;
     let owner = Owner::new();
     let quorum = Lock::quorum(NAMES.map(|name| client.lock(name))).owned_by(&owner);
     // Whoever answers much later than the others has no part in it: on a busy machine, anybody.
@@ -236,12 +238,12 @@ pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(world:
     assert!(guard.deadline() < Instant::now() + ms(10_000), "that of c");
 }
 
-pub(crate) async fn a_quorum_that_cannot_be_taken_looks_locked(world: World) {
+pub(crate) async fn a_quorum_that_cannot_be_taken_looks_locked(backend: Backend) {
     const FIVE: [&str; 5] = ["a", "b", "c", "d", "e"];
-    let holder = world.client().await;
+    let holder = backend.client().await;
     let mut clients = Vec::new();
     for _ in FIVE {
-        clients.push(world.client().await);
+        clients.push(backend.client().await);
     }
     let members = clients.iter().zip(FIVE).map(|(client, name)| client.lock(name));
     let quorum = Lock::quorum(members);

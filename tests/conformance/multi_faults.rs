@@ -2,13 +2,14 @@
 
 use leasehold::{Lease, Lock};
 
-use crate::line::Line;
+use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::faulty_connection::FaultyConnection;
 use crate::multi::{NAMES, settled, there};
-use crate::world::{World, eventually, ms, soon, waiting};
 
 /// A guard that does not hold all is no guard.
-pub(crate) async fn a_member_that_was_lost_meanwhile_is_taken_again(world: World) {
-    let (client, other) = (world.client_with_lease(world.lease(300)).await, world.client().await);
+pub(crate) async fn a_member_that_was_lost_meanwhile_is_taken_again(backend: Backend) {
+    let (client, other) =
+        (backend.client_with_lease(backend.lease(300)).await, backend.client().await);
     let make: [fn(&leasehold::Client) -> Lock; 2] = [
         |client| client.multi_lock(NAMES),
         |client| {
@@ -21,41 +22,42 @@ pub(crate) async fn a_member_that_was_lost_meanwhile_is_taken_again(world: World
         let lock = make(&client);
         let taking = tokio::spawn(async move { lock.lock().await });
         // It waits for the last one, for half a second at least.
-        eventually("it has the others", async || there(&world) == NAMES).await;
+        eventually("it has the others", async || there(&backend) == NAMES).await;
         waiting(&client, 1).await;
         let lost = client.stats().lost;
-        world.command(&["DEL", "a"]);
+        backend.command(&["DEL", "a"]);
         eventually("it knows", async || client.stats().lost > lost).await;
         held.unlock().await.unwrap();
         let guard = soon("its turn", taking).await.0.unwrap().unwrap();
         guard.check().unwrap();
-        assert_eq!(there(&world), NAMES);
+        assert_eq!(there(&backend), NAMES);
         guard.unlock().await.unwrap();
         settled(&client).await;
     }
 }
 
 /// What comes after a call without an answer, others in the way or an outage, says nothing about it.
-pub(crate) async fn a_doubt_of_an_earlier_round_is_told_in_the_end(world: World) {
-    let (client, line) =
-        Line::with(&world, |builder| builder.command_timeout(ms(400)).safety_poll(ms(60_000)))
-            .await;
-    let other = world.client().await;
+pub(crate) async fn a_doubt_of_an_earlier_round_is_told_in_the_end(backend: Backend) {
+    let (client, line) = FaultyConnection::with(&backend, |builder| {
+        builder.command_timeout(ms(400)).safety_poll(ms(60_000))
+    })
+    .await;
+    let other = backend.client().await;
     let held = other.lock("b").lock().await.unwrap();
     let lock = client.multi_lock(["a", "b"]);
     let taking = tokio::spawn(async move { lock.try_lock(ms(6000), Lease::Renewed).await });
-    let listens = async || world.exists("a") && client.stats().subscriptions == 1;
+    let listens = async || backend.exists("a") && client.stats().subscriptions == 1;
     eventually("it waits for the second", listens).await;
     line.lose_replies();
     held.unlock().await.unwrap();
     // Its reply does not come; it gives the first one back, after a while.
-    eventually("it has the second", async || world.exists("b")).await;
-    eventually("it gives way", async || !world.exists("a")).await;
+    eventually("it has the second", async || backend.exists("b")).await;
+    eventually("it gives way", async || !backend.exists("a")).await;
     line.reconnect();
     // From now on somebody else is in the way.
     let held = soon("it is free", other.lock("a").lock()).await.0.unwrap();
     let error = soon("it gives up", taking).await.0.unwrap().unwrap_err();
     assert!(error.may_be_held(), "{error}");
     held.unlock().await.unwrap();
-    eventually("it was given back", async || there(&world).is_empty()).await;
+    eventually("it was given back", async || there(&backend).is_empty()).await;
 }

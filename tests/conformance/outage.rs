@@ -7,8 +7,8 @@ use leasehold::test_util::{Delay, Faults, Flow};
 use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, LossReason, Owner};
 use tokio::time::{Instant, sleep};
 
-use crate::sorts::SORTS;
-use crate::world::{eventually, ms, soon, waiting};
+use crate::backend::{eventually, ms, soon, waiting};
+use crate::kinds::KINDS;
 
 #[tokio::test(start_paused = true)]
 async fn a_cut_line_is_unavailable_and_a_healed_one_works() {
@@ -70,18 +70,18 @@ async fn a_holder_that_is_cut_off_knows_before_others_get_in() {
 /// The server counts a lease from when it runs the call, which may be long before the reply comes.
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_counted_from_before_it_was_asked_for() {
-    for sort in SORTS.iter().filter(|sort| sort.is_single()) {
+    for kind in KINDS.iter().filter(|kind| kind.is_single()) {
         let redis = EmbeddedRedis::new();
         let client = redis.client();
         let slow = Faults { reply: Delay::fixed(ms(400)), ..Faults::default() };
         redis.links().pop().unwrap().set_faults(slow, 1);
         let (start, lease) = (Instant::now(), ms(10_000));
-        let lock = sort.lock(&client, sort.name);
+        let lock = kind.lock(&client, kind.name);
         let guard = lock.try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap();
-        assert!(guard.deadline() <= start + lease, "{}", sort.name);
+        assert!(guard.deadline() <= start + lease, "{}", kind.name);
         let start = Instant::now();
         guard.extend(2 * lease).await.unwrap();
-        assert!(guard.deadline() <= start + 2 * lease, "{}: extended", sort.name);
+        assert!(guard.deadline() <= start + 2 * lease, "{}: extended", kind.name);
         guard.unlock().await.unwrap();
     }
 }
@@ -178,11 +178,11 @@ async fn a_change_in_doubt_stays_unknown_at_the_shutdown() {
 /// Renewals and extensions go over two connections: which of them runs first is not known.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_on_its_way_shortens_nothing_that_was_extended_meanwhile() {
-    for sort in &SORTS {
+    for kind in &KINDS {
         let redis = EmbeddedRedis::new();
         let client = redis.builder().lease(ms(3000)).connect().await.unwrap();
         let link = redis.links().remove(0);
-        let lock = sort.lock(&client, "x");
+        let lock = kind.lock(&client, "x");
         let guard = lock.lock().await.unwrap();
         link.set_faults(Faults { request: Delay::fixed(ms(500)), ..Faults::default() }, 1);
         let sent = async || link.calls_under_way() > 0;
@@ -190,7 +190,7 @@ async fn a_renewal_on_its_way_shortens_nothing_that_was_extended_meanwhile() {
         link.set_faults(Faults::default(), 1);
         let renewed = client.stats().renewed;
         guard.extend(ms(60_000)).await.unwrap();
-        assert_eq!(client.stats().renewed, renewed, "{}: not yet", sort.name);
+        assert_eq!(client.stats().renewed, renewed, "{}: not yet", kind.name);
         eventually("it arrives", async || client.stats().renewed > renewed).await;
         sleep(ms(20_000)).await;
         guard.check().unwrap();
@@ -198,29 +198,29 @@ async fn a_renewal_on_its_way_shortens_nothing_that_was_extended_meanwhile() {
             let key = String::from_utf8_lossy(&key).into_owned();
             // Only the counter of a fenced lock has no expiry.
             let longer = seen.pttl.is_none_or(|left| left > 35_000);
-            assert!(longer, "{}: {key} has {:?} ms", sort.name, seen.pttl);
+            assert!(longer, "{}: {key} has {:?} ms", kind.name, seen.pttl);
         }
-        assert!(lock.is_held().await.unwrap(), "{}", sort.name);
+        assert!(lock.is_held().await.unwrap(), "{}", kind.name);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_restore_that_was_not_sent_changes_nothing() {
-    for sort in SORTS.iter().filter(|sort| sort.is_single()) {
+    for kind in KINDS.iter().filter(|kind| kind.is_single()) {
         let redis = EmbeddedRedis::new();
         let (first, second) = (redis.client(), redis.client());
-        let guard = sort.lock(&first, "x").lock().await.unwrap();
+        let guard = kind.lock(&first, "x").lock().await.unwrap();
         let text = guard.hand_on().unwrap();
-        let lock = sort.lock(&second, "x");
+        let lock = kind.lock(&second, "x");
         let link = redis.links().pop().unwrap();
         link.cut();
         let error = lock.restore(&text).await.unwrap_err();
-        assert!(matches!(error, Error::Unavailable { .. }), "{}: {error}", sort.name);
+        assert!(matches!(error, Error::Unavailable { .. }), "{}: {error}", kind.name);
         link.heal();
         eventually("nothing is owed", async || second.stats().releases_pending == 0).await;
         sleep(ms(5000)).await;
         let guard = lock.restore(&text).await;
-        assert!(guard.is_ok(), "{}: {:?}", sort.name, guard.err());
+        assert!(guard.is_ok(), "{}: {:?}", kind.name, guard.err());
         guard.unwrap().unlock().await.unwrap();
     }
 }

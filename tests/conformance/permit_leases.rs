@@ -5,8 +5,8 @@ use std::time::Duration;
 use leasehold::{Client, Ended, Error, Lease, LossReason, PermitExpirableSemaphore};
 use tokio::time::{Instant, sleep};
 
+use crate::backend::{Backend, eventually, ms, soon};
 use crate::semaphores::in_vain;
-use crate::world::{World, eventually, ms, soon};
 
 const MANY: u32 = 1024;
 
@@ -17,38 +17,38 @@ async fn set(client: &Client, permits: u32) -> PermitExpirableSemaphore {
 }
 
 /// Runs a script as a late copy of a call would.
-fn again(world: &World, script: &str, keys: [&str; 2], args: [&str; 4]) -> String {
+fn again(backend: &Backend, script: &str, keys: [&str; 2], args: [&str; 4]) -> String {
     let scripts = leasehold::test_util::scripts();
     let (_, text, _) = scripts.into_iter().find(|(name, ..)| *name == script).expect("a script");
     let mut words = vec!["EVAL", text, "2"];
     words.extend(keys);
     words.extend(args);
-    world.command(&words)
+    backend.command(&words)
 }
 
-pub(crate) async fn an_extension_never_shortens(world: World) {
-    let client = world.client().await;
+pub(crate) async fn an_extension_never_shortens(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = set(&client, 2).await;
     let held = semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap();
-    held.extend(world.span(50)).await.unwrap();
+    held.extend(backend.span(50)).await.unwrap();
     let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
     assert!(left > ms(50_000), "{left:?}");
     // It lasts as long as its guard believes.
-    sleep(world.span(60)).await;
+    sleep(backend.span(60)).await;
     held.check().unwrap();
     assert_eq!(semaphore.acquired().await.unwrap(), 1);
     held.release().await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), 2);
 }
 
-pub(crate) async fn a_late_copy_of_an_acquisition_changes_nothing(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_late_copy_of_an_acquisition_changes_nothing(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = set(&client, 5).await;
     let held =
         semaphore.try_acquire_many(3, Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap();
     let copy = || {
         let keys = ["p", "{p}:timeout"];
-        again(&world, "permit_acquire", keys, ["ch", "PUBLISH", held.owner(), "5000"])
+        again(&backend, "permit_acquire", keys, ["ch", "PUBLISH", held.owner(), "5000"])
     };
     assert_eq!(copy(), "nil");
     let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
@@ -68,39 +68,39 @@ pub(crate) async fn a_late_copy_of_an_acquisition_changes_nothing(world: World) 
     let held = plain.acquire(3).await.unwrap();
     let guard = held.guard().unwrap();
     guard.extend(ms(3_600_000)).await.unwrap();
-    let until = || world.command(&["ZSCORE", "leasehold_semaphore:{s}", guard.owner()]);
+    let until = || backend.command(&["ZSCORE", "leasehold_semaphore:{s}", guard.owner()]);
     let (before, keys) = (until(), ["s", "leasehold_semaphore:{s}"]);
     let args = ["ch", "PUBLISH", guard.owner(), "5000"];
-    assert_eq!(again(&world, "semaphore_acquire", keys, args), "nil");
+    assert_eq!(again(&backend, "semaphore_acquire", keys, args), "nil");
     assert_eq!(until(), before);
     assert_eq!(plain.available().await.unwrap(), 2);
 }
 
-pub(crate) async fn permits_that_lost_one_of_them_are_lost(world: World) {
+pub(crate) async fn permits_that_lost_one_of_them_are_lost(backend: Backend) {
     // Longer than what may be late: on a busy machine, that is more.
-    let lease = match world {
-        World::Redis(_) => ms(9000),
-        World::Embedded(_) => ms(300),
+    let lease = match backend {
+        Backend::Redis(_) => ms(9000),
+        Backend::Embedded(_) => ms(300),
     };
-    let client = world.client_with_lease(lease).await;
+    let client = backend.client_with_lease(lease).await;
     let semaphore = set(&client, 3).await;
     let held = semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await.unwrap();
     let one = held.ids().nth(1).unwrap().to_owned();
     semaphore.release(&one).await.unwrap();
     let (ended, took) = soon("it is told", held.ended()).await;
     assert_eq!(ended, Ended::Lost(LossReason::Gone));
-    assert!(took < lease / 3 + world.late(50), "by a renewal: {took:?}");
+    assert!(took < lease / 3 + backend.late(50), "by a renewal: {took:?}");
     // What was left of it comes back at once, and not by its lease.
     let ended = Instant::now();
     eventually("all are back", async || semaphore.available().await.unwrap() == 3).await;
     let back = ended.elapsed();
-    assert!(back < world.late(20), "before its lease ends: {back:?}");
+    assert!(back < backend.late(20), "before its lease ends: {back:?}");
     assert!(matches!(held.release().await, Err(Error::Lost { .. })));
     assert_eq!(semaphore.permits().await.unwrap(), 3);
 }
 
-pub(crate) async fn a_renewal_is_not_longer_than_redis_can_be_kept(world: World) {
-    let client = world.client_with_lease(world.lease(500)).await;
+pub(crate) async fn a_renewal_is_not_longer_than_redis_can_be_kept(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(500)).await;
     let semaphore = set(&client, 4 * MANY).await;
     let mut held = Vec::new();
     for _ in 0..4 {
@@ -115,15 +115,15 @@ pub(crate) async fn a_renewal_is_not_longer_than_redis_can_be_kept(world: World)
     assert_eq!(semaphore.available().await.unwrap(), i64::from(4 * MANY));
 }
 
-pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(world: World) {
-    let client = world.client_with_lease(world.lease(300)).await;
+pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(300)).await;
     let semaphore = client.semaphore("s");
     // Set anew, and made anew by a release.
     for made_by_release in [false, true] {
         assert!(semaphore.try_set_permits(2).await.unwrap());
         let held = semaphore.acquire(1).await.unwrap();
         // As by Redisson's `delete()`, which knows of no holds.
-        world.command(&["DEL", "s"]);
+        backend.command(&["DEL", "s"]);
         if made_by_release {
             semaphore.release(2).await.unwrap();
         } else {
@@ -133,12 +133,12 @@ pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(world: World) {
         assert_eq!(ended, Ended::Lost(LossReason::Gone));
         assert!(held.release().await.is_err());
         assert_eq!(semaphore.available().await.unwrap(), 2);
-        world.command(&["DEL", "s"]);
+        backend.command(&["DEL", "s"]);
     }
     let semaphore = set(&client, 2).await;
     for made_by_adding in [false, true] {
         let held = semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap();
-        world.command(&["DEL", "p"]);
+        backend.command(&["DEL", "p"]);
         if made_by_adding {
             semaphore.add_permits(2).await.unwrap();
         } else {
@@ -151,56 +151,56 @@ pub(crate) async fn a_semaphore_that_is_made_anew_has_no_holds(world: World) {
 }
 
 /// Redisson's `addPermits` and `drainPermits` write the number anew, without an expiry.
-pub(crate) async fn holds_outlast_a_life_that_java_took_away(world: World) {
-    let client = world.client().await;
+pub(crate) async fn holds_outlast_a_life_that_java_took_away(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = client.semaphore("s");
-    let life = world.lease(300);
+    let life = backend.lease(300);
     for drained in [false, true] {
         assert!(semaphore.try_set_permits_for(2, life).await.unwrap());
         let held = semaphore.acquire(1).await.unwrap();
         if drained {
-            world.command(&["SET", "s", "0"]);
+            backend.command(&["SET", "s", "0"]);
             in_vain(async || semaphore.try_acquire(1, Duration::ZERO).await).await;
         } else {
-            world.command(&["SET", "s", "4"]);
+            backend.command(&["SET", "s", "4"]);
             semaphore.acquire(4).await.unwrap().forget();
         }
         sleep(2 * life).await;
         held.release().await.unwrap();
         assert_eq!(semaphore.available().await.unwrap(), 1);
-        world.command(&["DEL", "s"]);
+        backend.command(&["DEL", "s"]);
     }
 }
 
 /// As by Redisson's `expire`, after they were taken.
-pub(crate) async fn holds_end_with_a_life_that_came_later(world: World) {
-    let client = world.client().await;
+pub(crate) async fn holds_end_with_a_life_that_came_later(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = client.semaphore("s");
     assert!(semaphore.try_set_permits(1).await.unwrap());
     let held = semaphore.acquire(1).await.unwrap();
-    world.command(&["PEXPIRE", "s", "9000"]);
+    backend.command(&["PEXPIRE", "s", "9000"]);
     in_vain(async || semaphore.try_acquire(1, Duration::ZERO).await).await;
-    let left = world.left("leasehold_semaphore:{s}");
+    let left = backend.left("leasehold_semaphore:{s}");
     assert!((1..=9000).contains(&left), "{left}");
     held.release().await.unwrap();
 }
 
-pub(crate) async fn a_drain_takes_those_of_dead_holders_too(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_drain_takes_those_of_dead_holders_too(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = client.semaphore("s");
     semaphore.try_set_permits(3).await.unwrap();
     let live = semaphore.acquire(1).await.unwrap();
-    world.command(&["DECRBY", "s", "2"]);
-    world.command(&["ZADD", "leasehold_semaphore:{s}", "1", "dead:1:2"]);
+    backend.command(&["DECRBY", "s", "2"]);
+    backend.command(&["ZADD", "leasehold_semaphore:{s}", "1", "dead:1:2"]);
     assert_eq!(semaphore.drain().await.unwrap(), 2);
     assert_eq!(semaphore.available().await.unwrap(), 0);
     live.release().await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), 1);
 }
 
-pub(crate) async fn no_permits_make_no_semaphore(world: World) {
-    let client = world.client().await;
+pub(crate) async fn no_permits_make_no_semaphore(backend: Backend) {
+    let client = backend.client().await;
     client.permit_expirable_semaphore("p").add_permits(0).await.unwrap();
     client.semaphore("s").add_permits(0).await.unwrap();
-    assert_eq!(world.number(&["DBSIZE"]), 0);
+    assert_eq!(backend.number(&["DBSIZE"]), 0);
 }

@@ -11,9 +11,9 @@ use leasehold::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::line::Line;
+use crate::backend::{Backend, eventually, ms, soon};
+use crate::faulty_connection::FaultyConnection;
 use crate::semaphores::{in_vain, step, while_waiting};
-use crate::world::{World, eventually, ms, soon};
 
 /// An id that nobody was given.
 const UNKNOWN: &str = "00112233445566778899aabbccddeeff";
@@ -51,29 +51,29 @@ fn not_owner<T>(outcome: &Result<T, Error>) -> bool {
     matches!(outcome, Err(Error::NotOwner { .. }))
 }
 
-pub(crate) async fn a_prefix_names_both_keys(world: World) {
-    let client = world.builder().key_prefix("app:").connect().await.unwrap();
+pub(crate) async fn a_prefix_names_both_keys(backend: Backend) {
+    let client = backend.builder().key_prefix("app:").connect().await.unwrap();
     let semaphore = set(&client, 2).await;
     let held = semaphore.acquire(Lease::Renewed).await.unwrap();
-    assert_eq!(world.command(&["GET", "app:p"]), "1");
-    assert_eq!(world.number(&["ZCARD", "{app:p}:timeout"]), 1);
+    assert_eq!(backend.command(&["GET", "app:p"]), "1");
+    assert_eq!(backend.number(&["ZCARD", "{app:p}:timeout"]), 1);
     held.release().await.unwrap();
     assert_eq!(counts(&semaphore).await, (2, 0, 2));
 }
 
-pub(crate) async fn a_lease_can_be_changed_by_id(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_lease_can_be_changed_by_id(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = set(&client, 1).await;
-    let longer = world.lease(900);
+    let longer = backend.lease(900);
     assert!(!semaphore.update_lease(UNKNOWN, longer).await.unwrap());
-    let held = semaphore.acquire(Lease::fixed(world.lease(300))).await.unwrap();
+    let held = semaphore.acquire(Lease::fixed(backend.lease(300))).await.unwrap();
     let id = forgotten(vec![held]).remove(0);
     assert!(semaphore.update_lease(&id, longer).await.unwrap());
     let left = semaphore.remaining_lease(&id).await.unwrap().unwrap();
-    assert!(left > world.lease(400) && left <= longer, "{left:?}");
-    sleep(world.lease(350)).await;
+    assert!(left > backend.lease(400) && left <= longer, "{left:?}");
+    sleep(backend.lease(350)).await;
     assert_eq!(semaphore.available().await.unwrap(), 0, "by the old lease it would be back");
-    assert!(semaphore.update_lease(&id, world.span(20)).await.unwrap(), "shorter, too");
+    assert!(semaphore.update_lease(&id, backend.span(20)).await.unwrap(), "shorter, too");
     let back = async || semaphore.available().await.unwrap() == 1;
     eventually("it is back", back).await;
     assert!(!semaphore.update_lease(&id, longer).await.unwrap());
@@ -81,19 +81,19 @@ pub(crate) async fn a_lease_can_be_changed_by_id(world: World) {
     assert!(matches!(bad, Err(Error::Config(_))));
 }
 
-pub(crate) async fn a_missing_semaphore_has_none(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_missing_semaphore_has_none(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = client.permit_expirable_semaphore("p");
     assert_eq!(counts(&semaphore).await, (0, 0, 0));
-    world.in_vain(async || semaphore.try_acquire(Duration::ZERO, Lease::Renewed).await).await;
-    assert_eq!(world.number(&["DBSIZE"]), 0);
+    backend.in_vain(async || semaphore.try_acquire(Duration::ZERO, Lease::Renewed).await).await;
+    assert_eq!(backend.number(&["DBSIZE"]), 0);
 }
 
-pub(crate) async fn counts_follow_the_leases(world: World) {
-    let client = world.client().await;
+pub(crate) async fn counts_follow_the_leases(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = set(&client, 5).await;
     assert_eq!(counts(&semaphore).await, (5, 0, 5));
-    let lease = world.lease(400);
+    let lease = backend.lease(400);
     let brief = try_join_all((0..3).map(|_| semaphore.acquire(Lease::fixed(lease)))).await.unwrap();
     let long = semaphore.acquire(Lease::Renewed).await.unwrap();
     assert_eq!(counts(&semaphore).await, (1, 4, 5));
@@ -104,40 +104,40 @@ pub(crate) async fn counts_follow_the_leases(world: World) {
     assert_eq!(counts(&semaphore).await, (5, 0, 5));
 }
 
-pub(crate) async fn a_semaphore_that_expires_leaves_no_key(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_semaphore_that_expires_leaves_no_key(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = client.permit_expirable_semaphore("p");
-    let life = world.lease(300);
+    let life = backend.lease(300);
     assert!(!semaphore.expire_after(life).await.unwrap(), "there is none");
     semaphore.try_set_permits(2).await.unwrap();
     let before = semaphore.acquire(Lease::Renewed).await.unwrap();
     assert!(semaphore.expire_after(life).await.unwrap());
     let after = semaphore.acquire(Lease::Renewed).await.unwrap();
-    soon("it expires", world.until_gone("p")).await;
-    soon("its permits, too", world.until_gone("{p}:timeout")).await;
+    soon("it expires", backend.until_gone("p")).await;
+    soon("its permits, too", backend.until_gone("{p}:timeout")).await;
     for permit in [before, after] {
         assert!(matches!(permit.release().await, Err(Error::Lost { .. })));
     }
-    assert_eq!(world.number(&["EXISTS", "p", "{p}:timeout"]), 0);
+    assert_eq!(backend.number(&["EXISTS", "p", "{p}:timeout"]), 0);
 
     // The same if no permit is held when it is told to end.
     semaphore.try_set_permits(2).await.unwrap();
     assert!(semaphore.expire_after(life).await.unwrap());
     let held = semaphore.acquire(Lease::Renewed).await.unwrap();
-    soon("it expires", world.until_gone("p")).await;
-    soon("its permit, too", world.until_gone("{p}:timeout")).await;
+    soon("it expires", backend.until_gone("p")).await;
+    soon("its permit, too", backend.until_gone("{p}:timeout")).await;
     drop(held);
 }
 
-pub(crate) async fn a_waiter_gets_the_permit_at_the_end_of_its_lease(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_waiter_gets_the_permit_at_the_end_of_its_lease(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let (semaphore, waiter) = (set(&one, 1).await, other.permit_expirable_semaphore("p"));
-    let (lease, start) = (world.span(400), Instant::now());
+    let (lease, start) = (backend.span(400), Instant::now());
     let id = forgotten(vec![semaphore.acquire(Lease::fixed(lease)).await.unwrap()]).remove(0);
     let (next, _) = soon("it ends", waiter.try_acquire(ms(9000), Lease::Renewed)).await;
     let next = next.unwrap();
     assert!(start.elapsed() >= lease, "{:?}", start.elapsed());
-    if matches!(world, World::Embedded(_)) {
+    if matches!(backend, Backend::Embedded(_)) {
         assert!(start.elapsed() < lease + ms(20), "{:?}", start.elapsed());
     }
     assert!(not_owner(&semaphore.release(&id).await), "it is too late");
@@ -146,8 +146,8 @@ pub(crate) async fn a_waiter_gets_the_permit_at_the_end_of_its_lease(world: Worl
     assert_eq!(semaphore.available().await.unwrap(), 1);
 }
 
-pub(crate) async fn the_number_of_permits_can_be_changed(world: World) {
-    let client = world.client().await;
+pub(crate) async fn the_number_of_permits_can_be_changed(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = set(&client, 10).await;
     assert!(!semaphore.try_set_permits(15).await.unwrap());
     let held = try_join_all((0..3).map(|_| semaphore.acquire(Lease::Renewed))).await.unwrap();
@@ -165,10 +165,10 @@ pub(crate) async fn the_number_of_permits_can_be_changed(world: World) {
     assert_eq!(fresh.set_permits(4).await.unwrap(), 4);
 }
 
-pub(crate) async fn growing_lets_waiters_in(world: World) {
+pub(crate) async fn growing_lets_waiters_in(backend: Backend) {
     // A safety poll must not be what wakes it.
-    let slow = world.builder().safety_poll(ms(60_000)).connect();
-    let (one, other) = (world.client().await, slow.await.unwrap());
+    let slow = backend.builder().safety_poll(ms(60_000)).connect();
+    let (one, other) = (backend.client().await, slow.await.unwrap());
     let (semaphore, waiter) = (set(&one, 0).await, other.permit_expirable_semaphore("p"));
     for grow in [0, 1] {
         let wait = waiter.acquire(Lease::fixed(ms(9000)));
@@ -183,8 +183,8 @@ pub(crate) async fn growing_lets_waiters_in(world: World) {
     assert_eq!(counts(&semaphore).await, (0, 2, 2));
 }
 
-pub(crate) async fn a_blocked_acquisition_goes_on_after_a_release(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_blocked_acquisition_goes_on_after_a_release(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let (semaphore, waiter) = (set(&one, 1).await, other.permit_expirable_semaphore("p"));
     let held = semaphore.acquire(Lease::Renewed).await.unwrap();
     assert_eq!((held.id().len(), held.ids().count()), (32, 1));
@@ -198,18 +198,18 @@ pub(crate) async fn a_blocked_acquisition_goes_on_after_a_release(world: World) 
     let next = next.await.unwrap();
     assert_ne!(next.id(), first);
     assert!(start.elapsed() >= ms(450));
-    if matches!(world, World::Embedded(_)) {
+    if matches!(backend, Backend::Embedded(_)) {
         assert!(start.elapsed() < ms(460), "{:?}", start.elapsed());
     }
 }
 
-pub(crate) async fn several_at_once_are_all_or_none(world: World) {
-    let client = world.client().await;
+pub(crate) async fn several_at_once_are_all_or_none(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = set(&client, 5).await;
     let three = semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await.unwrap();
     let names: std::collections::BTreeSet<&str> = three.ids().collect();
     assert!(names.len() == 3 && names.iter().all(|id| id.len() == 32), "{names:?}");
-    world
+    backend
         .in_vain(async || semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await)
         .await;
     assert_eq!(counts(&semaphore).await, (2, 3, 5));
@@ -229,8 +229,8 @@ pub(crate) async fn several_at_once_are_all_or_none(world: World) {
     }
 }
 
-pub(crate) async fn a_waiter_for_many_waits_for_all(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_waiter_for_many_waits_for_all(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let (semaphore, waiter) = (set(&one, 3).await, other.permit_expirable_semaphore("p"));
     let mut held =
         try_join_all((0..3).map(|_| semaphore.acquire(Lease::fixed(ms(60_000))))).await.unwrap();
@@ -247,11 +247,11 @@ pub(crate) async fn a_waiter_for_many_waits_for_all(world: World) {
     assert_eq!(all.await.unwrap().ids().count(), 3);
 }
 
-pub(crate) async fn an_unknown_or_expired_id_releases_nothing(world: World) {
-    let client = world.client().await;
+pub(crate) async fn an_unknown_or_expired_id_releases_nothing(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = set(&client, 3).await;
     assert!(not_owner(&semaphore.release(UNKNOWN).await));
-    let lease = world.span(100);
+    let lease = backend.span(100);
     let brief = semaphore.acquire(Lease::fixed(lease)).await.unwrap();
     let expired = brief.id().to_owned();
     sleep(lease).await;
@@ -265,15 +265,15 @@ pub(crate) async fn an_unknown_or_expired_id_releases_nothing(world: World) {
     assert!(matches!(semaphore.release_all(&[]).await, Err(Error::Config(_))));
 }
 
-pub(crate) async fn one_bad_id_and_none_is_released(world: World) {
-    let client = world.client().await;
+pub(crate) async fn one_bad_id_and_none_is_released(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = set(&client, 4).await;
     let live = try_join_all([
         semaphore.acquire(Lease::fixed(ms(60_000))),
         semaphore.acquire(Lease::fixed(ms(60_000))),
     ]);
     let live = forgotten(live.await.unwrap());
-    let lease = world.span(100);
+    let lease = backend.span(100);
     let expired = forgotten(vec![semaphore.acquire(Lease::fixed(lease)).await.unwrap()]).remove(0);
     sleep(lease).await;
     for bad in [UNKNOWN, &expired] {
@@ -285,19 +285,19 @@ pub(crate) async fn one_bad_id_and_none_is_released(world: World) {
     assert_eq!(counts(&semaphore).await, (4, 0, 4));
 }
 
-pub(crate) async fn the_next_call_brings_expired_permits_back(world: World) {
-    let client = world.client().await;
+pub(crate) async fn the_next_call_brings_expired_permits_back(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = set(&client, 10).await;
-    let lease = world.lease(200);
+    let lease = backend.lease(200);
     let brief = semaphore.try_acquire_many(8, Duration::ZERO, Lease::fixed(lease)).await.unwrap();
     let live =
         forgotten(vec![semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap()]).remove(0);
     brief.forget();
     sleep(lease).await;
-    assert_eq!(world.command(&["GET", "p"]), "1", "nobody has looked");
+    assert_eq!(backend.command(&["GET", "p"]), "1", "nobody has looked");
     // Whichever call comes next: a release, an acquisition.
     semaphore.release(&live).await.unwrap();
-    assert_eq!(world.command(&["GET", "p"]), "10");
+    assert_eq!(backend.command(&["GET", "p"]), "10");
     let brief = semaphore.try_acquire_many(10, Duration::ZERO, Lease::fixed(lease)).await.unwrap();
     brief.forget();
     sleep(lease).await;
@@ -306,13 +306,13 @@ pub(crate) async fn the_next_call_brings_expired_permits_back(world: World) {
     drop(all);
 }
 
-pub(crate) async fn a_great_number_of_expired_permits_comes_back_in_one_call(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_great_number_of_expired_permits_comes_back_in_one_call(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = set(&client, 0).await;
     let members: Vec<_> = (0..20_000).map(|number| format!("dead{number:012}")).collect();
     let mut words = vec!["ZADD", "{p}:timeout"];
     words.extend(members.iter().flat_map(|member| ["1", member.as_str()]));
-    assert_eq!(world.number(&words), 20_000);
+    assert_eq!(backend.number(&words), 20_000);
     let before = client.stats().calls;
     let one = semaphore.try_acquire(Duration::ZERO, Lease::Renewed).await.unwrap();
     assert_eq!(client.stats().calls - before, 1);
@@ -320,8 +320,8 @@ pub(crate) async fn a_great_number_of_expired_permits_comes_back_in_one_call(wor
     drop(one);
 }
 
-pub(crate) async fn what_is_left_of_a_lease_can_be_asked(world: World) {
-    let client = world.client().await;
+pub(crate) async fn what_is_left_of_a_lease_can_be_asked(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = set(&client, 2).await;
     let held = semaphore.acquire(Lease::fixed(ms(60_000))).await.unwrap();
     let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
@@ -333,18 +333,18 @@ pub(crate) async fn what_is_left_of_a_lease_can_be_asked(world: World) {
     assert!(matches!(semaphore.remaining_lease("x").await, Err(Error::Config(_))));
 }
 
-pub(crate) async fn a_permit_that_never_expires_is_left_alone(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_permit_that_never_expires_is_left_alone(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = set(&client, 1).await;
     // As Redisson has it after an acquisition without a lease; this id is text in both forms.
     let (member, id) = ("permit-of-a-java", "7065726d69742d6f662d612d6a617661");
-    world.command(&["ZADD", "{p}:timeout", NEVER, member]);
-    world.command(&["DECR", "p"]);
+    backend.command(&["ZADD", "{p}:timeout", NEVER, member]);
+    backend.command(&["DECR", "p"]);
     assert_eq!(counts(&semaphore).await, (0, 1, 1));
     assert_eq!(semaphore.remaining_lease(id).await.unwrap(), Some(Duration::MAX));
-    in_vain(async || semaphore.try_acquire(world.span(30), Lease::Renewed).await).await;
+    in_vain(async || semaphore.try_acquire(backend.span(30), Lease::Renewed).await).await;
     assert_eq!(semaphore.set_permits(1).await.unwrap(), 0);
-    assert_eq!(world.command(&["ZSCORE", "{p}:timeout", member]), NEVER);
+    assert_eq!(backend.command(&["ZSCORE", "{p}:timeout", member]), NEVER);
     let mut wait = Box::pin(semaphore.acquire(Lease::Renewed));
     let released = async {
         sleep(ms(20)).await;
@@ -355,13 +355,13 @@ pub(crate) async fn a_permit_that_never_expires_is_left_alone(world: World) {
     assert_eq!(counts(&semaphore).await, (1, 0, 1));
 }
 
-pub(crate) async fn one_permit_excludes(world: World) {
+pub(crate) async fn one_permit_excludes(backend: Backend) {
     let number = Arc::new(AtomicU64::new(0));
-    let first = world.client().await;
+    let first = backend.client().await;
     set(&first, 1).await;
     let mut tasks = Vec::new();
     for _ in 0..4 {
-        let client = world.client().await;
+        let client = backend.client().await;
         for _ in 0..4 {
             let (semaphore, number) = (client.permit_expirable_semaphore("p"), number.clone());
             tasks.push(tokio::spawn(async move {
@@ -380,8 +380,8 @@ pub(crate) async fn one_permit_excludes(world: World) {
     assert_eq!(counts(&first.permit_expirable_semaphore("p")).await, (1, 0, 1));
 }
 
-pub(crate) async fn two_owners_of_all_permits_take_turns(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn two_owners_of_all_permits_take_turns(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     set(&one, 2).await;
     for (first, second) in [(2, 2), (1, 2)] {
         let turn = async |client: &Client, permits| {
@@ -399,8 +399,8 @@ pub(crate) async fn two_owners_of_all_permits_take_turns(world: World) {
     assert_eq!(counts(&one.permit_expirable_semaphore("p")).await, (2, 0, 2));
 }
 
-pub(crate) async fn each_way_costs_one_call(world: World) {
-    let client = world.client().await;
+pub(crate) async fn each_way_costs_one_call(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = set(&client, 4).await;
     let calls = |before: u64| client.stats().calls - before;
     let before = client.stats().calls;
@@ -411,10 +411,10 @@ pub(crate) async fn each_way_costs_one_call(world: World) {
     assert_eq!(client.stats().subscriptions, 0);
 }
 
-pub(crate) async fn permits_of_a_dead_client_come_back(world: World) {
-    let lease = world.lease(400);
-    let (mortal, line) = Line::with_lease(&world, lease).await;
-    let (semaphore, rescuer) = (set(&mortal, 3).await, world.client().await);
+pub(crate) async fn permits_of_a_dead_client_come_back(backend: Backend) {
+    let lease = backend.lease(400);
+    let (mortal, line) = FaultyConnection::with_lease(&backend, lease).await;
+    let (semaphore, rescuer) = (set(&mortal, 3).await, backend.client().await);
     let held = semaphore.try_acquire_many(2, Duration::ZERO, Lease::Renewed).await.unwrap();
     line.die();
     let start = Instant::now();
@@ -423,16 +423,16 @@ pub(crate) async fn permits_of_a_dead_client_come_back(world: World) {
         soon("they come back", waiter.try_acquire_many(3, ms(9000), Lease::fixed(lease))).await;
     assert!(held.check().is_err(), "the dead one believes no longer");
     assert!(start.elapsed() >= lease / 2, "{took:?}");
-    if matches!(world, World::Embedded(_)) {
+    if matches!(backend, Backend::Embedded(_)) {
         assert!(took < lease + ms(20), "their lease is known: {took:?}");
     }
     drop((held, all));
     eventually("all three", async || waiter.available().await.unwrap() == 3).await;
 }
 
-pub(crate) async fn permits_are_renewed_while_they_are_held(world: World) {
-    let lease = world.lease(300);
-    let client = world.client_with_lease(lease).await;
+pub(crate) async fn permits_are_renewed_while_they_are_held(backend: Backend) {
+    let lease = backend.lease(300);
+    let client = backend.client_with_lease(lease).await;
     let semaphore = set(&client, 3).await;
     let held = semaphore.try_acquire_many(3, Duration::ZERO, Lease::Renewed).await.unwrap();
     sleep(2 * lease).await;
@@ -448,8 +448,8 @@ pub(crate) async fn permits_are_renewed_while_they_are_held(world: World) {
     assert_eq!(counts(&semaphore).await, (3, 0, 3));
 }
 
-pub(crate) async fn a_permit_that_is_taken_away_is_told(world: World) {
-    let client = world.client_with_lease(world.lease(300)).await;
+pub(crate) async fn a_permit_that_is_taken_away_is_told(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(300)).await;
     let semaphore = set(&client, 1).await;
     let held = semaphore.acquire(Lease::Renewed).await.unwrap();
     semaphore.release(held.id()).await.unwrap();
@@ -459,16 +459,17 @@ pub(crate) async fn a_permit_that_is_taken_away_is_told(world: World) {
     assert_eq!(counts(&semaphore).await, (1, 0, 1), "given back once");
 }
 
-pub(crate) async fn a_call_whose_reply_was_lost_counts_once(world: World) {
-    let known = world.client().await.permit_expirable_semaphore("known");
+pub(crate) async fn a_call_whose_reply_was_lost_counts_once(backend: Backend) {
+    let known = backend.client().await.permit_expirable_semaphore("known");
     known.try_set_permits(1).await.unwrap();
     known.acquire(Lease::Renewed).await.unwrap().release().await.unwrap();
     known.add_permits(1).await.unwrap();
 
-    let (client, line) = Line::with(&world, |builder| builder.command_timeout(ms(9000))).await;
+    let (client, line) =
+        FaultyConnection::with(&backend, |builder| builder.command_timeout(ms(9000))).await;
     let semaphore = set(&client, 4).await;
     let cut_when = async |expected: &str| {
-        let done = async || world.command(&["GET", "p"]) == expected;
+        let done = async || backend.command(&["GET", "p"]) == expected;
         eventually("it is done", done).await;
         line.reconnect();
     };

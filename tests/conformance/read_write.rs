@@ -10,7 +10,7 @@ use leasehold::{Client, Error, HoldState, Lease, LockGuard, Owner};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::world::{World, eventually, ms, soon, waiting};
+use crate::backend::{Backend, eventually, ms, soon, waiting};
 
 type Taking = JoinHandle<Result<LockGuard, Error>>;
 
@@ -36,100 +36,102 @@ pub(crate) async fn listens(client: &Client) {
     eventually("it listens", async || client.stats().listeners > 0).await;
 }
 
-pub(crate) async fn nothing_is_left(world: &World) {
-    eventually("nothing is left", async || world.number(&["DBSIZE"]) == 0).await;
+pub(crate) async fn nothing_is_left(backend: &Backend) {
+    eventually("nothing is left", async || backend.number(&["DBSIZE"]) == 0).await;
 }
 
 /// Between so long and a little more.
-fn about(world: &World, took: Duration, expected: Duration) {
-    let late = expected + world.late(100);
+fn about(backend: &Backend, took: Duration, expected: Duration) {
+    let late = expected + backend.late(100);
     assert!(took + ms(50) > expected && took < late, "{took:?}, expected {expected:?}");
 }
 
-pub(crate) async fn a_writer_waits_for_the_last_lease_of_readers(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_writer_waits_for_the_last_lease_of_readers(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let start = Instant::now();
-    read(&one, Lease::fixed(world.span(500))).await.unwrap().forget();
-    let second = read(&other, Lease::fixed(world.span(150))).await.unwrap();
+    read(&one, Lease::fixed(backend.span(500))).await.unwrap().forget();
+    let second = read(&other, Lease::fixed(backend.span(150))).await.unwrap();
     second.unlock().await.unwrap();
     let guard = soon("after the first lease", writer(&other)).await.0.unwrap().unwrap();
-    about(&world, start.elapsed(), world.span(500));
+    about(&backend, start.elapsed(), backend.span(500));
     guard.unlock().await.unwrap();
     // A reader that comes later and goes does not make the first one's hold longer.
     let start = Instant::now();
-    read(&one, Lease::fixed(world.span(500))).await.unwrap().forget();
+    read(&one, Lease::fixed(backend.span(500))).await.unwrap().forget();
     let writing = writer(&one);
-    sleep(world.span(250)).await;
-    read(&other, Lease::fixed(world.span(5000))).await.unwrap().unlock().await.unwrap();
+    sleep(backend.span(250)).await;
+    read(&other, Lease::fixed(backend.span(5000))).await.unwrap().unlock().await.unwrap();
     let guard = soon("after the first lease", writing).await.0.unwrap().unwrap();
-    about(&world, start.elapsed(), world.span(500));
+    about(&backend, start.elapsed(), backend.span(500));
     guard.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn the_lease_falls_back_to_what_is_left_of_the_first_read(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn the_lease_falls_back_to_what_is_left_of_the_first_read(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let lock = one.read_write_lock("x");
     let start = Instant::now();
-    let outer = lock.read().try_lock(Duration::ZERO, Lease::fixed(world.lease(500))).await.unwrap();
-    sleep(world.lease(300)).await;
-    let inner = lock.read().try_lock(Duration::ZERO, Lease::fixed(world.lease(600))).await.unwrap();
-    assert!(ms(world.left("x").unsigned_abs()) > world.lease(300));
+    let outer =
+        lock.read().try_lock(Duration::ZERO, Lease::fixed(backend.lease(500))).await.unwrap();
+    sleep(backend.lease(300)).await;
+    let inner =
+        lock.read().try_lock(Duration::ZERO, Lease::fixed(backend.lease(600))).await.unwrap();
+    assert!(ms(backend.left("x").unsigned_abs()) > backend.lease(300));
     inner.unlock().await.unwrap();
-    assert!(ms(world.left("x").unsigned_abs()) <= world.lease(200));
+    assert!(ms(backend.left("x").unsigned_abs()) <= backend.lease(200));
     let guard = soon("at the first one's end", writer(&other)).await.0.unwrap().unwrap();
-    about(&world, start.elapsed(), world.lease(500));
+    about(&backend, start.elapsed(), backend.lease(500));
     assert_eq!(outer.state(), HoldState::Lost);
     assert!(matches!(outer.unlock().await, Err(Error::Lost { .. })));
     guard.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn readers_come_in_when_a_writers_lease_ends(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
-    let lease = world.span(400);
+pub(crate) async fn readers_come_in_when_a_writers_lease_ends(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
+    let lease = backend.span(400);
     let start = Instant::now();
     write(&one, Lease::fixed(lease)).await.unwrap().forget();
     let readings = [reader(&one), reader(&other)];
     for reading in readings {
         let guard = soon("at the lease's end", reading).await.0.unwrap().unwrap();
-        about(&world, start.elapsed(), lease);
+        about(&backend, start.elapsed(), lease);
         guard.check().unwrap();
     }
 }
 
-pub(crate) async fn many_readers_hold_longer_than_a_lease(world: World) {
-    let lease = world.lease(300);
-    let clients = [world.client_with_lease(lease).await, world.client_with_lease(lease).await];
+pub(crate) async fn many_readers_hold_longer_than_a_lease(backend: Backend) {
+    let lease = backend.lease(300);
+    let clients = [backend.client_with_lease(lease).await, backend.client_with_lease(lease).await];
     let mut guards = Vec::new();
     for number in 0..50 {
         guards.push(read(&clients[number % 2], Lease::Renewed).await.unwrap());
     }
     sleep(lease * 3).await;
-    world.in_vain(async || write(&clients[0], Lease::fixed(ms(1000))).await).await;
+    backend.in_vain(async || write(&clients[0], Lease::fixed(ms(1000))).await).await;
     for guard in guards {
         guard.unlock().await.unwrap();
     }
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn nested_reads_leave_no_entry(world: World) {
-    let client = world.client_with_lease(world.lease(300)).await;
+pub(crate) async fn nested_reads_leave_no_entry(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(300)).await;
     let lock = client.read_write_lock("x");
     let guards = [lock.read().lock().await.unwrap(), lock.read().lock().await.unwrap()];
     assert_eq!((client.stats().holds, lock.read().hold_count().await.unwrap()), (2, 2));
-    assert_eq!(world.number(&["DBSIZE"]), 3, "the hash, and a lease for each hold");
+    assert_eq!(backend.number(&["DBSIZE"]), 3, "the hash, and a lease for each hold");
     for (left, guard) in guards.into_iter().enumerate().rev() {
         guard.unlock().await.unwrap();
         assert_eq!(client.stats().holds, left as u64);
         assert_eq!(lock.read().hold_count().await.unwrap(), left as u64);
     }
-    sleep(world.lease(500)).await;
-    assert_eq!(world.number(&["DBSIZE"]), 0, "nothing is renewed any more");
+    sleep(backend.lease(500)).await;
+    assert_eq!(backend.number(&["DBSIZE"]), 0, "nothing is renewed any more");
 }
 
-pub(crate) async fn a_tagged_name_works_for_both_sides(world: World) {
-    let (client, elsewhere) = (&world.client().await, &world.client().await);
+pub(crate) async fn a_tagged_name_works_for_both_sides(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
     let cycles = (0..10).map(|number| async move {
         let client = if number % 2 == 0 { client } else { elsewhere };
         let lock = client.read_write_lock("{test}:abc:key");
@@ -141,28 +143,28 @@ pub(crate) async fn a_tagged_name_works_for_both_sides(world: World) {
     let lock = client.read_write_lock("{test}:abc:key").owned_by(&Owner::new());
     let writing = lock.write().lock().await.unwrap();
     let reading = lock.read().lock().await.unwrap();
-    assert!(world.list(&["KEYS", "*"]).iter().all(|key| key.starts_with("{test}:abc:key")));
+    assert!(backend.list(&["KEYS", "*"]).iter().all(|key| key.starts_with("{test}:abc:key")));
     reading.unlock().await.unwrap();
     writing.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn nested_writes_do_not_add_up(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn nested_writes_do_not_add_up(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let lock = one.read_write_lock("x").owned_by(&Owner::new());
     let outer = lock.write().try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.unwrap();
     let inner = lock.write().try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
-    assert!((15_000..=20_000).contains(&world.left("x")), "{}", world.left("x"));
-    world.in_vain(async || write(&other, Lease::fixed(ms(1000))).await).await;
+    assert!((15_000..=20_000).contains(&backend.left("x")), "{}", backend.left("x"));
+    backend.in_vain(async || write(&other, Lease::fixed(ms(1000))).await).await;
     inner.unlock().await.unwrap();
-    assert!((15_000..=20_000).contains(&world.left("x")), "{}", world.left("x"));
-    world.in_vain(async || write(&other, Lease::fixed(ms(1000))).await).await;
+    assert!((15_000..=20_000).contains(&backend.left("x")), "{}", backend.left("x"));
+    backend.in_vain(async || write(&other, Lease::fixed(ms(1000))).await).await;
     outer.unlock().await.unwrap();
     write(&other, Lease::fixed(ms(1000))).await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn waiting_readers_come_in_together(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn waiting_readers_come_in_together(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let guard = write(&one, Lease::Renewed).await.unwrap();
     let readings: Vec<_> =
         (0..20).map(|number| reader(if number % 2 == 0 { &one } else { &other })).collect();
@@ -177,16 +179,16 @@ pub(crate) async fn waiting_readers_come_in_together(world: World) {
         // None of them waits for another's release.
         guards.push(soon("it reads", reading).await.0.unwrap().unwrap());
     }
-    assert!(start.elapsed() < world.late(300), "{:?}", start.elapsed());
-    assert_eq!(world.number(&["HLEN", "x"]), 21);
+    assert!(start.elapsed() < backend.late(300), "{:?}", start.elapsed());
+    assert_eq!(backend.number(&["HLEN", "x"]), 21);
     for guard in guards {
         guard.unlock().await.unwrap();
     }
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_side_is_forced_without_the_other(world: World) {
-    let (one, other) = (world.client().await, world.client_without_polls().await);
+pub(crate) async fn a_side_is_forced_without_the_other(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client_without_polls().await);
     let seen = other.read_write_lock("x");
     let reading = read(&one, Lease::Renewed).await.unwrap();
     assert!(!seen.write().force_unlock().await.unwrap(), "nobody writes");
@@ -195,18 +197,18 @@ pub(crate) async fn a_side_is_forced_without_the_other(world: World) {
     listens(&other).await;
     assert!(seen.read().force_unlock().await.unwrap());
     let (writing, took) = soon("a forced release wakes", late).await;
-    assert!(took < world.late(500), "{took:?}");
+    assert!(took < backend.late(500), "{took:?}");
     assert!(matches!(reading.unlock().await, Err(Error::Lost { .. })));
     assert!(!seen.read().force_unlock().await.unwrap(), "nobody reads");
     assert!(seen.write().is_locked().await.unwrap());
     assert!(seen.write().force_unlock().await.unwrap());
     assert!(matches!(writing.unwrap().unwrap().unlock().await, Err(Error::Lost { .. })));
-    assert!(!world.exists("x"));
+    assert!(!backend.exists("x"));
     write(&one, Lease::fixed(ms(1000))).await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn readers_and_writers_mix(world: World) {
-    let clients = [world.client().await, world.client().await, world.client().await];
+pub(crate) async fn readers_and_writers_mix(backend: Backend) {
+    let clients = [backend.client().await, backend.client().await, backend.client().await];
     // Readers inside; a writer counts as a thousand negative ones.
     let inside = Arc::new(AtomicI64::new(0));
     let tasks: Vec<_> = (0..12)
@@ -232,12 +234,12 @@ pub(crate) async fn readers_and_writers_mix(world: World) {
     for task in tasks {
         soon("all complete", task).await.0.unwrap();
     }
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(world: World) {
-    let lease = world.lease(300);
-    let clients = [world.client_with_lease(lease).await, world.client_with_lease(lease).await];
+pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(backend: Backend) {
+    let lease = backend.lease(300);
+    let clients = [backend.client_with_lease(lease).await, backend.client_with_lease(lease).await];
     // Sixty of them, as processes leave them that died.
     for _ in 0..60 {
         read(&clients[0], Lease::Renewed).await.unwrap().forget();
@@ -246,35 +248,35 @@ pub(crate) async fn a_dead_reader_does_not_live_on_others_renewals(world: World)
     let late = writer(&clients[0]);
     sleep(lease * 3).await;
     assert!(!late.is_finished(), "one of them lives");
-    assert_eq!(world.number(&["DBSIZE"]), 2, "the hash, and the lease of the one that lives");
-    assert_eq!(world.number(&["HLEN", "x"]), 62);
+    assert_eq!(backend.number(&["DBSIZE"]), 2, "the hash, and the lease of the one that lives");
+    assert_eq!(backend.number(&["HLEN", "x"]), 62);
     // Whoever goes takes the dead along: at least seven of those eight that it looks at among many.
     for _ in 0..9 {
         read(&clients[0], Lease::fixed(lease)).await.unwrap().unlock().await.unwrap();
     }
-    assert_eq!(world.number(&["HLEN", "x"]), 2, "the mode, and the one that lives");
+    assert_eq!(backend.number(&["HLEN", "x"]), 2, "the mode, and the one that lives");
     living.unlock().await.unwrap();
     let (guard, took) = soon("the writer", late).await;
-    assert!(took < world.late(150), "{took:?}");
+    assert!(took < backend.late(150), "{took:?}");
     guard.unwrap().unwrap().unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_renewal_shortens_no_other_readers_lease(world: World) {
-    let lease = world.lease(300);
-    let (one, other) = (world.client_with_lease(lease).await, world.client().await);
+pub(crate) async fn a_renewal_shortens_no_other_readers_lease(backend: Backend) {
+    let lease = backend.lease(300);
+    let (one, other) = (backend.client_with_lease(lease).await, backend.client().await);
     let long = read(&other, Lease::fixed(ms(60_000))).await.unwrap();
     let short = read(&one, Lease::Renewed).await.unwrap();
     sleep(lease * 2).await;
-    assert!(world.left("x") > 40_000, "{}", world.left("x"));
+    assert!(backend.left("x") > 40_000, "{}", backend.left("x"));
     short.unlock().await.unwrap();
-    assert!(world.left("x") > 40_000, "{}", world.left("x"));
+    assert!(backend.left("x") > 40_000, "{}", backend.left("x"));
     long.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_dropped_reader_leaves_nothing(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_dropped_reader_leaves_nothing(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let holder = one.read_write_lock("x").owned_by(&Owner::new());
     let writing = holder.write().lock().await.unwrap();
     let under = holder.read().lock().await.unwrap();
@@ -284,7 +286,7 @@ pub(crate) async fn a_dropped_reader_leaves_nothing(world: World) {
             (stats.waiting, stats.listeners, stats.releases_pending) == (0, 0, 0)
         })
         .await;
-        assert_eq!((world.number(&["HLEN", "x"]), world.number(&["DBSIZE"])), (3, 2));
+        assert_eq!((backend.number(&["HLEN", "x"]), backend.number(&["DBSIZE"])), (3, 2));
     };
     for polls in 0..20 {
         let lock = other.read_write_lock("x");
@@ -308,11 +310,11 @@ pub(crate) async fn a_dropped_reader_leaves_nothing(world: World) {
     }
     writing.unlock().await.unwrap();
     under.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn preferred_writers_go_first(world: World) {
-    let (client, elsewhere) = (world.client().await, world.client().await);
+pub(crate) async fn preferred_writers_go_first(backend: Backend) {
+    let (client, elsewhere) = (backend.client().await, backend.client().await);
     let polite = client.read_write_lock("x").prefer_writers();
     let holder = client.read_write_lock("x").owned_by(&Owner::new()).prefer_writers();
     let reading = holder.read().lock().await.unwrap();
@@ -320,11 +322,11 @@ pub(crate) async fn preferred_writers_go_first(world: World) {
     polite.read().lock().await.unwrap().unlock().await.unwrap();
     let writing = writer(&client);
     waiting(&client, 1).await;
-    world
+    backend
         .in_vain(async || polite.read().try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await)
         .await;
-    world
-        .in_vain(async || polite.read().try_lock(world.span(50), Lease::fixed(ms(5000))).await)
+    backend
+        .in_vain(async || polite.read().try_lock(backend.span(50), Lease::fixed(ms(5000))).await)
         .await;
     // Who reads already would wait for itself.
     soon("nested", holder.read().lock()).await.0.unwrap().unlock().await.unwrap();
@@ -335,7 +337,7 @@ pub(crate) async fn preferred_writers_go_first(world: World) {
     waiting(&client, 2).await;
     let third = client.read_write_lock("x").prefer_writers();
     // Nor does it pass when another reader waits.
-    world
+    backend
         .in_vain(async || third.read().try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await)
         .await;
     reading.unlock().await.unwrap();
@@ -343,15 +345,15 @@ pub(crate) async fn preferred_writers_go_first(world: World) {
     assert!(!late.is_finished());
     writing.unlock().await.unwrap();
     soon("the reader", late).await.0.unwrap().unwrap().unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn readers_go_on_when_the_writer_gives_up(world: World) {
-    let client = world.client_without_polls().await;
+pub(crate) async fn readers_go_on_when_the_writer_gives_up(backend: Backend) {
+    let client = backend.client_without_polls().await;
     let reading = read(&client, Lease::Renewed).await.unwrap();
     for cancelled in [false, true] {
         let lock = client.read_write_lock("x");
-        let wait = if cancelled { ms(60_000) } else { world.span(100) };
+        let wait = if cancelled { ms(60_000) } else { backend.span(100) };
         let writing =
             tokio::spawn(async move { lock.write().try_lock(wait, Lease::fixed(ms(5000))).await });
         waiting(&client, 1).await;
@@ -369,16 +371,16 @@ pub(crate) async fn readers_go_on_when_the_writer_gives_up(world: World) {
         }
         for late in late {
             let (guard, took) = soon("the reader", late).await;
-            assert!(took < world.late(500), "told, not by a poll: {took:?}");
+            assert!(took < backend.late(500), "told, not by a poll: {took:?}");
             guard.unwrap().unwrap().unlock().await.unwrap();
         }
     }
     reading.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn readers_are_not_starved_by_writers_of_their_client(world: World) {
-    let client = world.client().await;
+pub(crate) async fn readers_are_not_starved_by_writers_of_their_client(backend: Backend) {
+    let client = backend.client().await;
     let enough = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..4)
         .map(|_| {
@@ -402,5 +404,5 @@ pub(crate) async fn readers_are_not_starved_by_writers_of_their_client(world: Wo
     for writer in writers {
         soon("it ends", writer).await.0.unwrap();
     }
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }

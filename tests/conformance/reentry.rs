@@ -6,27 +6,27 @@ use futures::FutureExt;
 use leasehold::{Ended, Error, HoldState, Lease, LossReason, Owner};
 use tokio::time::sleep;
 
-use crate::world::{World, eventually, ms, soon, waiting};
+use crate::backend::{Backend, eventually, ms, soon, waiting};
 
-pub(crate) async fn the_same_value_re_enters(world: World) {
-    let (client, rival) = (world.client().await, world.client().await);
+pub(crate) async fn the_same_value_re_enters(backend: Backend) {
+    let (client, rival) = (backend.client().await, backend.client().await);
     let lock = client.lock("x").owned_by(&Owner::new());
     assert_eq!(lock.hold_count().await.unwrap(), 0);
     let outer = lock.lock().await.unwrap();
     let inner = lock.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
     assert_eq!(lock.hold_count().await.unwrap(), 2);
     assert_eq!((outer.hold_count(), inner.hold_count()), (2, 2));
-    assert_eq!(world.number(&["HGET", "x", outer.owner()]), 2);
+    assert_eq!(backend.number(&["HGET", "x", outer.owner()]), 2);
     inner.unlock().await.unwrap();
     assert_eq!(lock.hold_count().await.unwrap(), 1);
-    world.in_vain(async || rival.lock("x").try_lock(Duration::ZERO, Lease::Renewed).await).await;
+    backend.in_vain(async || rival.lock("x").try_lock(Duration::ZERO, Lease::Renewed).await).await;
     outer.unlock().await.unwrap();
     assert_eq!(lock.hold_count().await.unwrap(), 0);
-    assert!(!world.exists("x"));
+    assert!(!backend.exists("x"));
 }
 
-pub(crate) async fn an_owner_re_enters_by_name(world: World) {
-    let client = world.client().await;
+pub(crate) async fn an_owner_re_enters_by_name(backend: Backend) {
+    let client = backend.client().await;
     let owner = Owner::new();
     let outer = client.lock("x").owned_by(&owner).lock().await.unwrap();
     let deeper = client.lock("x").owned_by(&owner);
@@ -39,11 +39,11 @@ pub(crate) async fn an_owner_re_enters_by_name(world: World) {
         .await;
     assert!(stranger.unwrap_err().is_timeout());
     drop((outer, inner));
-    world.until_gone("x").await;
+    backend.until_gone("x").await;
 }
 
-pub(crate) async fn futures_of_one_owner_share_a_hold(world: World) {
-    let (client, rival) = (world.client().await, world.client().await);
+pub(crate) async fn futures_of_one_owner_share_a_hold(backend: Backend) {
+    let (client, rival) = (backend.client().await, backend.client().await);
     let owner = Owner::new();
     let lock = client.lock("x").owned_by(&owner);
     let held = rival.lock("x").lock().await.unwrap();
@@ -57,12 +57,12 @@ pub(crate) async fn futures_of_one_owner_share_a_hold(world: World) {
     assert_eq!(guards[0].hold_count(), 3);
     assert!(guards.iter().all(|guard| guard.owner() == guards[0].owner()));
     drop(guards);
-    world.until_gone("x").await;
+    backend.until_gone("x").await;
 }
 
-pub(crate) async fn futures_of_one_owner_share_a_hold_that_is_handed_over(world: World) {
+pub(crate) async fn futures_of_one_owner_share_a_hold_that_is_handed_over(backend: Backend) {
     for lease in [Lease::Renewed, Lease::fixed(ms(20_000))] {
-        let client = world.client_with_long_streaks().await;
+        let client = backend.client_with_long_streaks().await;
         let owner = Owner::new();
         let mut locks: Vec<_> = (0..3).map(|_| client.lock("x").owned_by(&owner)).collect();
         let held = client.lock("x").try_lock(Duration::ZERO, lease).await.unwrap();
@@ -79,41 +79,41 @@ pub(crate) async fn futures_of_one_owner_share_a_hold_that_is_handed_over(world:
         assert!(guards.iter().all(|guard| guard.hold_count() == 3));
         assert_eq!(client.stats().handed_over, 1);
         drop(guards);
-        world.until_gone("x").await;
+        backend.until_gone("x").await;
     }
 }
 
-pub(crate) async fn a_nested_lease_never_shortens_the_outer(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_nested_lease_never_shortens_the_outer(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.unwrap();
     let deadline = outer.deadline();
     let inner = lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
-    assert!(world.left("x") > 18_000, "{}", world.left("x"));
+    assert!(backend.left("x") > 18_000, "{}", backend.left("x"));
     assert!(inner.deadline() >= deadline);
     inner.unlock().await.unwrap();
-    assert!(world.left("x") > 18_000, "{}", world.left("x"));
+    assert!(backend.left("x") > 18_000, "{}", backend.left("x"));
     let inner = lock.lock().await.unwrap();
     assert!(outer.deadline() > deadline, "the renewed lease of 30 s is longer");
     inner.unlock().await.unwrap();
     assert_eq!(outer.state(), HoldState::Held);
 }
 
-pub(crate) async fn an_inner_release_leaves_the_lease_alone(world: World) {
-    let client = world.client().await;
+pub(crate) async fn an_inner_release_leaves_the_lease_alone(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(10_000))).await.unwrap();
     let second = lock.try_lock(Duration::ZERO, Lease::fixed(ms(10_000))).await.unwrap();
     let third = lock.try_lock(Duration::ZERO, Lease::fixed(ms(10_000))).await.unwrap();
     third.unlock().await.unwrap();
     second.unlock().await.unwrap();
-    let left = world.left("x");
+    let left = backend.left("x");
     assert!((9000..=10_000).contains(&left), "{left}");
     outer.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_longer_inner_lease_counts(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_longer_inner_lease_counts(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
     let before = outer.deadline();
@@ -121,40 +121,40 @@ pub(crate) async fn a_longer_inner_lease_counts(world: World) {
     assert!(outer.deadline() > before + ms(7000), "one hold, one deadline");
     drop(inner);
     eventually("the count falls", async || lock.hold_count().await.unwrap() == 1).await;
-    assert!(world.left("x") > 7000);
+    assert!(backend.left("x") > 7000);
     drop(outer);
-    world.until_gone("x").await;
+    backend.until_gone("x").await;
 }
 
-pub(crate) async fn an_outer_guard_may_go_first(world: World) {
-    let client = world.client().await;
+pub(crate) async fn an_outer_guard_may_go_first(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
     outer.unlock().await.unwrap();
     assert_eq!(inner.state(), HoldState::Held);
-    assert_eq!(world.number(&["HGET", "x", inner.owner()]), 1);
+    assert_eq!(backend.number(&["HGET", "x", inner.owner()]), 1);
     inner.unlock().await.unwrap();
-    assert!(!world.exists("x"));
+    assert!(!backend.exists("x"));
 }
 
-pub(crate) async fn a_lost_hold_is_not_re_entered(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_lost_hold_is_not_re_entered(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
-    world.command(&["DEL", "x"]);
+    backend.command(&["DEL", "x"]);
     let fresh = lock.try_lock(ms(2000), Lease::Renewed).await.unwrap();
     assert_eq!(outer.state(), HoldState::Lost);
     assert_eq!(soon("told", outer.ended()).await.0, Ended::Lost(LossReason::Gone));
     assert_ne!(fresh.owner(), outer.owner());
     drop(outer);
     sleep(ms(20)).await;
-    assert_eq!(world.number(&["HGET", "x", fresh.owner()]), 1, "the old guard frees nothing");
+    assert_eq!(backend.number(&["HGET", "x", fresh.owner()]), 1, "the old guard frees nothing");
     fresh.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_cancelled_re_entry_keeps_the_outer_hold(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_cancelled_re_entry_keeps_the_outer_hold(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
     for polls in 0..8 {
@@ -176,15 +176,15 @@ pub(crate) async fn a_cancelled_re_entry_keeps_the_outer_hold(world: World) {
     }
     assert_eq!(outer.state(), HoldState::Held);
     outer.unlock().await.unwrap();
-    assert!(!world.exists("x"));
+    assert!(!backend.exists("x"));
 }
 
-pub(crate) async fn an_owner_of_one_client_is_nobody_to_another(world: World) {
-    let (client, elsewhere) = (world.client().await, world.client().await);
+pub(crate) async fn an_owner_of_one_client_is_nobody_to_another(backend: Backend) {
+    let (client, elsewhere) = (backend.client().await, backend.client().await);
     let owner = Owner::new();
     let outer = client.lock("x").owned_by(&owner).lock().await.unwrap();
     // The other client may be connected to another server: the hold here says nothing there.
-    world
+    backend
         .in_vain(async || {
             elsewhere.lock("x").owned_by(&owner).try_lock(Duration::ZERO, Lease::Renewed).await
         })
@@ -197,8 +197,8 @@ pub(crate) async fn an_owner_of_one_client_is_nobody_to_another(world: World) {
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_lock_that_is_held_can_be_made_non_reentrant(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_lock_that_is_held_can_be_made_non_reentrant(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let guard = lock.lock().await.unwrap();
     let lock = lock.non_reentrant();
@@ -208,8 +208,8 @@ pub(crate) async fn a_lock_that_is_held_can_be_made_non_reentrant(world: World) 
     lock.lock().await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn futures_of_one_owner_share_what_is_handed_over(world: World) {
-    let client = world.client_with_long_streaks().await;
+pub(crate) async fn futures_of_one_owner_share_what_is_handed_over(backend: Backend) {
+    let client = backend.client_with_long_streaks().await;
     for lease in [Lease::Renewed, Lease::Fixed(ms(30_000))] {
         let before = client.lock("x").lock().await.unwrap();
         let owner = Owner::new();
@@ -226,12 +226,12 @@ pub(crate) async fn futures_of_one_owner_share_what_is_handed_over(world: World)
         assert_eq!((first.hold_count(), first.owner()), (2, second.owner()));
         second.unlock().await.unwrap();
         first.unlock().await.unwrap();
-        assert!(!world.exists("x"));
+        assert!(!backend.exists("x"));
     }
 }
 
-pub(crate) async fn a_dropped_inner_guard_is_not_counted_for_the_next_owner(world: World) {
-    let client = world.client_with_long_streaks().await;
+pub(crate) async fn a_dropped_inner_guard_is_not_counted_for_the_next_owner(backend: Backend) {
+    let client = backend.client_with_long_streaks().await;
     let lock = client.lock("x").owned_by(&Owner::new());
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
@@ -247,5 +247,5 @@ pub(crate) async fn a_dropped_inner_guard_is_not_counted_for_the_next_owner(worl
     let (next, guard) = soon("its turn", taking).await.0.unwrap();
     assert_eq!((guard.hold_count(), next.hold_count().await.unwrap()), (1, 1));
     guard.unlock().await.unwrap();
-    world.until_gone("x").await;
+    backend.until_gone("x").await;
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use leasehold::{ConfigError, Error, Lease, Lock};
 
-use crate::sorts::SORTS;
-use crate::world::{World, eventually, ms};
+use crate::backend::{Backend, eventually, ms};
+use crate::kinds::KINDS;
 
-pub(crate) async fn bad_names_are_refused_before_anything_is_sent(world: World) {
-    let client = world.client().await;
+pub(crate) async fn bad_names_are_refused_before_anything_is_sent(backend: Backend) {
+    let client = backend.client().await;
     let long = "n".repeat(1025);
     for (name, reason) in [
         ("", "empty"),
@@ -34,8 +34,8 @@ pub(crate) async fn bad_names_are_refused_before_anything_is_sent(world: World) 
     assert_eq!(client.stats().calls, 0);
 }
 
-pub(crate) async fn bad_leases_are_refused_before_anything_is_sent(world: World) {
-    let client = world.client().await;
+pub(crate) async fn bad_leases_are_refused_before_anything_is_sent(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.lock("x");
     for (lease, shown) in [
         (Duration::ZERO, "0ns"),
@@ -57,9 +57,9 @@ pub(crate) async fn bad_leases_are_refused_before_anything_is_sent(world: World)
     assert_eq!(client.stats().calls, calls);
 }
 
-pub(crate) async fn a_key_of_another_type_is_reported(world: World) {
-    let client = world.client().await;
-    world.command(&["SET", "x", "a string"]);
+pub(crate) async fn a_key_of_another_type_is_reported(backend: Backend) {
+    let client = backend.client().await;
+    backend.command(&["SET", "x", "a string"]);
     let lock = client.lock("x");
     for error in
         [lock.lock().await.unwrap_err(), lock.try_lock(ms(0), Lease::Renewed).await.unwrap_err()]
@@ -70,12 +70,12 @@ pub(crate) async fn a_key_of_another_type_is_reported(world: World) {
         assert!(!error.is_retryable() && !error.may_be_held());
     }
     assert!(matches!(lock.holder().await, Err(Error::Protocol { .. })));
-    assert_eq!(world.command(&["GET", "x"]), "a string");
+    assert_eq!(backend.command(&["GET", "x"]), "a string");
     eventually("nothing is left", async || client.stats().local_queues == 0).await;
 }
 
-pub(crate) async fn an_absurdly_long_wait_is_for_ever(world: World) {
-    let client = world.client().await;
+pub(crate) async fn an_absurdly_long_wait_is_for_ever(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.lock("x");
     for wait in [Duration::MAX, Duration::from_secs(u64::MAX / 2), Duration::from_secs(1 << 40)] {
         lock.try_lock(wait, Lease::Renewed).await.unwrap().unlock().await.unwrap();
@@ -86,16 +86,16 @@ pub(crate) async fn an_absurdly_long_wait_is_for_ever(world: World) {
     }
 }
 
-pub(crate) async fn a_cut_or_changed_text_is_refused_before_anything_is_sent(world: World) {
-    let client = world.client().await;
-    for sort in SORTS.iter().filter(|sort| sort.has_fields()) {
-        let lock = sort.lock(&client, "x");
+pub(crate) async fn a_cut_or_changed_text_is_refused_before_anything_is_sent(backend: Backend) {
+    let client = backend.client().await;
+    for kind in KINDS.iter().filter(|kind| kind.has_fields()) {
+        let lock = kind.lock(&client, "x");
         let text = lock.lock().await.unwrap().hand_on().unwrap();
         let calls = client.stats().calls;
         let refused = async |lock: &Lock, bad: &str| {
             let error = lock.restore(bad).await.unwrap_err();
             let told = matches!(error, Error::Config(ConfigError::HandOnText { .. }));
-            assert!(told, "{} {bad:?}: {error}", sort.name);
+            assert!(told, "{} {bad:?}: {error}", kind.name);
         };
         refused(&lock, "").await;
         for at in 0..text.len() {
@@ -106,16 +106,16 @@ pub(crate) async fn a_cut_or_changed_text_is_refused_before_anything_is_sent(wor
             refused(&lock, std::str::from_utf8(&changed).unwrap()).await;
         }
         refused(&lock, &format!("{text} ")).await;
-        refused(&sort.lock(&client, "y"), &text).await;
-        assert_eq!(client.stats().calls, calls, "{}", sort.name);
+        refused(&kind.lock(&client, "y"), &text).await;
+        assert_eq!(client.stats().calls, calls, "{}", kind.name);
         lock.restore(&text).await.unwrap().unlock().await.unwrap();
-        world.command(&["DEL", "redisson_lock_token:{x}"]);
-        assert!(!world.exists("x"), "{}", sort.name);
+        backend.command(&["DEL", "redisson_lock_token:{x}"]);
+        assert!(!backend.exists("x"), "{}", kind.name);
     }
 }
 
-pub(crate) async fn locks_that_cannot_be_one_are_refused(world: World) {
-    let client = world.client().await;
+pub(crate) async fn locks_that_cannot_be_one_are_refused(backend: Backend) {
+    let client = backend.client().await;
     let nested = client.multi_lock(["a", "b"]);
     for lock in [
         client.multi_lock(["a", "b", "a"]),
@@ -133,18 +133,18 @@ pub(crate) async fn locks_that_cannot_be_one_are_refused(world: World) {
     most.try_lock(Duration::ZERO, Lease::fixed(ms(10_000))).await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn a_forced_release_deletes_no_data(world: World) {
-    let client = world.client().await;
-    world.command(&["RPUSH", "list", "a"]);
-    world.command(&["HSET", "hash", "a", "b"]);
-    world.command(&["SET", "string", "a"]);
-    for sort in SORTS.iter().filter(|sort| sort.is_single()) {
-        let other = if sort.name == "string" { "hash" } else { "string" };
+pub(crate) async fn a_forced_release_deletes_no_data(backend: Backend) {
+    let client = backend.client().await;
+    backend.command(&["RPUSH", "list", "a"]);
+    backend.command(&["HSET", "hash", "a", "b"]);
+    backend.command(&["SET", "string", "a"]);
+    for kind in KINDS.iter().filter(|kind| kind.is_single()) {
+        let other = if kind.name == "string" { "hash" } else { "string" };
         for key in ["list", other] {
-            let forced = sort.lock(&client, key).force_unlock().await;
+            let forced = kind.lock(&client, key).force_unlock().await;
             let refused = matches!(forced, Err(Error::Protocol { .. }));
-            assert!(refused, "{} {key}: {forced:?}", sort.name);
-            assert!(world.exists(key), "{} {key}", sort.name);
+            assert!(refused, "{} {key}: {forced:?}", kind.name);
+            assert!(backend.exists(key), "{} {key}", kind.name);
         }
     }
 }

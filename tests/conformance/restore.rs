@@ -8,17 +8,17 @@ use futures::future::join_all;
 use leasehold::{Client, ConfigError, Ended, Error, Lease, Lock, LockGuard, LossReason, Owner};
 use tokio::runtime::Handle;
 
-use crate::sorts::{SORTS, Sort};
-use crate::world::{World, eventually, ms, soon, waiting};
+use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::kinds::{KINDS, Kind};
 
 /// All that can be handed on as a text.
-fn texted() -> impl Iterator<Item = &'static Sort> {
-    SORTS.iter().filter(|sort| sort.is_single())
+fn texted() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().filter(|kind| kind.is_single())
 }
 
 /// Those whose hold gets a fresh field when it is taken over.
-fn with_fields() -> impl Iterator<Item = &'static Sort> {
-    SORTS.iter().filter(|sort| sort.has_fields())
+fn with_fields() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().filter(|kind| kind.has_fields())
 }
 
 async fn is_nobodys(lock: &Lock, text: &str, what: &str) {
@@ -30,18 +30,18 @@ async fn all_is_released(client: &Client) {
     eventually("all is released", async || client.stats().releases_pending == 0).await;
 }
 
-pub(crate) async fn other_futures_of_the_owner_re_enter_what_was_restored(world: World) {
-    let (client, elsewhere) = (world.client().await, world.client().await);
-    for sort in SORTS.iter().filter(|sort| sort.exclusive && sort.reentrant && sort.is_single()) {
-        let held = sort.lock(&elsewhere, sort.name).lock().await.unwrap();
+pub(crate) async fn other_futures_of_the_owner_re_enter_what_was_restored(backend: Backend) {
+    let (client, elsewhere) = (backend.client().await, backend.client().await);
+    for kind in KINDS.iter().filter(|kind| kind.exclusive && kind.reentrant && kind.is_single()) {
+        let held = kind.lock(&elsewhere, kind.name).lock().await.unwrap();
         let text = held.hand_on().unwrap();
-        let lock = sort.lock(&client, sort.name).owned_by(&Owner::new());
+        let lock = kind.lock(&client, kind.name).owned_by(&Owner::new());
         let waits = lock.clone();
         let waits = tokio::spawn(async move { waits.lock().await });
         waiting(&client, 1).await;
         let restored = lock.restore(&text).await.unwrap();
-        let inner = soon(sort.name, waits).await.0.unwrap().unwrap();
-        assert_eq!((inner.owner(), inner.hold_count()), (restored.owner(), 2), "{}", sort.name);
+        let inner = soon(kind.name, waits).await.0.unwrap().unwrap();
+        assert_eq!((inner.owner(), inner.hold_count()), (restored.owner(), 2), "{}", kind.name);
         restored.unlock().await.unwrap();
         inner.check().unwrap();
         assert!(lock.is_held().await.unwrap());
@@ -50,28 +50,28 @@ pub(crate) async fn other_futures_of_the_owner_re_enter_what_was_restored(world:
     }
 }
 
-pub(crate) async fn who_holds_it_already_restores_nothing_twice(world: World) {
-    let client = world.client().await;
-    for sort in texted() {
-        let lock = sort.lock(&client, sort.name);
+pub(crate) async fn who_holds_it_already_restores_nothing_twice(backend: Backend) {
+    let client = backend.client().await;
+    for kind in texted() {
+        let lock = kind.lock(&client, kind.name);
         let text = lock.lock().await.unwrap().hand_on().unwrap();
         let guard = lock.restore(&text).await.unwrap();
         let again = lock.restore(&text).await.unwrap_err();
         let told = match again {
-            Error::NotOwner { .. } => sort.has_fields(),
-            Error::AlreadyHeld { .. } => !sort.has_fields(),
+            Error::NotOwner { .. } => kind.has_fields(),
+            Error::AlreadyHeld { .. } => !kind.has_fields(),
             _ => false,
         };
-        assert!(told, "{}: {again}", sort.name);
+        assert!(told, "{}: {again}", kind.name);
         guard.check().unwrap();
-        assert!(lock.is_held().await.unwrap(), "{}", sort.name);
+        assert!(lock.is_held().await.unwrap(), "{}", kind.name);
         guard.unlock().await.unwrap();
     }
 }
 
 /// What a hash has beside its owners is nobody's text, and a side of a lock takes none of the other.
-pub(crate) async fn a_text_that_is_no_owners_changes_nothing(world: World) {
-    let (client, elsewhere) = (world.client().await, world.client().await);
+pub(crate) async fn a_text_that_is_no_owners_changes_nothing(backend: Backend) {
+    let (client, elsewhere) = (backend.client().await, backend.client().await);
     let (held, lock) = (elsewhere.read_write_lock("x"), client.read_write_lock("x"));
     let read = held.read().lock().await.unwrap();
     let (reader, calls) = (read.owner().to_owned(), client.stats().calls);
@@ -84,22 +84,22 @@ pub(crate) async fn a_text_that_is_no_owners_changes_nothing(world: World) {
     }
     assert_eq!(client.stats().calls, calls);
     let text = read.hand_on().unwrap();
-    let before = world.list(&["HGETALL", "x"]);
+    let before = backend.list(&["HGETALL", "x"]);
     is_nobodys(lock.write(), &text, "a reader's").await;
     eventually("no undo", async || client.stats().releases_pending == 0).await;
-    assert_eq!(world.list(&["HGETALL", "x"]), before);
+    assert_eq!(backend.list(&["HGETALL", "x"]), before);
     lock.read().restore(&text).await.unwrap().unlock().await.unwrap();
     let text = held.write().lock().await.unwrap().hand_on().unwrap();
     is_nobodys(lock.read(), &text, "a writer's").await;
     lock.write().restore(&text).await.unwrap().unlock().await.unwrap();
-    assert!(!world.exists("x"));
+    assert!(!backend.exists("x"));
 }
 
-pub(crate) async fn an_owner_text_may_be_anything_within_its_limit(world: World) {
-    let client = world.client().await;
+pub(crate) async fn an_owner_text_may_be_anything_within_its_limit(backend: Backend) {
+    let client = backend.client().await;
     let long = "n".repeat(64 * 1024);
     for text in ["", " ", "a b\n\"c\"", "mode", "é😀", "1e400", "-1", &long] {
-        world.command(&["SET", "x", text, "PX", "60000"]);
+        backend.command(&["SET", "x", text, "PX", "60000"]);
         let lock = client.string_lock("x");
         assert!(
             lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap_err().is_timeout()
@@ -112,7 +112,7 @@ pub(crate) async fn an_owner_text_may_be_anything_within_its_limit(world: World)
         assert_eq!(guard.owner(), text);
         assert!(lock.is_held().await.unwrap());
         guard.unlock().await.unwrap();
-        assert!(!world.exists("x"), "{text}");
+        assert!(!backend.exists("x"), "{text}");
     }
     let calls = client.stats().calls;
     let refused = client.string_lock("x").restore(&format!("{long}n")).await.unwrap_err();
@@ -132,8 +132,8 @@ enum End {
 }
 
 /// Only of a string lock the text of a guard is known while it lives.
-pub(crate) async fn what_is_being_released_is_given_to_nobody(world: World) {
-    let hasty = world.builder().command_timeout(ms(100)).connect().await.unwrap();
+pub(crate) async fn what_is_being_released_is_given_to_nobody(backend: Backend) {
+    let hasty = backend.builder().command_timeout(ms(100)).connect().await.unwrap();
     let ends = [End::Dropped, End::UnlockUnderWay, End::UnlockCancelled];
     let others = [End::UnlockUnanswered, End::RestoreCancelled, End::HeldTooLong];
     for end in ends.into_iter().chain(others) {
@@ -142,7 +142,7 @@ pub(crate) async fn what_is_being_released_is_given_to_nobody(world: World) {
         let longest = if let End::HeldTooLong = end { ms(300) } else { Duration::from_secs(3600) };
         let guard = lock.acquire().max_hold(longest).await.unwrap();
         let text = guard.owner().to_owned();
-        world.pause();
+        backend.pause();
         let mut under_way = None;
         let mut lost = None;
         match end {
@@ -165,39 +165,39 @@ pub(crate) async fn what_is_being_released_is_given_to_nobody(world: World) {
             }
         }
         is_nobodys(&lock, &text, &what).await;
-        world.resume();
+        backend.resume();
         if let Some(unlock) = under_way {
             drop(soon("unlocked", unlock).await);
         }
         all_is_released(&hasty).await;
-        world.until_gone("x").await;
+        backend.until_gone("x").await;
         drop(lost);
         assert_eq!(hasty.stats().holds, 0, "{what}");
     }
 }
 
-pub(crate) async fn what_a_cancelled_restore_took_is_given_to_nobody(world: World) {
-    let (hasty, other) = (world.client().await, world.client().await);
-    for sort in with_fields() {
-        let lock = sort.lock(&hasty, sort.name);
+pub(crate) async fn what_a_cancelled_restore_took_is_given_to_nobody(backend: Backend) {
+    let (hasty, other) = (backend.client().await, backend.client().await);
+    for kind in with_fields() {
+        let lock = kind.lock(&hasty, kind.name);
         // The server knows the script: it does not ask for it, when nobody would send it any more.
         let text = lock.lock().await.unwrap().hand_on().unwrap();
         let text = lock.restore(&text).await.unwrap().hand_on().unwrap();
-        world.pause();
+        backend.pause();
         // It is sent, and nobody answers.
-        let unanswered = tokio::time::timeout(world.span(50), lock.restore(&text)).await;
-        assert!(unanswered.is_err(), "{}", sort.name);
-        world.resume();
+        let unanswered = tokio::time::timeout(backend.span(50), lock.restore(&text)).await;
+        assert!(unanswered.is_err(), "{}", kind.name);
+        backend.resume();
         all_is_released(&hasty).await;
-        world.until_gone(sort.name).await;
+        backend.until_gone(kind.name).await;
         for client in [&hasty, &other] {
-            is_nobodys(&sort.lock(client, sort.name), &text, sort.name).await;
+            is_nobodys(&kind.lock(client, kind.name), &text, kind.name).await;
         }
     }
 }
 
-pub(crate) async fn what_is_being_handed_over_is_given_to_nobody(world: World) {
-    let client = world.client_with_long_streaks().await;
+pub(crate) async fn what_is_being_handed_over_is_given_to_nobody(backend: Backend) {
+    let client = backend.client_with_long_streaks().await;
     let long = Lease::fixed(Duration::from_secs(600));
     for abandoned in [false, true] {
         let lock = client.string_lock("x");
@@ -219,15 +219,15 @@ pub(crate) async fn what_is_being_handed_over_is_given_to_nobody(world: World) {
             next.unlock().await.unwrap();
         }
         all_is_released(&client).await;
-        assert!(!world.exists("x"));
+        assert!(!backend.exists("x"));
     }
 }
 
-pub(crate) async fn what_was_handed_over_can_be_handed_on_at_once(world: World) {
-    let (client, elsewhere) = (world.client_with_long_streaks().await, world.client().await);
+pub(crate) async fn what_was_handed_over_can_be_handed_on_at_once(backend: Backend) {
+    let (client, elsewhere) = (backend.client_with_long_streaks().await, backend.client().await);
     for name in ["lock", "spin", "write"] {
-        let sort = texted().find(|sort| sort.name == name).unwrap();
-        let lock = sort.lock(&client, name);
+        let kind = texted().find(|kind| kind.name == name).unwrap();
+        let lock = kind.lock(&client, name);
         let guard = lock.lock().await.unwrap();
         let owner = guard.owner().to_owned();
         let mut taking = Box::pin(lock.lock());
@@ -237,20 +237,20 @@ pub(crate) async fn what_was_handed_over_can_be_handed_on_at_once(world: World) 
         let next = soon(name, taking).await.0.unwrap();
         assert_eq!(next.owner(), owner);
         let text = next.hand_on().unwrap();
-        let restored = sort.lock(&elsewhere, name).restore(&text).await.unwrap();
+        let restored = kind.lock(&elsewhere, name).restore(&text).await.unwrap();
         restored.unlock().await.unwrap();
-        assert!(!world.exists(name), "{name}");
+        assert!(!backend.exists(name), "{name}");
     }
 }
 
-pub(crate) async fn of_many_that_restore_one_text_one_has_it(world: World) {
-    let clients = [world.client().await, world.client().await, world.client().await];
-    for (sort, many) in with_fields().flat_map(|sort| [(sort, 2), (sort, 10)]) {
-        let what = format!("{} of {many}", sort.name);
-        let text = sort.lock(&clients[0], "x").lock().await.unwrap().hand_on().unwrap();
+pub(crate) async fn of_many_that_restore_one_text_one_has_it(backend: Backend) {
+    let clients = [backend.client().await, backend.client().await, backend.client().await];
+    for (kind, many) in with_fields().flat_map(|kind| [(kind, 2), (kind, 10)]) {
+        let what = format!("{} of {many}", kind.name);
+        let text = kind.lock(&clients[0], "x").lock().await.unwrap().hand_on().unwrap();
         let restoring: Vec<_> = (0..many)
             .map(|number| {
-                let (lock, text) = (sort.lock(&clients[number % 3], "x"), text.clone());
+                let (lock, text) = (kind.lock(&clients[number % 3], "x"), text.clone());
                 tokio::spawn(async move { lock.restore(&text).await })
             })
             .collect();
@@ -263,18 +263,18 @@ pub(crate) async fn of_many_that_restore_one_text_one_has_it(world: World) {
         }
         let [winner] = <[LockGuard; 1]>::try_from(winners).expect(&what);
         winner.check().unwrap();
-        assert_eq!(world.number(&["HGET", "x", winner.owner()]), 1, "{what}");
+        assert_eq!(backend.number(&["HGET", "x", winner.owner()]), 1, "{what}");
         winner.unlock().await.unwrap();
         for client in &clients {
             all_is_released(client).await;
         }
-        world.command(&["DEL", "redisson_lock_token:{x}"]);
-        assert_eq!(world.number(&["DBSIZE"]), 0, "{what}");
+        backend.command(&["DEL", "redisson_lock_token:{x}"]);
+        assert_eq!(backend.number(&["DBSIZE"]), 0, "{what}");
     }
 }
 
-pub(crate) async fn of_threads_that_restore_one_text_at_once_one_has_it(world: World) {
-    let (client, runtime) = (world.client().await, Handle::current());
+pub(crate) async fn of_threads_that_restore_one_text_at_once_one_has_it(backend: Backend) {
+    let (client, runtime) = (backend.client().await, Handle::current());
     for (lock, has_fields) in [(client.lock("x"), true), (client.string_lock("y"), false)] {
         let mut text = lock.lock().await.unwrap().hand_on().unwrap();
         for round in 0..250 {
@@ -319,33 +319,33 @@ pub(crate) async fn of_threads_that_restore_one_text_at_once_one_has_it(world: W
     }
 }
 
-pub(crate) async fn what_is_handed_on_is_not_given_to_those_who_wait(world: World) {
-    let (client, elsewhere) = (world.client().await, world.client().await);
-    for sort in texted().filter(|sort| sort.exclusive) {
-        let guard = sort.lock(&client, sort.name).lock().await.unwrap();
+pub(crate) async fn what_is_handed_on_is_not_given_to_those_who_wait(backend: Backend) {
+    let (client, elsewhere) = (backend.client().await, backend.client().await);
+    for kind in texted().filter(|kind| kind.exclusive) {
+        let guard = kind.lock(&client, kind.name).lock().await.unwrap();
         let waits = [&client, &elsewhere].map(|client| {
-            let lock = sort.lock(client, sort.name);
+            let lock = kind.lock(client, kind.name);
             tokio::spawn(async move { lock.lock().await?.unlock().await })
         });
         waiting(&client, 1).await;
         waiting(&elsewhere, 1).await;
         let text = guard.hand_on().unwrap();
-        let restored = sort.lock(&elsewhere, sort.name).restore(&text).await.unwrap();
-        assert!(waits.iter().all(|waits| !waits.is_finished()), "{}", sort.name);
+        let restored = kind.lock(&elsewhere, kind.name).restore(&text).await.unwrap();
+        assert!(waits.iter().all(|waits| !waits.is_finished()), "{}", kind.name);
         restored.check().unwrap();
         restored.unlock().await.unwrap();
         for waits in waits {
-            soon(sort.name, waits).await.0.unwrap().unwrap();
+            soon(kind.name, waits).await.0.unwrap().unwrap();
         }
     }
 }
 
-pub(crate) async fn a_text_that_is_used_again_can_be_restored_again(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_text_that_is_used_again_can_be_restored_again(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.string_lock("x");
     let mut lost = Vec::new();
     for round in 0..12 {
-        world.command(&["SET", "x", "job-17", "PX", "60000"]);
+        backend.command(&["SET", "x", "job-17", "PX", "60000"]);
         let guard = lock.restore("job-17").await.unwrap();
         match round % 4 {
             0 => guard.unlock().await.unwrap(),
@@ -354,7 +354,7 @@ pub(crate) async fn a_text_that_is_used_again_can_be_restored_again(world: World
                 all_is_released(&client).await;
             }
             2 => {
-                world.command(&["DEL", "x"]);
+                backend.command(&["DEL", "x"]);
                 guard.extend(ms(60_000)).await.unwrap_err();
                 // Kept: a guard of a lost hold is in nobody's way.
                 lost.push(guard);
@@ -364,6 +364,6 @@ pub(crate) async fn a_text_that_is_used_again_can_be_restored_again(world: World
                 lock.restore("job-17").await.unwrap().unlock().await.unwrap();
             }
         }
-        assert!(!world.exists("x"), "round {round}");
+        assert!(!backend.exists("x"), "round {round}");
     }
 }

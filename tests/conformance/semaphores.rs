@@ -10,7 +10,7 @@ use futures::future::{join_all, try_join_all};
 use leasehold::{Client, Error, Lease, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{World, eventually, ms, soon, waiting};
+use crate::backend::{Backend, eventually, ms, soon, waiting};
 
 /// The most that Java can ask for.
 const JAVAS_MOST: u32 = 2_147_483_647;
@@ -51,8 +51,8 @@ pub(crate) async fn while_waiting<T>(
     done.0
 }
 
-pub(crate) async fn a_waiter_for_two_needs_two(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_waiter_for_two_needs_two(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let semaphore = set(&one, "s", 1).await;
     let waiter = other.semaphore("s");
     let first = semaphore.acquire(1).await.unwrap();
@@ -68,8 +68,8 @@ pub(crate) async fn a_waiter_for_two_needs_two(world: World) {
     assert_eq!((two.permits(), semaphore.available().await.unwrap()), (2, 0));
 }
 
-pub(crate) async fn none_is_taken_and_given_without_redis(world: World) {
-    let client = world.client().await;
+pub(crate) async fn none_is_taken_and_given_without_redis(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = client.semaphore("s");
     let before = client.stats().calls;
     let none = semaphore.acquire(0).await.unwrap();
@@ -79,14 +79,14 @@ pub(crate) async fn none_is_taken_and_given_without_redis(world: World) {
     semaphore.release(0).await.unwrap();
     assert!(!semaphore.release_if_exists(0).await.unwrap());
     assert_eq!(client.stats().calls, before);
-    assert_eq!(world.number(&["DBSIZE"]), 0);
+    assert_eq!(backend.number(&["DBSIZE"]), 0);
 }
 
-pub(crate) async fn releases_make_a_semaphore(world: World) {
-    let client = world.client().await;
+pub(crate) async fn releases_make_a_semaphore(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = client.semaphore("s");
     semaphore.release(1).await.unwrap();
-    assert_eq!(world.command(&["GET", "s"]), "1");
+    assert_eq!(backend.command(&["GET", "s"]), "1");
     semaphore.release(2).await.unwrap();
     let all = semaphore.try_acquire(3, Duration::ZERO).await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), 0);
@@ -94,8 +94,8 @@ pub(crate) async fn releases_make_a_semaphore(world: World) {
     assert_eq!(semaphore.available().await.unwrap(), 3);
 }
 
-pub(crate) async fn permits_are_set_once(world: World) {
-    let client = world.client().await;
+pub(crate) async fn permits_are_set_once(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = set(&client, "s", 10).await;
     assert!(!semaphore.try_set_permits(15).await.unwrap());
     assert_eq!(semaphore.available().await.unwrap(), 10);
@@ -104,17 +104,17 @@ pub(crate) async fn permits_are_set_once(world: World) {
     drop(drained);
 }
 
-pub(crate) async fn a_semaphore_with_a_life_ends_with_its_holds(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_semaphore_with_a_life_ends_with_its_holds(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = client.semaphore("s");
-    let life = world.lease(300);
+    let life = backend.lease(300);
     assert!(semaphore.try_set_permits_for(2, life).await.unwrap());
     let held = semaphore.acquire(1).await.unwrap();
     semaphore.add_permits(3).await.unwrap();
-    let left = u64::try_from(world.left("s")).expect("adding leaves the expiry alone");
+    let left = u64::try_from(backend.left("s")).expect("adding leaves the expiry alone");
     assert!(ms(left) <= life);
-    soon("it expires", world.until_gone("s")).await;
-    soon("its holds, too", world.until_gone("leasehold_semaphore:{s}")).await;
+    soon("it expires", backend.until_gone("s")).await;
+    soon("its holds, too", backend.until_gone("leasehold_semaphore:{s}")).await;
     assert!(semaphore.try_set_permits(1).await.unwrap());
     // A hold of the one before gives nothing to the one of now.
     assert!(matches!(held.release().await, Err(Error::Lost { .. })));
@@ -123,23 +123,23 @@ pub(crate) async fn a_semaphore_with_a_life_ends_with_its_holds(world: World) {
     assert!(matches!(refused, Err(Error::Config(_))));
 }
 
-pub(crate) async fn permits_are_added_and_taken_away(world: World) {
-    let client = world.client().await;
+pub(crate) async fn permits_are_added_and_taken_away(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = set(&client, "s", 10).await;
     let (five, three) = (semaphore.acquire(5).await.unwrap(), semaphore.acquire(3).await.unwrap());
     semaphore.add_permits(-10).await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), -8);
-    world.in_vain(async || semaphore.try_acquire(1, Duration::ZERO).await).await;
+    backend.in_vain(async || semaphore.try_acquire(1, Duration::ZERO).await).await;
     five.release().await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), -3);
     three.release().await.unwrap();
     semaphore.release(1).await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), 1);
-    assert_eq!(world.command(&["GET", "s"]), "1");
+    assert_eq!(backend.command(&["GET", "s"]), "1");
 }
 
-pub(crate) async fn a_waiter_for_many_waits_for_all(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_waiter_for_many_waits_for_all(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let (semaphore, waiter) = (set(&one, "s", 3).await, other.semaphore("s"));
     let mut held = try_join_all((0..3).map(|_| semaphore.acquire(1))).await.unwrap();
     let many = while_waiting(&other, 1, waiter.acquire(3), async {
@@ -155,35 +155,35 @@ pub(crate) async fn a_waiter_for_many_waits_for_all(world: World) {
     assert_eq!(semaphore.available().await.unwrap(), 3);
 }
 
-pub(crate) async fn a_timed_wait_ends_with_the_last_release(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_timed_wait_ends_with_the_last_release(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let (semaphore, waiter) = (set(&one, "s", 4).await, other.semaphore("s"));
     let pairs = try_join_all([semaphore.acquire(2), semaphore.acquire(2)]).await.unwrap();
     let start = Instant::now();
     let late = while_waiting(&other, 1, waiter.try_acquire(4, ms(9000)), async {
         for pair in pairs {
-            sleep(world.span(100)).await;
+            sleep(backend.span(100)).await;
             pair.release().await.unwrap();
         }
     });
     drop(late.await.unwrap());
-    assert!(start.elapsed() >= 2 * world.span(100));
-    if matches!(world, World::Embedded(_)) {
+    assert!(start.elapsed() >= 2 * backend.span(100));
+    if matches!(backend, Backend::Embedded(_)) {
         assert!(start.elapsed() < ms(215), "told, not polled: {:?}", start.elapsed());
     }
     eventually("they are back", async || semaphore.available().await.unwrap() == 4).await;
     let all = semaphore.acquire(4).await.unwrap();
     let start = Instant::now();
-    in_vain(async || waiter.try_acquire(1, world.span(50)).await).await;
-    assert!(start.elapsed() >= world.span(50));
+    in_vain(async || waiter.try_acquire(1, backend.span(50)).await).await;
+    assert!(start.elapsed() >= backend.span(50));
     all.release().await.unwrap();
 }
 
-pub(crate) async fn a_drained_semaphore_has_none(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_drained_semaphore_has_none(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = client.semaphore("s");
     assert_eq!(semaphore.drain().await.unwrap(), 0);
-    assert!(!world.exists("s"), "draining makes none");
+    assert!(!backend.exists("s"), "draining makes none");
     set(&client, "s", 10).await;
     let held = semaphore.acquire(3).await.unwrap();
     assert_eq!(semaphore.drain().await.unwrap(), 7);
@@ -193,20 +193,20 @@ pub(crate) async fn a_drained_semaphore_has_none(world: World) {
     assert_eq!(semaphore.available().await.unwrap(), 3);
 }
 
-pub(crate) async fn a_release_may_leave_a_missing_semaphore_missing(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_release_may_leave_a_missing_semaphore_missing(backend: Backend) {
+    let client = backend.client().await;
     let semaphore = client.semaphore("s");
     assert!(!semaphore.release_if_exists(1).await.unwrap());
-    assert!(!world.exists("s"));
+    assert!(!backend.exists("s"));
     set(&client, "s", 0).await;
     assert!(semaphore.release_if_exists(2).await.unwrap());
     assert_eq!(semaphore.available().await.unwrap(), 2);
     // A hold that outlived its semaphore does not make it again either.
     let held = semaphore.acquire(1).await.unwrap();
-    world.command(&["DEL", "s"]);
+    backend.command(&["DEL", "s"]);
     drop(held);
-    eventually("it is released", async || !world.exists("leasehold_semaphore:{s}")).await;
-    assert!(!world.exists("s"));
+    eventually("it is released", async || !backend.exists("leasehold_semaphore:{s}")).await;
+    assert!(!backend.exists("s"));
 }
 
 /// A number that is read, and written after a while: two at once lose a step.
@@ -216,13 +216,13 @@ pub(crate) async fn step(number: &AtomicU64) {
     number.store(before + 1, SeqCst);
 }
 
-pub(crate) async fn one_permit_excludes(world: World) {
+pub(crate) async fn one_permit_excludes(backend: Backend) {
     let number = Arc::new(AtomicU64::new(0));
-    let first = world.client().await;
+    let first = backend.client().await;
     set(&first, "s", 1).await;
     let mut tasks = Vec::new();
     for _ in 0..4 {
-        let client = world.client().await;
+        let client = backend.client().await;
         for _ in 0..4 {
             let (semaphore, number) = (client.semaphore("s"), number.clone());
             tasks.push(tokio::spawn(async move {
@@ -239,11 +239,11 @@ pub(crate) async fn one_permit_excludes(world: World) {
     }
     assert_eq!(number.load(SeqCst), 160);
     assert_eq!(first.semaphore("s").available().await.unwrap(), 1);
-    assert!(!world.exists("leasehold_semaphore:{s}"));
+    assert!(!backend.exists("leasehold_semaphore:{s}"));
 }
 
-pub(crate) async fn small_and_huge_acquisitions_all_complete(world: World) {
-    let clients = [world.client().await, world.client().await];
+pub(crate) async fn small_and_huge_acquisitions_all_complete(backend: Backend) {
+    let clients = [backend.client().await, backend.client().await];
     set(&clients[0], "s", JAVAS_MOST).await;
     let tasks = (0..12_usize).map(|number| {
         let semaphore = clients[number % 2].semaphore("s");
@@ -261,7 +261,7 @@ pub(crate) async fn small_and_huge_acquisitions_all_complete(world: World) {
     assert_eq!(clients[0].semaphore("s").available().await.unwrap(), i64::from(JAVAS_MOST));
 }
 
-async fn all_get_one(world: &World, clients: &[Client], message: impl AsyncFnOnce()) {
+async fn all_get_one(backend: &Backend, clients: &[Client], message: impl AsyncFnOnce()) {
     let tasks: Vec<_> = (0..6)
         .map(|number| {
             let semaphore = clients[number % clients.len()].semaphore("s");
@@ -277,33 +277,33 @@ async fn all_get_one(world: &World, clients: &[Client], message: impl AsyncFnOnc
     let start = Instant::now();
     message().await;
     let (held, _) = soon("everybody", join_all(tasks)).await;
-    if matches!(world, World::Embedded(_)) {
+    if matches!(backend, Backend::Embedded(_)) {
         assert!(start.elapsed() < ms(100), "one message for all: {:?}", start.elapsed());
     }
     let held: Vec<SemaphorePermit> = held.into_iter().map(Result::unwrap).collect();
-    assert_eq!(world.command(&["GET", "s"]), "0");
+    assert_eq!(backend.command(&["GET", "s"]), "0");
     for permit in held {
         permit.release().await.unwrap();
     }
 }
 
-pub(crate) async fn one_release_lets_many_in(world: World) {
-    let giver = world.client().await;
+pub(crate) async fn one_release_lets_many_in(backend: Backend) {
+    let giver = backend.client().await;
     let semaphore = set(&giver, "s", 0).await;
     // A safety poll must not be what wakes them.
-    let slow = || world.builder().safety_poll(ms(60_000)).connect();
+    let slow = || backend.builder().safety_poll(ms(60_000)).connect();
     let one = [slow().await.unwrap()];
-    all_get_one(&world, &one, async || semaphore.release(6).await.unwrap()).await;
+    all_get_one(&backend, &one, async || semaphore.release(6).await.unwrap()).await;
     semaphore.drain().await.unwrap();
     let three = [slow().await.unwrap(), slow().await.unwrap(), slow().await.unwrap()];
-    all_get_one(&world, &three, async || semaphore.release(6).await.unwrap()).await;
+    all_get_one(&backend, &three, async || semaphore.release(6).await.unwrap()).await;
     // The same by the release of one hold that stood for all.
     let all = semaphore.acquire(6).await.unwrap();
-    all_get_one(&world, &three, async || all.release().await.unwrap()).await;
+    all_get_one(&backend, &three, async || all.release().await.unwrap()).await;
 }
 
-pub(crate) async fn a_front_that_gives_up_lets_the_next_ask(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_front_that_gives_up_lets_the_next_ask(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     set(&one, "s", 2).await;
     // Served in the order in which they came: who wants less waits behind who wants more.
     let (many, few) = (other.semaphore("s"), other.semaphore("s"));
@@ -318,9 +318,9 @@ pub(crate) async fn a_front_that_gives_up_lets_the_next_ask(world: World) {
     drop(soon("the next asks", behind).await.0.unwrap());
 }
 
-pub(crate) async fn a_key_of_another_type_is_reported(world: World) {
-    let client = world.client().await;
-    world.command(&["LPUSH", "x", "not a number"]);
+pub(crate) async fn a_key_of_another_type_is_reported(backend: Backend) {
+    let client = backend.client().await;
+    backend.command(&["LPUSH", "x", "not a number"]);
     let (semaphore, permits) = (client.semaphore("x"), client.permit_expirable_semaphore("x"));
     let latch = client.count_down_latch("x");
     let told = |outcome: Result<(), Error>| {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use leasehold::{Client, Lease, Lock};
 use tokio::time::timeout;
 
-use crate::each::{each, each_exclusive};
-use crate::sorts::Sort;
-use crate::world::{World, eventually, ms, soon};
+use crate::backend::{Backend, eventually, ms, soon};
+use crate::for_each_kind::{for_each_exclusive_kind, for_each_kind};
+use crate::kinds::Kind;
 
 /// Polls a future for a while, and not any more after that.
 async fn polled_for<F: Future>(span: Duration, future: F) -> Pin<Box<F>> {
@@ -18,23 +18,23 @@ async fn polled_for<F: Future>(span: Duration, future: F) -> Pin<Box<F>> {
 }
 
 /// What is not picked up goes on within that; waiters that ask look for it a pause later.
-fn limit(world: &World, sort: &Sort) -> Duration {
-    let pause = if sort.quorum { 2 * sort.late_ms() } else { sort.late_ms() };
-    Lock::UNATTENDED + world.late(pause)
+fn limit(backend: &Backend, kind: &Kind) -> Duration {
+    let pause = if kind.quorum { 2 * kind.late_ms() } else { kind.late_ms() };
+    Lock::UNATTENDED + backend.late(pause)
 }
 
 /// It was renewed for ever: another client timed out after 24 hours.
-pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_another_client(world: World) {
-    let (client, elsewhere) = (&world.client().await, &world.client().await);
-    each_exclusive(async |sort| {
-        let (lock, rival) = (sort.lock(client, sort.name), sort.lock(elsewhere, sort.name));
+pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_another_client(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+    for_each_exclusive_kind(async |kind| {
+        let (lock, rival) = (kind.lock(client, kind.name), kind.lock(elsewhere, kind.name));
         let guard = lock.lock().await.unwrap();
-        let kept = polled_for(world.span(60), lock.lock()).await;
+        let kept = polled_for(backend.span(60), lock.lock()).await;
         guard.unlock().await.unwrap();
         let (rivals, took) = soon("the rival gets it", rival.lock()).await;
-        assert!(took < limit(&world, sort), "{}: {took:?}", sort.name);
+        assert!(took < limit(&backend, kind), "{}: {took:?}", kind.name);
         // Polled again it begins again, as anybody.
-        let kept = polled_for(world.span(60), kept).await;
+        let kept = polled_for(backend.span(60), kept).await;
         rivals.unwrap().unlock().await.unwrap();
         soon("it is polled again", kept).await.0.unwrap().unlock().await.unwrap();
     })
@@ -42,15 +42,15 @@ pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_another_client(world: 
     assert!(client.stats().passed_over > 0);
 }
 
-pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_the_next_waiter(world: World) {
-    let client = &world.client().await;
-    each_exclusive(async |sort| {
-        let lock = sort.lock(client, sort.name);
+pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_the_next_waiter(backend: Backend) {
+    let client = &backend.client().await;
+    for_each_exclusive_kind(async |kind| {
+        let lock = kind.lock(client, kind.name);
         let guard = lock.lock().await.unwrap();
         let kept = [
-            polled_for(world.span(40), lock.lock()).await,
-            polled_for(world.span(40), lock.lock()).await,
-            polled_for(world.span(40), lock.lock()).await,
+            polled_for(backend.span(40), lock.lock()).await,
+            polled_for(backend.span(40), lock.lock()).await,
+            polled_for(backend.span(40), lock.lock()).await,
         ];
         let release = async {
             tokio::task::yield_now().await;
@@ -59,7 +59,7 @@ pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_the_next_waiter(world:
         let (next, ()) = tokio::join!(soon("the next", lock.lock()), release);
         let (next, took) = next;
         // Each in front of it costs as much.
-        assert!(took < limit(&world, sort) * 4, "{}: {took:?}", sort.name);
+        assert!(took < limit(&backend, kind) * 4, "{}: {took:?}", kind.name);
         next.unwrap().unlock().await.unwrap();
         drop(kept);
     })
@@ -67,10 +67,10 @@ pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_the_next_waiter(world:
 }
 
 /// The reply that grants it is there, and nobody takes it.
-pub(crate) async fn a_free_lock_that_was_asked_for_once_is_free_again(world: World) {
-    let (client, elsewhere) = (&world.client().await, &world.client().await);
-    each(async |sort| {
-        let (lock, rival) = (sort.lock(client, sort.name), sort.lock(elsewhere, sort.name));
+pub(crate) async fn a_free_lock_that_was_asked_for_once_is_free_again(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+    for_each_kind(async |kind| {
+        let (lock, rival) = (kind.lock(client, kind.name), kind.lock(elsewhere, kind.name));
         // A server that does not know the script is told it by whoever is polled again.
         lock.lock().await.unwrap().unlock().await.unwrap();
         let mut kept = Box::pin(lock.try_lock(ms(60_000), Lease::Renewed));
@@ -81,7 +81,7 @@ pub(crate) async fn a_free_lock_that_was_asked_for_once_is_free_again(world: Wor
         })
         .await;
         let () = free;
-        assert!(took < limit(&world, sort), "{}: {took:?}", sort.name);
+        assert!(took < limit(&backend, kind), "{}: {took:?}", kind.name);
         assert_eq!(client.stats().renewed, 0, "it was not renewed meanwhile");
         soon("polled again", kept).await.0.unwrap().unlock().await.unwrap();
     })
@@ -89,10 +89,10 @@ pub(crate) async fn a_free_lock_that_was_asked_for_once_is_free_again(world: Wor
 }
 
 /// It starved the waiters of this client although the key was gone.
-pub(crate) async fn an_unlock_is_carried_out_whether_it_is_polled_or_not(world: World) {
-    let (client, elsewhere) = (&world.client().await, &world.client().await);
-    each_exclusive(async |sort| {
-        let (lock, rival) = (sort.lock(client, sort.name), sort.lock(elsewhere, sort.name));
+pub(crate) async fn an_unlock_is_carried_out_whether_it_is_polled_or_not(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+    for_each_exclusive_kind(async |kind| {
+        let (lock, rival) = (kind.lock(client, kind.name), kind.lock(elsewhere, kind.name));
         for polls in 0..2 {
             // For a waiter of another client, and for one of this client that is woken in no other way.
             for next in [&rival, &lock] {
@@ -108,7 +108,7 @@ pub(crate) async fn an_unlock_is_carried_out_whether_it_is_polled_or_not(world: 
                     kept = Some(unlock);
                 };
                 let ((next, took), ()) = tokio::join!(soon("the next", waits), release);
-                assert!(took < limit(&world, sort), "{}, {polls} polls: {took:?}", sort.name);
+                assert!(took < limit(&backend, kind), "{}, {polls} polls: {took:?}", kind.name);
                 next.unwrap().unlock().await.unwrap();
                 drop(kept);
             }
@@ -122,13 +122,13 @@ pub(crate) async fn an_unlock_is_carried_out_whether_it_is_polled_or_not(world: 
 }
 
 /// A re-entry raised the count, and nobody has its guard.
-pub(crate) async fn a_re_entry_that_is_not_picked_up_keeps_nothing(world: World) {
-    let (client, elsewhere) = (&world.client().await, &world.client().await);
-    each(async |sort| {
-        if !sort.reentrant {
+pub(crate) async fn a_re_entry_that_is_not_picked_up_keeps_nothing(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+    for_each_kind(async |kind| {
+        if !kind.reentrant {
             return;
         }
-        let (lock, rival) = (sort.lock(client, sort.name), sort.lock(elsewhere, sort.name));
+        let (lock, rival) = (kind.lock(client, kind.name), kind.lock(elsewhere, kind.name));
         let guard = lock.lock().await.unwrap();
         let mut kept = Box::pin(guard.reenter());
         assert!(futures::poll!(kept.as_mut()).is_pending());
@@ -145,14 +145,14 @@ pub(crate) async fn a_re_entry_that_is_not_picked_up_keeps_nothing(world: World)
 }
 
 /// Members that were taken are not held for a future that does not wait for the rest.
-pub(crate) async fn members_of_a_lock_of_several_are_not_kept(world: World) {
-    let (client, elsewhere) = (world.client().await, world.client().await);
+pub(crate) async fn members_of_a_lock_of_several_are_not_kept(backend: Backend) {
+    let (client, elsewhere) = (backend.client().await, backend.client().await);
     let both = client.multi_lock(["a", "b"]);
     let last = elsewhere.lock("b").lock().await.unwrap();
-    let kept = polled_for(world.span(100), both.lock()).await;
+    let kept = polled_for(backend.span(100), both.lock()).await;
     // After its time it lets go of `a`, or would if it was polled.
     let (first, took) = soon("the first member", elsewhere.lock("a").lock()).await;
-    assert!(took < ms(2000) + world.late(200), "{took:?}");
+    assert!(took < ms(2000) + backend.late(200), "{took:?}");
     last.unlock().await.unwrap();
     let (second, _took) = soon("the other member", elsewhere.lock("b").lock()).await;
     first.unwrap().unlock().await.unwrap();
@@ -160,31 +160,31 @@ pub(crate) async fn members_of_a_lock_of_several_are_not_kept(world: World) {
     soon("polled again", kept).await.0.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn permits_and_latches_do_not_wait_for_it_either(world: World) {
-    let client: Client = world.client().await;
+pub(crate) async fn permits_and_latches_do_not_wait_for_it_either(backend: Backend) {
+    let client: Client = backend.client().await;
     let semaphore = client.semaphore("s");
     semaphore.try_set_permits(1).await.unwrap();
     let held = semaphore.acquire(1).await.unwrap();
-    let kept = polled_for(world.span(40), semaphore.acquire(1)).await;
+    let kept = polled_for(backend.span(40), semaphore.acquire(1)).await;
     held.release().await.unwrap();
     let (next, took) = soon("the next", semaphore.acquire(1)).await;
-    assert!(took < Lock::UNATTENDED + world.late(1500), "{took:?}");
+    assert!(took < Lock::UNATTENDED + backend.late(1500), "{took:?}");
     next.unwrap().release().await.unwrap();
     drop(kept);
 
     let permits = client.permit_expirable_semaphore("p");
     permits.try_set_permits(1).await.unwrap();
     let held = permits.acquire(Lease::Renewed).await.unwrap();
-    let kept = polled_for(world.span(40), permits.acquire(Lease::Renewed)).await;
+    let kept = polled_for(backend.span(40), permits.acquire(Lease::Renewed)).await;
     held.release().await.unwrap();
     let (next, took) = soon("the next", permits.acquire(Lease::Renewed)).await;
-    assert!(took < Lock::UNATTENDED + world.late(1500), "{took:?}");
+    assert!(took < Lock::UNATTENDED + backend.late(1500), "{took:?}");
     next.unwrap().release().await.unwrap();
     drop(kept);
 
     let latch = client.count_down_latch("l");
     latch.try_set_count(1).await.unwrap();
-    let kept = polled_for(world.span(40), latch.wait(Duration::MAX)).await;
+    let kept = polled_for(backend.span(40), latch.wait(Duration::MAX)).await;
     let waits = soon("it opens", latch.wait(Duration::MAX));
     let (opened, left) = tokio::join!(waits, latch.count_down());
     assert_eq!(left.unwrap(), 0);
@@ -194,22 +194,22 @@ pub(crate) async fn permits_and_latches_do_not_wait_for_it_either(world: World) 
 
 /// A fair queue stands in Redis, where beats of the background kept the place of a future that nobody
 /// polled.
-pub(crate) async fn a_place_in_a_fair_queue_is_not_kept_for_it(world: World) {
-    let (client, elsewhere) = (world.client().await, world.client().await);
+pub(crate) async fn a_place_in_a_fair_queue_is_not_kept_for_it(backend: Backend) {
+    let (client, elsewhere) = (backend.client().await, backend.client().await);
     let guard = elsewhere.fair_lock("x").lock().await.unwrap();
     let lock = client.fair_lock("x");
-    let kept = polled_for(world.span(100), lock.lock()).await;
-    assert_eq!(world.number(&["LLEN", "redisson_lock_queue:{x}"]), 1);
+    let kept = polled_for(backend.span(100), lock.lock()).await;
+    assert_eq!(backend.number(&["LLEN", "redisson_lock_queue:{x}"]), 1);
     let rival = client.fair_lock("x");
     let release = async {
         eventually("two in the queue", async || {
-            world.number(&["LLEN", "redisson_lock_queue:{x}"]) == 2
+            backend.number(&["LLEN", "redisson_lock_queue:{x}"]) == 2
         })
         .await;
         guard.unlock().await.unwrap();
     };
     let ((next, took), ()) = tokio::join!(soon("the next", rival.lock()), release);
-    assert!(took < Lock::UNATTENDED + world.late(250), "{took:?}");
+    assert!(took < Lock::UNATTENDED + backend.late(250), "{took:?}");
     next.unwrap().unlock().await.unwrap();
     soon("polled again", kept).await.0.unwrap().unlock().await.unwrap();
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use leasehold::{Client, LockGuard};
 
-use crate::bed::{Outside, builder, ms, runtime, turn};
 use crate::support::server::Server;
+use crate::testbed::{Outside, builder, ms, runtime, turn};
 
 /// The runtime stands still for so long: sooner its connections are not moved elsewhere.
 const BLOCKED: Duration = Duration::from_secs(3);

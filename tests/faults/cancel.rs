@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, Lock, LockGuard};
 
-use crate::bed::{
-    Outside, alone, at_rest, connect, cut_after, cut_after_polls, idle, ms, note, size, threads,
-    until,
-};
-use crate::sorts::{SORTS, Sort};
+use crate::kinds::{KINDS, Kind};
 use crate::support::proxy::Proxy;
 use crate::support::resp::Reply;
 use crate::support::server::Server;
+use crate::testbed::{
+    Outside, alone, at_rest, connect, cut_after, cut_after_polls, idle, ms, note, size, threads,
+    until,
+};
 
 /// A dropped call is settled within this, long before a lease ends.
 const SETTLED: Duration = Duration::from_secs(5);
@@ -93,16 +93,16 @@ const SCENES: [Scene; 11] = [
 ];
 
 impl Scene {
-    fn fits(self, sort: &Sort) -> bool {
+    fn fits(self, kind: &Kind) -> bool {
         match self {
-            Scene::Within | Scene::Reenter | Scene::UnlockInner => sort.reentrant,
-            Scene::TakeOver | Scene::Restore => sort.is_single(),
+            Scene::Within | Scene::Reenter | Scene::UnlockInner => kind.reentrant,
+            Scene::TakeOver | Scene::Restore => kind.is_single(),
             _ => true,
         }
     }
 }
 
-const PLAIN: Sort = SORTS[0];
+const PLAIN: Kind = KINDS[0];
 
 /// Every key and what it holds, but for the counters of tokens: what a call may leave behind.
 const CONTENTS: &str = "local keys, all = redis.call('keys', '*'), {}
@@ -119,16 +119,16 @@ end
 return all";
 
 struct Stage {
-    sort: Sort,
+    kind: Kind,
     client: Client,
     other: Client,
     outside: Outside,
 }
 
 impl Stage {
-    async fn new(sort: Sort, server: &Server, url: &str) -> Self {
+    async fn new(kind: Kind, server: &Server, url: &str) -> Self {
         let stage = Stage {
-            sort,
+            kind,
             client: connect(url).await,
             other: connect(&server.url()).await,
             outside: Outside::of(server),
@@ -136,10 +136,10 @@ impl Stage {
         // The scripts are known to the server from here on: what is sent is carried out.
         let lock = stage.lock("warm");
         let guard = lock.lock().await.expect("free");
-        if sort.reentrant {
+        if kind.reentrant {
             drop(guard.reenter().await.expect("its own"));
         }
-        if sort.is_single() {
+        if kind.is_single() {
             let text = guard.hand_on().expect("held");
             lock.restore(&text).await.expect("still there").unlock().await.expect("held");
         } else {
@@ -150,14 +150,14 @@ impl Stage {
     }
 
     fn lock(&self, name: &str) -> Lock {
-        self.sort.lock(&self.client, name)
+        self.kind.lock(&self.client, name)
     }
 
-    /// Somebody else's hold that keeps this sort of lock out.
+    /// Somebody else's hold that keeps this kind of lock out.
     async fn rival(&self, name: &str) -> LockGuard {
         let other = &self.other;
-        let taken = if self.sort.exclusive {
-            self.sort.lock(other, name).lock().await
+        let taken = if self.kind.exclusive {
+            self.kind.lock(other, name).lock().await
         } else {
             other.read_write_lock(name).write().lock().await
         };
@@ -179,7 +179,7 @@ impl Stage {
     async fn play(&mut self, scene: Scene, cut: Cut) -> bool {
         let name = "cut";
         let lock = self.lock(name);
-        let what = format!("{}, {scene:?} {cut:?}", self.sort.name);
+        let what = format!("{}, {scene:?} {cut:?}", self.kind.name);
         let done = match scene {
             Scene::TryFree => kept(&what, cut.apply(lock.try_lock(WAIT, FIXED)).await),
             Scene::LockFree => kept(&what, cut.apply(lock.lock()).await),
@@ -244,7 +244,7 @@ impl Stage {
 
     async fn restore(&self, what: &str, scene: Scene, lock: &Lock, cut: Cut) -> bool {
         let from = if matches!(scene, Scene::TakeOver) { &self.other } else { &self.client };
-        let guard = self.sort.lock(from, lock.name()).lock().await.expect("free");
+        let guard = self.kind.lock(from, lock.name()).lock().await.expect("free");
         let text = guard.hand_on().expect("held");
         let done = kept(what, cut.apply(lock.restore(&text)).await);
         if cut.begins_nothing() {
@@ -312,8 +312,8 @@ fn released(what: &str, outcome: Option<Result<(), Error>>) -> bool {
 
 /// Cuts every scene after every number of polls, again and again.
 async fn sweep_polls(stage: &mut Stage, repetitions: usize) {
-    let sort = stage.sort;
-    for scene in SCENES.into_iter().filter(|scene| scene.fits(&sort)) {
+    let kind = stage.kind;
+    for scene in SCENES.into_iter().filter(|scene| scene.fits(&kind)) {
         let mut most = 0;
         for repetition in 0..repetitions {
             for polls in 0.. {
@@ -328,7 +328,7 @@ async fn sweep_polls(stage: &mut Stage, repetitions: usize) {
                 assert!(polls < 100, "{scene:?} is never done, repetition {repetition}");
             }
         }
-        note(&format!("{}, {scene:?}: done after at most {most} polls", sort.name));
+        note(&format!("{}, {scene:?}: done after at most {most} polls", kind.name));
     }
     at_rest(&stage.client, Duration::from_secs(5)).await;
     assert_eq!(stage.contents(), Reply::Array(vec![]));
@@ -347,8 +347,8 @@ fn a_call_dropped_after_any_number_of_polls_leaves_nothing() {
 fn a_call_of_any_sort_dropped_after_any_number_of_polls_leaves_nothing() {
     alone(Duration::from_secs(180), async {
         let server = Server::start();
-        for sort in SORTS.into_iter().skip(1) {
-            let mut stage = Stage::new(sort, &server, &server.url()).await;
+        for kind in KINDS.into_iter().skip(1) {
+            let mut stage = Stage::new(kind, &server, &server.url()).await;
             Box::pin(sweep_polls(&mut stage, 4)).await;
         }
     });
@@ -369,8 +369,8 @@ fn a_call_of_any_sort_dropped_after_any_delay_leaves_nothing() {
     let step = Duration::from_micros(3 * size("LEASEHOLD_STEP_US", 10) as u64);
     alone(Duration::from_secs(300), async move {
         let server = Server::start();
-        for sort in SORTS.into_iter().skip(1) {
-            let mut stage = Stage::new(sort, &server, &server.url()).await;
+        for kind in KINDS.into_iter().skip(1) {
+            let mut stage = Stage::new(kind, &server, &server.url()).await;
             Box::pin(sweep(&mut stage, "direct", step)).await;
         }
     });
@@ -391,15 +391,15 @@ fn a_call_dropped_after_any_delay_on_a_slow_line_leaves_nothing() {
 async fn sweep(stage: &mut Stage, line: &str, step: Duration) {
     let trip = round_trip(&stage.client).await;
     let step = step.max(trip * 3 / CUTS);
-    let sort = stage.sort;
-    for scene in SCENES.into_iter().filter(|scene| scene.fits(&sort)) {
+    let kind = stage.kind;
+    for scene in SCENES.into_iter().filter(|scene| scene.fits(&kind)) {
         let (mut delay, mut cuts, mut done) = (Duration::ZERO, 0, 0);
         let started = Instant::now();
         while delay <= trip * 3 {
             done += u32::from(Box::pin(stage.play(scene, Cut::Delay(delay))).await);
             (delay, cuts) = (delay + step, cuts + 1);
         }
-        let (name, took) = (sort.name, started.elapsed());
+        let (name, took) = (kind.name, started.elapsed());
         note(&format!("{name}, {line}, {scene:?}: {cuts} cuts, {trip:?}, {done} done, {took:?}"));
     }
     at_rest(&stage.client, Duration::from_secs(5)).await;
@@ -423,8 +423,8 @@ async fn round_trip(client: &Client) -> Duration {
 fn a_dropped_waiter_lets_the_next_one_in() {
     alone(Duration::from_secs(120), async {
         let server = Server::start();
-        for sort in SORTS {
-            let mut stage = Stage::new(sort, &server, &server.url()).await;
+        for kind in KINDS {
+            let mut stage = Stage::new(kind, &server, &server.url()).await;
             for polls in 0..12 {
                 let guard = stage.rival("cut").await;
                 let (first, second) = (stage.lock("cut"), stage.lock("cut"));
@@ -435,9 +435,9 @@ fn a_dropped_waiter_lets_the_next_one_in() {
                 let gone = cut_after_polls(polls, ms(1), Box::pin(first.lock())).await;
                 assert!(gone.is_none(), "it is held");
                 guard.unlock().await.expect("held");
-                let outcome = crate::bed::within("the next waiter", SETTLED, next).await;
+                let outcome = crate::testbed::within("the next waiter", SETTLED, next).await;
                 outcome.expect("no panic").expect("its turn");
-                let what = format!("{}, {polls} polls", sort.name);
+                let what = format!("{}, {polls} polls", kind.name);
                 stage.settled(&what, &Reply::Array(vec![])).await;
             }
             // Where waiters ask, a room remembers for a while that it met another client.

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, ClientBuilder, Lease, LocalHandover};
 
-use crate::bed::{Outside, SILENCE, alone, builder, ms, until, within};
 use crate::support::proxy::Proxy;
 use crate::support::resp::Reply;
 use crate::support::server::Server;
+use crate::testbed::{Outside, SILENCE, alone, builder, ms, until, within};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -191,7 +191,7 @@ fn renewals_of_many_holds_share_calls() {
         let rounds = u128::from(renewed.div_ceil(1_000));
         let text = format!("{renewed} renewals of holds taken in {taking:?}: {calls} calls");
         assert!(u128::from(calls) <= rounds * batches, "{text}");
-        crate::bed::note(&text);
+        crate::testbed::note(&text);
         drop(guards);
         until("all are free", LIMIT, || outside.keys() == 0).await;
     });
@@ -295,7 +295,7 @@ async fn fair_costs(others: i64) -> Vec<(&'static str, Vec<(String, u64)>)> {
 fn the_length_of_a_fair_queue_costs_nothing() {
     alone(LIMIT * 2, async {
         let (one, many) = (fair_costs(1).await, fair_costs(500).await);
-        crate::bed::note(&format!("{one:?}"));
+        crate::testbed::note(&format!("{one:?}"));
         assert_eq!(one, many);
         // Nor does a script look at the whole of it.
         let looks = |command: &str| ["lrange", "zrange", "zrangebyscore"].contains(&command);

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, HoldState, Lease, LockGuard, LossReason};
 
-use crate::bed::{
+use crate::support::proxy::Proxy;
+use crate::support::server::Server;
+use crate::testbed::{
     GIVEN_UP, Outside, SILENCE, alone, at_rest, block_on, brisk, builder, hold, lost, ms, note,
     runtime, threads, turn, until, within,
 };
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
 
 const LIMIT: Duration = Duration::from_secs(20);
 /// A drop takes no longer, whatever the state of the world. What it could wait for takes far longer.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use leasehold::{Client, Error, Lease};
 
-use crate::bed::{
+use crate::support::proxy::Proxy;
+use crate::support::server::Server;
+use crate::testbed::{
     Outside, assert_protocol, assert_unavailable, at_rest, beside, brisk, connect, hold, ms, until,
     within,
 };
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// One call, with the time-outs of `brisk` and a repetition; or a connection. What hangs takes longer.

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::bed::{Outside, at_rest, beside, child, connect, ms, note, size, until};
 use crate::support::resp::Connection;
 use crate::support::server::Server;
+use crate::testbed::{Outside, at_rest, beside, child, connect, ms, note, size, until};
 
 const PROCESSES: usize = 4;
 const TASKS: usize = 16;
@@ -29,7 +29,7 @@ fn processes_and_tasks_exclude_each_other_and_all_progress() {
         let started = Instant::now();
         let children: Vec<_> = (0..PROCESSES).map(|_| child(CHILD, &variables)).collect();
         let reports = tokio::task::spawn_blocking(move || {
-            children.into_iter().map(super::bed::Running::finish).collect::<Vec<_>>()
+            children.into_iter().map(super::testbed::Running::finish).collect::<Vec<_>>()
         });
         let reports = reports.await.expect("no child fails");
         let reports: Vec<_> = reports.iter().map(|text| report(text)).collect();

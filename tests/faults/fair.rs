@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LockGuard};
 
-use crate::bed::{
+use crate::support::proxy::Proxy;
+use crate::support::server::Server;
+use crate::testbed::{
     LATE, Outside, Running, SILENCE, alone, at_rest, beside, brisk, builder, child, connect, ms,
     note, until, within,
 };
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const QUEUE: &str = "redisson_lock_queue:{n}";

@@ -5,11 +5,11 @@ use std::time::Duration;
 use futures::future::join_all;
 use leasehold::{Client, Error, Lease};
 
-use crate::bed::{Outside, beside, builder, connect, ms, until};
+use crate::kinds::KINDS;
 use crate::rights::rule;
-use crate::sorts::SORTS;
 use crate::support::resp::Reply;
 use crate::support::server::Server;
+use crate::testbed::{Outside, beside, builder, connect, ms, until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(5);
@@ -41,18 +41,18 @@ fn no_lock_is_left_behind_by_a_script_that_was_refused() {
     beside(LIMIT * 3, async {
         let server = Server::start();
         let mut outside = Outside::of(&server);
-        // Each sort, and the commands without which its script stops after a first write.
-        let stopping = |sort: &str| match sort {
+        // Each kind, and the commands without which its script stops after a first write.
+        let stopping = |kind: &str| match kind {
             "string" => &[][..],
             "read" => &["pexpire", "set"],
             "fenced" => &["pexpire", "hset"],
             _ => &["pexpire"],
         };
-        for sort in &SORTS {
-            for command in stopping(sort.name) {
-                let what = format!("{} without {command}", sort.name);
+        for kind in &KINDS {
+            for command in stopping(kind.name) {
+                let what = format!("{} without {command}", kind.name);
                 let client = without(&server, command).await;
-                let taken = sort.lock(&client, "orders:1").try_lock(ms(0), LEASE).await;
+                let taken = kind.lock(&client, "orders:1").try_lock(ms(0), LEASE).await;
                 assert!(taken.is_err(), "{what}");
                 until(&what, SOON, || left(&mut outside).is_empty()).await;
             }

@@ -1,30 +1,30 @@
-//! Replies that never come, for every sort of lock: what the server did is found again or undone.
+//! Replies that never come, for every kind of lock: what the server did is found again or undone.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, Lease};
 
-use crate::bed::{alone, ms, until, within};
+use crate::kinds::{KINDS, Kind};
 use crate::lost_replies::{Bed, HEALED};
-use crate::sorts::{SORTS, Sort};
 use crate::support::resp::Reply;
+use crate::testbed::{alone, ms, until, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Longer than any undo may take.
 const LONG: Duration = ms(20_000);
 
-/// Plays one scene for each sort, on a server of its own.
-fn each(scene: &impl AsyncFn(&Sort, &mut Bed)) {
+/// Plays one scene for each kind, on a server of its own.
+fn for_each_kind(scene: &impl AsyncFn(&Kind, &mut Bed)) {
     alone(LIMIT, async {
-        for sort in &SORTS {
+        for kind in &KINDS {
             let mut bed = Bed::new().await;
             // Its scripts are known to the server: a call is one round trip.
             for client in [&bed.client, &bed.rival] {
-                let guard = sort.lock(client, "warm").lock().await.expect("free");
+                let guard = kind.lock(client, "warm").lock().await.expect("free");
                 guard.unlock().await.expect("held");
             }
-            scene(sort, &mut bed).await;
+            scene(kind, &mut bed).await;
             until("nothing is left", HEALED, || nothing_is_left(&mut bed)).await;
         }
     });
@@ -43,33 +43,33 @@ fn only(bed: &mut Bed, expected: &[String]) -> bool {
     keys == expected
 }
 
-fn are_there(bed: &mut Bed, sort: &Sort) -> bool {
-    sort.keys("n").iter().filter(|key| bed.outside.exists(key)).count() >= sort.need()
+fn are_there(bed: &mut Bed, kind: &Kind) -> bool {
+    kind.keys("n").iter().filter(|key| bed.outside.exists(key)).count() >= kind.need()
 }
 
 /// Which one is first of several does not matter.
-fn is_granted(bed: &mut Bed, sort: &Sort) -> bool {
-    sort.keys("n").iter().any(|key| bed.outside.exists(key))
+fn is_granted(bed: &mut Bed, kind: &Kind) -> bool {
+    kind.keys("n").iter().any(|key| bed.outside.exists(key))
 }
 
 /// A quorum gives back what it may have, and says that nobody answered.
-fn assert_unknown<T: Debug>(sort: &Sort, outcome: &Result<T, Error>) {
+fn assert_unknown<T: Debug>(kind: &Kind, outcome: &Result<T, Error>) {
     let told = match outcome {
-        Err(error @ Error::Unknown { .. }) => error.may_be_held() && !sort.quorum,
+        Err(error @ Error::Unknown { .. }) => error.may_be_held() && !kind.quorum,
         Err(Error::Quorum { obtained: 0, .. }) => true,
         _ => false,
     };
-    assert!(told, "{}: {outcome:?}", sort.name);
+    assert!(told, "{}: {outcome:?}", kind.name);
 }
 
 /// The rival gets it and keeps it, undisturbed by what may come late.
-async fn rival_takes(bed: &mut Bed, sort: &Sort) {
-    let lock = sort.lock(&bed.rival, "n");
+async fn rival_takes(bed: &mut Bed, kind: &Kind) {
+    let lock = kind.lock(&bed.rival, "n");
     let guard = within("the rival's turn", LIMIT, lock.lock()).await.expect("free");
     let end = Instant::now() + ms(400);
     until("repetitions pass by", LIMIT, || {
         guard.check().expect("not released by anybody else");
-        assert!(are_there(bed, sort), "{}", sort.name);
+        assert!(are_there(bed, kind), "{}", kind.name);
         Instant::now() > end
     })
     .await;
@@ -77,43 +77,43 @@ async fn rival_takes(bed: &mut Bed, sort: &Sort) {
 }
 
 #[test]
-fn a_lost_grant_of_any_sort_is_unknown_and_undone() {
-    each(&async |sort, bed| {
+fn a_lost_grant_of_any_kind_is_unknown_and_undone() {
+    for_each_kind(&async |kind, bed| {
         bed.proxy.swallow_replies();
-        let outcome = sort.lock(&bed.client, "n").try_lock(ms(200), Lease::fixed(LONG)).await;
-        assert_unknown(sort, &outcome);
+        let outcome = kind.lock(&bed.client, "n").try_lock(ms(200), Lease::fixed(LONG)).await;
+        assert_unknown(kind, &outcome);
         bed.proxy.pass();
         until("it is undone", HEALED, || nothing_is_left(bed)).await;
-        rival_takes(bed, sort).await;
+        rival_takes(bed, kind).await;
     });
 }
 
 #[test]
 fn a_lost_grant_of_any_sort_that_is_dropped_is_undone() {
-    each(&async |sort, bed| {
+    for_each_kind(&async |kind, bed| {
         bed.proxy.swallow_replies();
-        let lock = sort.lock(&bed.client, "n");
+        let lock = kind.lock(&bed.client, "n");
         let taking = tokio::spawn(async move { lock.lock().await.map(drop) });
-        until("redis granted the first", LIMIT, || is_granted(bed, sort)).await;
+        until("redis granted the first", LIMIT, || is_granted(bed, kind)).await;
         taking.abort();
         bed.proxy.pass();
         until("it is undone", HEALED, || nothing_is_left(bed)).await;
-        rival_takes(bed, sort).await;
+        rival_takes(bed, kind).await;
     });
 }
 
 #[test]
 fn a_patient_acquisition_of_any_sort_gets_its_lost_grant_back() {
-    each(&async |sort, bed| {
+    for_each_kind(&async |kind, bed| {
         bed.proxy.swallow_replies();
-        let lock = sort.lock(&bed.client, "n");
+        let lock = kind.lock(&bed.client, "n");
         let taking = tokio::spawn(async move { lock.lock().await });
-        until("redis granted the first", LIMIT, || is_granted(bed, sort)).await;
+        until("redis granted the first", LIMIT, || is_granted(bed, kind)).await;
         bed.proxy.pass();
         let taken = within("the grant", LIMIT, taking).await.expect("no panic");
-        let guard = taken.unwrap_or_else(|error| panic!("{}: {error:?}", sort.name));
+        let guard = taken.unwrap_or_else(|error| panic!("{}: {error:?}", kind.name));
         assert_eq!(guard.hold_count(), 1);
-        assert!(are_there(bed, sort));
+        assert!(are_there(bed, kind));
         if let Some(token) = guard.token() {
             let issued = bed.outside.command(&["GET", "redisson_lock_token:{n}"]).int();
             assert_eq!(token.value(), issued, "a repeated call is told its own token");
@@ -125,17 +125,17 @@ fn a_patient_acquisition_of_any_sort_gets_its_lost_grant_back() {
 
 #[test]
 fn a_lost_re_entry_of_any_sort_leaves_the_outer_hold() {
-    each(&async |sort, bed| {
-        if !sort.reentrant {
+    for_each_kind(&async |kind, bed| {
+        if !kind.reentrant {
             return;
         }
-        let lock = sort.lock(&bed.client, "n");
+        let lock = kind.lock(&bed.client, "n");
         let outer = lock.try_lock(Duration::ZERO, Lease::fixed(LONG)).await.expect("free");
         bed.proxy.swallow_replies();
         let again = lock.acquire().within(&outer).wait(ms(200)).lease(Lease::fixed(LONG));
-        assert_unknown(sort, &again.await);
+        assert_unknown(kind, &again.await);
         outer.check().expect("the outer hold is not touched");
-        assert_eq!(outer.hold_count(), 1, "{}", sort.name);
+        assert_eq!(outer.hold_count(), 1, "{}", kind.name);
         bed.proxy.pass();
         within("redis is told", HEALED, async {
             while lock.hold_count().await.ok() != Some(1) {
@@ -148,30 +148,30 @@ fn a_lost_re_entry_of_any_sort_leaves_the_outer_hold() {
 }
 
 #[test]
-fn a_lost_take_over_of_any_sort_is_unknown_and_undone() {
-    each(&async |sort, bed| {
-        if !sort.is_single() {
+fn a_lost_take_over_of_any_kind_is_unknown_and_undone() {
+    for_each_kind(&async |kind, bed| {
+        if !kind.is_single() {
             return;
         }
-        let (giver, taker) = (sort.lock(&bed.rival, "n"), sort.lock(&bed.client, "n"));
+        let (giver, taker) = (kind.lock(&bed.rival, "n"), kind.lock(&bed.client, "n"));
         let text = giver.lock().await.expect("free").hand_on().expect("held");
         // Its script is known to the server from here on.
         let guard = taker.restore(&text).await.expect("still there");
         let text = guard.hand_on().expect("held");
         bed.proxy.swallow_replies();
-        assert_unknown(sort, &taker.restore(&text).await);
+        assert_unknown(kind, &taker.restore(&text).await);
         bed.proxy.pass();
         until("it is undone", HEALED, || nothing_is_left(bed)).await;
-        rival_takes(bed, sort).await;
+        rival_takes(bed, kind).await;
         let late = giver.restore(&text).await;
-        assert!(matches!(late, Err(Error::NotOwner { .. })), "{}: {late:?}", sort.name);
+        assert!(matches!(late, Err(Error::NotOwner { .. })), "{}: {late:?}", kind.name);
     });
 }
 
 #[test]
-fn a_lost_release_of_any_sort_is_repeated_and_harms_nobody() {
-    each(&async |sort, bed| {
-        let guard = sort
+fn a_lost_release_of_any_kind_is_repeated_and_harms_nobody() {
+    for_each_kind(&async |kind, bed| {
+        let guard = kind
             .lock(&bed.client, "n")
             .try_lock(Duration::ZERO, Lease::fixed(LONG))
             .await
@@ -180,29 +180,29 @@ fn a_lost_release_of_any_sort_is_repeated_and_harms_nobody() {
         let releasing = tokio::spawn(guard.unlock());
         until("redis released it", LIMIT, || nothing_is_left(bed)).await;
         // While the release is repeated.
-        rival_takes(bed, sort).await;
+        rival_takes(bed, kind).await;
         bed.proxy.pass();
         let outcome = within("an answer", LIMIT, releasing).await.expect("no panic");
         let told = matches!(outcome, Ok(()) | Err(Error::Unknown { .. }));
-        assert!(told, "{}: {outcome:?}", sort.name);
+        assert!(told, "{}: {outcome:?}", kind.name);
     });
 }
 
 #[test]
 fn a_lost_refusal_of_any_sort_leaves_the_holder_alone() {
-    each(&async |sort, bed| {
-        if !sort.exclusive {
+    for_each_kind(&async |kind, bed| {
+        if !kind.exclusive {
             return;
         }
-        let guard = sort.lock(&bed.rival, "n").lock().await.expect("free");
+        let guard = kind.lock(&bed.rival, "n").lock().await.expect("free");
         bed.proxy.swallow_replies();
-        let lock = sort.lock(&bed.client, "n");
+        let lock = kind.lock(&bed.client, "n");
         let outcome = lock.try_lock(ms(300), Lease::fixed(LONG)).await;
-        assert!(outcome.is_err(), "{}", sort.name);
+        assert!(outcome.is_err(), "{}", kind.name);
         bed.proxy.pass();
-        until("nothing of it is left", HEALED, || only(bed, &sort.keys("n"))).await;
+        until("nothing of it is left", HEALED, || only(bed, &kind.keys("n"))).await;
         guard.check().expect("the holder is not touched");
-        assert!(are_there(bed, sort));
+        assert!(are_there(bed, kind));
         // And a patient one is served once, in spite of it.
         bed.proxy.swallow_replies();
         let taking = tokio::spawn(async move { lock.lock().await });

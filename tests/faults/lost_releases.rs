@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Error, Lease, Lock};
 
-use crate::bed::{alone, assert_unknown, at_rest, beside, hold, ms, until, within};
 use crate::lost_replies::{AT_ONCE, Bed, HEALED, LEASE, LIMIT};
+use crate::testbed::{alone, assert_unknown, at_rest, beside, hold, ms, until, within};
 
 #[test]
 fn a_release_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
 
-use crate::bed::{
+use crate::support::proxy::Proxy;
+use crate::support::server::Server;
+use crate::testbed::{
     GIVEN_UP, LATE, Outside, SILENCE, alone, assert_unknown, at_rest, beside, brisk, connect, hold,
     lost, ms, note, seed, until, within,
 };
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
 
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 pub(crate) const LEASE: Duration = ms(3_000);

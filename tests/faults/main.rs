@@ -24,7 +24,6 @@
 )]
 #![expect(clippy::panic, reason = "a test fails by it, also in its helpers")]
 
-mod bed;
 mod blocked;
 mod cancel;
 mod cost;
@@ -32,8 +31,10 @@ mod drops;
 mod errors;
 mod exclusion;
 mod fair;
+mod faulty_networks;
 mod half_run;
-mod lines;
+#[path = "../support/kinds.rs"]
+mod kinds;
 mod lost_grants;
 mod lost_releases;
 mod lost_replies;
@@ -41,10 +42,9 @@ mod racing_ends;
 mod refusals;
 mod restart;
 mod rights;
-#[path = "../support/sorts.rs"]
-mod sorts;
 #[path = "../support/mod.rs"]
 mod support;
+mod testbed;
 mod unpolled;
 mod waiters;
 mod watchdog;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use leasehold::{Client, Lease, LockGuard};
 
-use crate::bed::{Outside, alone, connect, note, size, until};
 use crate::support::server::Server;
+use crate::testbed::{Outside, alone, connect, note, size, until};
 
 const LIMIT: Duration = Duration::from_secs(30);
 

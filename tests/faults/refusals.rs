@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use leasehold::{Client, ConfigError, Error, Lease};
 
-use crate::bed::{Outside, at_rest, beside, connect, hold, ms, within};
 use crate::errors::{CALL, LIMIT};
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
+use crate::testbed::{Outside, at_rest, beside, connect, hold, ms, within};
 
 #[test]
 fn bad_names_are_refused_unsent_with_value_and_limit() {
@@ -183,7 +183,7 @@ fn corrupt_texts_are_refused_unsent() {
         for cut in 0..text.len() {
             refused(&text[..cut]).await;
         }
-        let seed = crate::bed::seed("corrupt_texts");
+        let seed = crate::testbed::seed("corrupt_texts");
         let mut random = fastrand::Rng::with_seed(seed);
         for _ in 0..1_000 {
             let mut bytes = text.clone().into_bytes();

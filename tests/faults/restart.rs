@@ -1,31 +1,31 @@
-//! A server that comes back empty, for every sort of lock: who held is told, who waits goes on.
+//! A server that comes back empty, for every kind of lock: who held is told, who waits goes on.
 
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, HoldState, Stats};
 
-use crate::bed::{alone, at_rest, brisk, lost, ms, until, within};
-use crate::sorts::SORTS;
+use crate::kinds::KINDS;
 use crate::support::server::Server;
+use crate::testbed::{alone, at_rest, brisk, lost, ms, until, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const LEASE: Duration = ms(3_000);
 
 #[test]
-fn holds_of_every_sort_are_lost_and_later_ones_are_renewed() {
+fn holds_of_every_kind_are_lost_and_later_ones_are_renewed() {
     alone(LIMIT, async {
         let mut server = Server::start();
         let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
-        let locks = SORTS.map(|sort| sort.lock(&client, sort.name));
+        let locks = KINDS.map(|kind| kind.lock(&client, kind.name));
         let mut guards = Vec::new();
         for lock in &locks {
             guards.push(lock.lock().await.expect("free"));
         }
         server.restart();
-        for (guard, sort) in guards.into_iter().zip(SORTS) {
+        for (guard, kind) in guards.into_iter().zip(KINDS) {
             within("told", LEASE * 2, lost(&guard)).await;
             let late = within("told", LEASE, guard.unlock()).await;
-            assert!(matches!(late, Err(Error::Lost { .. })), "{}: {late:?}", sort.name);
+            assert!(matches!(late, Err(Error::Lost { .. })), "{}: {late:?}", kind.name);
         }
         let mut guards = Vec::new();
         for lock in &locks {
@@ -33,8 +33,8 @@ fn holds_of_every_sort_are_lost_and_later_ones_are_renewed() {
         }
         let end = Instant::now() + LEASE * 2;
         until("several leases", LIMIT, || {
-            for (guard, sort) in guards.iter().zip(&SORTS) {
-                assert_eq!(guard.state(), HoldState::Held, "{}", sort.name);
+            for (guard, kind) in guards.iter().zip(&KINDS) {
+                assert_eq!(guard.state(), HoldState::Held, "{}", kind.name);
             }
             Instant::now() > end
         })
@@ -47,22 +47,22 @@ fn holds_of_every_sort_are_lost_and_later_ones_are_renewed() {
 }
 
 #[test]
-fn waiters_of_every_sort_are_served_after_it() {
+fn waiters_of_every_kind_are_served_after_it() {
     alone(LIMIT, async {
         let mut server = Server::start();
         let make = || brisk(&server.url()).lease(LEASE).connect();
         let (holder, client) = (make().await.expect("connects"), make().await.expect("connects"));
-        let sorts = SORTS.into_iter().filter(|sort| sort.exclusive);
+        let kinds = KINDS.into_iter().filter(|kind| kind.exclusive);
         let (mut guards, mut takings) = (Vec::new(), Vec::new());
-        for sort in sorts {
-            guards.push(sort.lock(&holder, sort.name).lock().await.expect("free"));
+        for kind in kinds {
+            guards.push(kind.lock(&holder, kind.name).lock().await.expect("free"));
             for _ in 0..3 {
-                let lock = sort.lock(&client, sort.name);
+                let lock = kind.lock(&client, kind.name);
                 takings.push(tokio::spawn(async move { lock.lock().await?.unlock().await }));
             }
         }
         // Those of a quorum are refused by two of three, and are in no room while they pause.
-        let asking = SORTS.iter().filter(|sort| sort.quorum).count() as u64 * 3;
+        let asking = KINDS.iter().filter(|kind| kind.quorum).count() as u64 * 3;
         let waiting = takings.len() as u64 - asking;
         let wait = |stats: Stats| stats.waiting >= waiting && stats.timed_out >= asking * 2;
         until("all wait", LIMIT, || wait(client.stats())).await;

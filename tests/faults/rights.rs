@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, Lock};
 
-use crate::bed::{Outside, beside, ms, until};
 use crate::support::resp::Reply;
 use crate::support::server::Server;
+use crate::testbed::{Outside, beside, ms, until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const PAGE: &str = include_str!("../../docs/operations.md");

@@ -6,8 +6,8 @@ use std::time::Duration;
 use leasehold::{Client, Error, Lease, Lock};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::bed::{Outside, alone, assert_protocol, builder, connect, ms, runtime, turn, until};
 use crate::support::server::Server;
+use crate::testbed::{Outside, alone, assert_protocol, builder, connect, ms, runtime, turn, until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 

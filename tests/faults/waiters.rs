@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LossReason};
 
-use crate::bed::{
+use crate::support::proxy::Proxy;
+use crate::support::server::Server;
+use crate::testbed::{
     GIVEN_UP, LATE, Outside, SILENCE, alone, at_rest, beside, brisk, builder, connect, hold, lost,
     ms, note, runtime, size, turn, until, within,
 };
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Between two safety polls; `brisk` has it.

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LossReason};
 
-use crate::bed::{
+use crate::support::proxy::Proxy;
+use crate::support::server::Server;
+use crate::testbed::{
     GIVEN_UP, LATE, Outside, SILENCE, alone, at_rest, beside, block_on, brisk, builder, connect,
     cut_after, hold, lost, ms, note, runtime, seed, size, turn, until, within,
 };
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
 
 const LIMIT: Duration = Duration::from_secs(60);
 const LEASE: Duration = ms(6_000);

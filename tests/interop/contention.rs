@@ -12,7 +12,7 @@ use leasehold::{Client, Lock};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::both::{Both, NOW};
+use crate::harness::{Harness, NOW};
 use crate::observer::Observer;
 use crate::redisson::Redisson;
 use crate::redisson::contention::Contenders;
@@ -40,13 +40,13 @@ pub(crate) async fn contend(
     name: &str,
     rounds: u32,
 ) {
-    let both = Both::with(None, |ours| ours).await;
-    let locks = (0..TASKS).map(|_| ours(&both.client, name)).collect();
+    let harness = Harness::with(None, |ours| ours).await;
+    let locks = (0..TASKS).map(|_| ours(&harness.client, name)).collect();
     let contest =
         Contest { theirs: &format!("{theirs}:{name}"), rounds, rest: NOW, least_switches: 10 };
-    let longest_wait = contest.run(&both.java, locks, &both.server.url()).await;
+    let longest_wait = contest.run(&harness.java, locks, &harness.server.url()).await;
     assert!(longest_wait < LONGEST_WAIT, "somebody starved");
-    let mut observer = both.observer;
+    let mut observer = harness.observer;
     observer.wait_until(&format!("EXISTS {}", name.replace('+', " ")), 0).await;
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::time::Instant;
 
-use crate::both::{Both, NOW};
+use crate::harness::{Harness, NOW};
 use crate::observer::Observer;
 use crate::redisson::Reply;
 use crate::redisson::contention::{Contenders, SemaphoreTally};
@@ -23,13 +23,13 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Futures that contend with `threads` until those have had all their rounds.
 #[expect(clippy::future_not_send, reason = "one test runs all of them")]
 pub(crate) async fn contend<P>(
-    both: &mut Both,
+    harness: &mut Harness,
     threads: Reply<SemaphoreTally>,
     acquire: impl AsyncFn() -> P,
     release: impl AsyncFn(P),
 ) {
     // The threads have begun.
-    both.observer.wait_until("EXISTS inside", 1).await;
+    harness.observer.wait_until("EXISTS inside", 1).await;
     let enough = Cell::new(false);
     let (most, longest_wait) = (Cell::new(0), Cell::new(Duration::ZERO));
     let repeat = async |mut redis: Observer| {
@@ -47,7 +47,7 @@ pub(crate) async fn contend<P>(
     };
     let mut observers = Vec::new();
     for _ in 0..FUTURES {
-        observers.push(Observer::connect(&both.server.url()).await);
+        observers.push(Observer::connect(&harness.server.url()).await);
     }
     let futures = join_all(observers.into_iter().map(repeat));
     let (rounds, threads) = tokio::join!(futures, async {
@@ -60,5 +60,5 @@ pub(crate) async fn contend<P>(
     assert_eq!(threads.rounds, u64::from(THREADS.threads * THREADS.rounds));
     assert_eq!(most.get().max(i64::try_from(threads.most).expect("few")), i64::from(LIMIT));
     assert!(longest_wait.get().max(threads.longest_wait) < LONGEST_WAIT, "somebody starved");
-    assert_eq!(both.observer.ask("GET inside").await, ["0"]);
+    assert_eq!(harness.observer.ask("GET inside").await, ["0"]);
 }

@@ -3,7 +3,7 @@
 use leasehold::{Client, Error, HoldState, Lease, Lock};
 use tokio::time::{Instant, timeout};
 
-use crate::both::{Both, NEARLY_WHOLE, NOW, SHORT, SOON, TWO_LEASES, joined, lost, soon};
+use crate::harness::{Harness, NEARLY_WHOLE, NOW, SHORT, SOON, TWO_LEASES, joined, lost, soon};
 
 /// A kind of lock on both sides.
 #[derive(Clone, Copy, Debug)]
@@ -20,73 +20,73 @@ const ROUNDS: usize = 3;
 
 /// A waiter gets in when the other side releases, long before the lease would have ended.
 pub(crate) async fn waiters_wake(kind: Kind) {
-    let mut both = Both::start().await;
+    let mut harness = Harness::start().await;
     let theirs = format!("{}:wake", kind.theirs);
     for _ in 0..ROUNDS {
-        both.java.lock("a", &theirs, None).await;
-        let waiting = both
-            .waiting(|both| {
-                let lock = (kind.ours)(&both.client, "wake");
+        harness.java.lock("a", &theirs, None).await;
+        let waiting = harness
+            .waiting(|harness| {
+                let lock = (kind.ours)(&harness.client, "wake");
                 async move { lock.lock().await }
             })
             .await;
-        both.java.unlock("a", &theirs).await.expect("unlock");
+        harness.java.unlock("a", &theirs).await.expect("unlock");
         let guard = joined("rust wakes on a release in java", waiting).await.expect("lock");
 
-        let waiting = both.waiting(|both| both.java.lock("a", &theirs, None)).await;
+        let waiting = harness.waiting(|harness| harness.java.lock("a", &theirs, None)).await;
         guard.unlock().await.expect("unlock");
         joined("java wakes on a release in rust", waiting).await;
-        both.java.unlock("a", &theirs).await.expect("unlock");
+        harness.java.unlock("a", &theirs).await.expect("unlock");
     }
-    let dropped = (kind.ours)(&both.client, "wake").lock().await.expect("lock");
-    let waiting = both.waiting(|both| both.java.lock("a", &theirs, None)).await;
+    let dropped = (kind.ours)(&harness.client, "wake").lock().await.expect("lock");
+    let waiting = harness.waiting(|harness| harness.java.lock("a", &theirs, None)).await;
     drop(dropped);
     joined("java wakes on a drop in rust", waiting).await;
 }
 
 /// Each side sees what the other one holds, and cannot release it.
 pub(crate) async fn each_sees_the_other(kind: Kind) {
-    let mut both = Both::start().await;
+    let mut harness = Harness::start().await;
     let theirs = format!("{}:seen", kind.theirs);
-    let lock = (kind.ours)(&both.client, "seen");
+    let lock = (kind.ours)(&harness.client, "seen");
     let holds = if kind.reentrant { 2 } else { 1 };
 
     let guard = lock.lock().await.expect("lock");
-    assert_eq!(kinds_of_keys(&mut both).await, kind.keys);
+    assert_eq!(kinds_of_keys(&mut harness).await, kind.keys);
     let inner = guard.reenter().await;
     assert_eq!(matches!(&inner, Err(Error::AlreadyHeld { .. })), !kind.reentrant, "{inner:?}");
-    assert!(both.java.is_locked(&theirs).await);
-    let left = both.java.ttl(&theirs).await.try_into().expect("it expires");
+    assert!(harness.java.is_locked(&theirs).await);
+    let left = harness.java.ttl(&theirs).await.try_into().expect("it expires");
     assert!(NEARLY_WHOLE.contains(&std::time::Duration::from_millis(left)), "{left} ms");
-    assert!(!both.java.is_held("a", &theirs).await);
-    assert_eq!(both.java.hold_count("a", &theirs).await, 0);
-    assert!(!both.java.try_lock("a", &theirs, NOW, None).await);
-    let refused = both.java.unlock("a", &theirs).await.expect_err("it is not theirs");
+    assert!(!harness.java.is_held("a", &theirs).await);
+    assert_eq!(harness.java.hold_count("a", &theirs).await, 0);
+    assert!(!harness.java.try_lock("a", &theirs, NOW, None).await);
+    let refused = harness.java.unlock("a", &theirs).await.expect_err("it is not theirs");
     assert!(refused.0.starts_with("IllegalMonitorStateException"), "{refused:?}");
-    assert_eq!(both.observer.ask("HVALS seen").await, [holds.to_string()]);
+    assert_eq!(harness.observer.ask("HVALS seen").await, [holds.to_string()]);
     drop(inner);
     guard.unlock().await.expect("unlock");
-    both.observer.wait_until("EXISTS seen", 0).await;
-    assert!(!both.java.is_locked(&theirs).await);
+    harness.observer.wait_until("EXISTS seen", 0).await;
+    assert!(!harness.java.is_locked(&theirs).await);
 
-    both.java.lock("a", &theirs, None).await;
-    let again = both.java.lock_or_throw("a", &theirs).await;
+    harness.java.lock("a", &theirs, None).await;
+    let again = harness.java.lock_or_throw("a", &theirs).await;
     assert_eq!(again.is_ok(), kind.reentrant, "{again:?}");
-    both.java_has_cleaned_up().await;
-    assert_eq!(kinds_of_keys(&mut both).await, kind.keys);
+    harness.java_has_cleaned_up().await;
+    assert_eq!(kinds_of_keys(&mut harness).await, kind.keys);
     assert!(lock.is_locked().await.expect("is_locked"));
     assert!(!lock.is_held().await.expect("is_held"));
     assert_eq!(lock.hold_count().await.expect("hold_count"), 0);
     let left = lock.remaining_lease().await.expect("remaining_lease").expect("it is held");
     assert!(NEARLY_WHOLE.contains(&left), "{left:?}");
     let holder = lock.holder().await.expect("holder").expect("it is held");
-    assert_eq!(holder.owner, both.java.owner("a").await);
+    assert_eq!(holder.owner, harness.java.owner("a").await);
     assert_eq!(holder.holds, holds);
     let refused = lock.try_lock(NOW, Lease::fixed(SHORT)).await.expect_err("it is not ours");
     assert!(refused.is_timeout(), "{refused}");
     for _ in 0..holds {
         assert!(lock.is_locked().await.expect("is_locked"), "the outer hold stands");
-        both.java.unlock("a", &theirs).await.expect("unlock");
+        harness.java.unlock("a", &theirs).await.expect("unlock");
     }
     assert!(!lock.is_locked().await.expect("is_locked"));
     assert!(lock.holder().await.expect("holder").is_none());
@@ -94,34 +94,34 @@ pub(crate) async fn each_sees_the_other(kind: Kind) {
 
 /// A lock that the other side forces open lets a waiter in, and its holder notices.
 pub(crate) async fn a_forced_release_is_noticed(kind: Kind) {
-    let both = Both::with_short_leases().await;
+    let harness = Harness::with_short_leases().await;
     let theirs = format!("{}:forced", kind.theirs);
-    let lock = (kind.ours)(&both.client, "forced");
+    let lock = (kind.ours)(&harness.client, "forced");
 
     let guard = lock.lock().await.expect("lock");
-    assert!(both.java.force_unlock(&theirs).await);
-    assert!(both.java.try_lock("a", &theirs, NOW, None).await);
+    assert!(harness.java.force_unlock(&theirs).await);
+    assert!(harness.java.try_lock("a", &theirs, NOW, None).await);
     soon("rust notices at its next renewal", lost(&guard)).await;
     assert_eq!(guard.state(), HoldState::Lost);
     guard.unlock().await.expect_err("there is nothing to unlock");
-    assert!(both.java.is_held("a", &theirs).await, "the next holder is not harmed");
+    assert!(harness.java.is_held("a", &theirs).await, "the next holder is not harmed");
 
     assert!(lock.force_unlock().await.expect("force_unlock"));
     let guard = lock.try_lock(NOW, Lease::Renewed).await.expect("free");
-    let refused = both.java.unlock("a", &theirs).await.expect_err("a lost the lock");
+    let refused = harness.java.unlock("a", &theirs).await.expect_err("a lost the lock");
     assert!(refused.0.starts_with("IllegalMonitorStateException"), "{refused:?}");
     guard.unlock().await.expect("the next holder is not harmed");
 }
 
 /// A lease that is renewed keeps the lock from the other side; one that is not ends for it.
 pub(crate) async fn leases_end(kind: Kind) {
-    let mut both = Both::with_short_leases().await;
+    let mut harness = Harness::with_short_leases().await;
     let theirs = format!("{}:leased", kind.theirs);
-    let lock = (kind.ours)(&both.client, "leased");
+    let lock = (kind.ours)(&harness.client, "leased");
 
     let taken = Instant::now();
     let guard = lock.try_lock(NOW, Lease::fixed(SHORT)).await.expect("free");
-    soon("java takes our fixed lease", both.java.lock("a", &theirs, None)).await;
+    soon("java takes our fixed lease", harness.java.lock("a", &theirs, None)).await;
     assert!(taken.elapsed() >= SHORT);
     // Our deadline lies before the server's, so by now it has passed.
     assert_eq!(guard.state(), HoldState::Lost);
@@ -129,28 +129,28 @@ pub(crate) async fn leases_end(kind: Kind) {
 
     let refused = lock.try_lock(TWO_LEASES, Lease::Renewed).await.expect_err("it is renewed");
     assert!(refused.is_timeout(), "{refused}");
-    both.java.unlock("a", &theirs).await.expect("it was renewed");
+    harness.java.unlock("a", &theirs).await.expect("it was renewed");
 
     let taken = Instant::now();
-    both.java.lock("a", &theirs, Some(SHORT)).await;
+    harness.java.lock("a", &theirs, Some(SHORT)).await;
     let guard = soon("rust takes a fixed lease of java", lock.lock()).await.expect("lock");
     assert!(taken.elapsed() >= SHORT);
 
-    assert!(!both.java.try_lock("a", &theirs, TWO_LEASES, None).await, "it is renewed");
+    assert!(!harness.java.try_lock("a", &theirs, TWO_LEASES, None).await, "it is renewed");
     guard.unlock().await.expect("it was renewed");
 
-    both.java.lock("a", &theirs, None).await;
-    both.java.kill();
+    harness.java.lock("a", &theirs, None).await;
+    harness.java.kill();
     let guard = timeout(SOON, lock.lock()).await.expect("a killed JVM's lease ends");
     guard.expect("lock").unlock().await.expect("unlock");
 }
 
 /// All keys with their types.
-async fn kinds_of_keys(both: &mut Both) -> Vec<String> {
-    let keys = both.observer.ask("KEYS *").await;
+async fn kinds_of_keys(harness: &mut Harness) -> Vec<String> {
+    let keys = harness.observer.ask("KEYS *").await;
     let mut seen = Vec::new();
     for key in keys {
-        let kind = both.observer.ask(&format!("TYPE {key}")).await.remove(0);
+        let kind = harness.observer.ask(&format!("TYPE {key}")).await.remove(0);
         seen.push(format!("{kind} {key}"));
     }
     seen.sort();

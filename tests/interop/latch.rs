@@ -6,16 +6,17 @@ use leasehold::Client;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::both::{Both, NOW, SOON, joined};
+use crate::harness::{Harness, NOW, SOON, joined};
 
 const A_MOMENT: Duration = Duration::from_millis(50);
 
 /// Two threads and two tasks, each of which listens. The threads come first: what they ask is
 /// counted, and tasks ask by the same command.
-async fn all_wait(both: &mut Both) -> Vec<JoinHandle<bool>> {
+async fn all_wait(harness: &mut Harness) -> Vec<JoinHandle<bool>> {
     let mut waiting = Vec::new();
     for thread in ["a", "b"] {
-        let wait = both.waiting_by(&["get"], |both| both.java.latch_wait(thread, "start", None));
+        let wait =
+            harness.waiting_by(&["get"], |harness| harness.java.latch_wait(thread, "start", None));
         waiting.push(wait.await);
     }
     let ours = |client: &Client| {
@@ -23,13 +24,13 @@ async fn all_wait(both: &mut Both) -> Vec<JoinHandle<bool>> {
         async move { latch.wait(Duration::MAX).await.is_ok() }
     };
     for number in 1..=2 {
-        waiting.push(tokio::spawn(ours(&both.client)));
-        both.until_waiting(number).await;
+        waiting.push(tokio::spawn(ours(&harness.client)));
+        harness.until_waiting(number).await;
     }
     // Each side with one connection.
     let channel = "PUBSUB NUMSUB redisson_countdownlatch__channel__{start}";
     let limit = Instant::now() + SOON;
-    while both.observer.ask(channel).await[1] != "2" {
+    while harness.observer.ask(channel).await[1] != "2" {
         assert!(Instant::now() < limit, "one side does not listen");
         sleep(Duration::from_millis(2)).await;
     }
@@ -38,61 +39,61 @@ async fn all_wait(both: &mut Both) -> Vec<JoinHandle<bool>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn latch_waiters_of_both_sides_go_at_zero() {
-    let mut both = Both::start().await;
-    let latch = both.client.count_down_latch("start");
+    let mut harness = Harness::start().await;
+    let latch = harness.client.count_down_latch("start");
     for last_is_theirs in [true, false] {
         assert!(latch.try_set_count(2).await.expect("set"));
-        let waiting = all_wait(&mut both).await;
+        let waiting = all_wait(&mut harness).await;
         if last_is_theirs {
             assert_eq!(latch.count_down().await.expect("count down"), 1);
-            both.java.latch_count_down("start").await;
+            harness.java.latch_count_down("start").await;
         } else {
-            both.java.latch_count_down("start").await;
+            harness.java.latch_count_down("start").await;
             assert_eq!(latch.count_down().await.expect("count down"), 0);
         }
         for (number, waiting) in waiting.into_iter().enumerate() {
             assert!(joined(&format!("waiter {number} goes"), waiting).await);
         }
-        assert_eq!(both.java.latch_count("start").await, 0);
-        both.until_waiting(0).await;
+        assert_eq!(harness.java.latch_count("start").await, 0);
+        harness.until_waiting(0).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn latch_counts_are_seen_by_the_other_side() {
-    let mut both = Both::start().await;
-    let latch = both.client.count_down_latch("start");
+    let mut harness = Harness::start().await;
+    let latch = harness.client.count_down_latch("start");
     assert!(latch.try_set_count(2).await.expect("set"));
-    assert!(!both.java.latch_set("start", 9).await);
-    assert_eq!(both.java.latch_count("start").await, 2);
-    assert!(!both.java.latch_wait("a", "start", Some(A_MOMENT)).await);
-    assert_eq!(both.observer.ask("GET start").await, ["2"]);
-    both.java.latch_count_down("start").await;
+    assert!(!harness.java.latch_set("start", 9).await);
+    assert_eq!(harness.java.latch_count("start").await, 2);
+    assert!(!harness.java.latch_wait("a", "start", Some(A_MOMENT)).await);
+    assert_eq!(harness.observer.ask("GET start").await, ["2"]);
+    harness.java.latch_count_down("start").await;
     assert_eq!(latch.count().await.expect("count"), 1);
-    both.java.latch_count_down("start").await;
-    both.java.latch_count_down("start").await;
+    harness.java.latch_count_down("start").await;
+    harness.java.latch_count_down("start").await;
     assert_eq!(latch.count().await.expect("count"), 0);
     assert_eq!(latch.count_down().await.expect("never below zero"), 0);
     latch.wait(NOW).await.expect("open");
 
-    assert!(both.java.latch_set("start", 3).await);
+    assert!(harness.java.latch_set("start", 3).await);
     assert!(!latch.try_set_count(1).await.expect("set before"));
     assert_eq!(latch.count().await.expect("count"), 3);
     assert!(latch.wait(A_MOMENT).await.expect_err("closed").is_timeout());
-    assert_eq!(both.observer.integer("PTTL start").await, -1);
+    assert_eq!(harness.observer.integer("PTTL start").await, -1);
 }
 
 /// Both sides count at once, each count once: neither is lost, and zero is reached just once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn latch_counts_of_both_sides_add_up() {
-    let mut both = Both::start().await;
+    let mut harness = Harness::start().await;
     let each = 50;
-    assert!(both.java.latch_set("start", 2 * each + 1).await);
-    let waiting = all_wait(&mut both).await;
-    let theirs: Vec<_> = (0..each).map(|_| both.java.latch_count_down("start")).collect();
+    assert!(harness.java.latch_set("start", 2 * each + 1).await);
+    let waiting = all_wait(&mut harness).await;
+    let theirs: Vec<_> = (0..each).map(|_| harness.java.latch_count_down("start")).collect();
     let ours: Vec<_> = (0..each)
         .map(|_| {
-            let latch = both.client.count_down_latch("start");
+            let latch = harness.client.count_down_latch("start");
             tokio::spawn(async move { latch.count_down().await })
         })
         .collect();
@@ -102,9 +103,9 @@ async fn latch_counts_of_both_sides_add_up() {
     for ours in ours {
         ours.await.expect("no panic").expect("count down");
     }
-    assert_eq!(both.java.latch_count("start").await, 1);
+    assert_eq!(harness.java.latch_count("start").await, 1);
     assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
-    both.java.latch_count_down("start").await;
+    harness.java.latch_count_down("start").await;
     for waiting in waiting {
         assert!(joined("a waiter goes", waiting).await);
     }
@@ -113,22 +114,22 @@ async fn latch_counts_of_both_sides_add_up() {
 /// Redisson's `delete` leaves its own waiters waiting; ours go, and our `delete` lets all go.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn latch_waiters_go_when_it_is_deleted() {
-    let mut both = Both::start().await;
-    let latch = both.client.count_down_latch("start");
+    let mut harness = Harness::start().await;
+    let latch = harness.client.count_down_latch("start");
     assert!(latch.try_set_count(2).await.expect("set"));
-    let waiting = all_wait(&mut both).await;
+    let waiting = all_wait(&mut harness).await;
     assert!(latch.delete().await.expect("delete"));
     for waiting in waiting {
         assert!(joined("a waiter goes", waiting).await);
     }
 
     assert!(latch.try_set_count(2).await.expect("set"));
-    let waiting = both
-        .waiting(|both| {
-            let latch = both.client.count_down_latch("start");
+    let waiting = harness
+        .waiting(|harness| {
+            let latch = harness.client.count_down_latch("start");
             async move { latch.wait(Duration::MAX).await }
         })
         .await;
-    assert!(both.java.latch_delete("start").await);
+    assert!(harness.java.latch_delete("start").await);
     joined("rust goes", waiting).await.expect("open");
 }

@@ -5,13 +5,13 @@
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 #![expect(clippy::panic, reason = "a test fails by it, also in its helpers")]
 
-mod both;
 mod contention;
 mod crowd;
 mod driver;
 mod exclusive;
 mod fair;
 mod fenced;
+mod harness;
 mod inspection;
 mod latch;
 mod multi;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use leasehold::{HoldState, Lease, LocalHandover};
 
-use crate::both::{Both, NOW, SHORT, joined, lost, soon};
 use crate::contention::contend;
+use crate::harness::{Harness, NOW, SHORT, joined, lost, soon};
 
 const MEMBERS: [&str; 3] = ["a", "b", "c"];
 
@@ -16,28 +16,28 @@ async fn multi_contenders_exclude_each_other_and_all_make_progress() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn multi_waiters_wake_when_the_other_side_releases() {
-    let mut both = Both::start().await;
-    let ours = both.client.multi_lock(MEMBERS);
-    both.java.lock("a", "multi:b+c", None).await;
+    let mut harness = Harness::start().await;
+    let ours = harness.client.multi_lock(MEMBERS);
+    harness.java.lock("a", "multi:b+c", None).await;
     assert!(ours.try_lock(NOW, Lease::Renewed).await.expect_err("held").is_timeout());
-    assert!(!both.java.is_locked("lock:a").await, "what was taken is given back");
-    let waiting = both
-        .waiting(|both| {
-            let lock = both.client.multi_lock(MEMBERS);
+    assert!(!harness.java.is_locked("lock:a").await, "what was taken is given back");
+    let waiting = harness
+        .waiting(|harness| {
+            let lock = harness.client.multi_lock(MEMBERS);
             async move { lock.lock().await }
         })
         .await;
-    both.java.unlock("a", "multi:b+c").await.expect("unlock");
+    harness.java.unlock("a", "multi:b+c").await.expect("unlock");
     let guard = joined("rust wakes on a release in java", waiting).await.expect("lock");
 
     // Of plain locks of one name each, too.
-    let single = both.waiting(|both| both.java.lock("a", "lock:b", None)).await;
-    let several = both.waiting(|both| both.java.lock("b", "multi:a+c", None)).await;
+    let single = harness.waiting(|harness| harness.java.lock("a", "lock:b", None)).await;
+    let several = harness.waiting(|harness| harness.java.lock("b", "multi:a+c", None)).await;
     guard.unlock().await.expect("unlock");
     joined("java wakes on a release of several in rust", single).await;
     joined("java wakes with several", several).await;
-    both.java.unlock("a", "lock:b").await.expect("unlock");
-    both.java.unlock("b", "multi:a+c").await.expect("unlock");
+    harness.java.unlock("a", "lock:b").await.expect("unlock");
+    harness.java.unlock("b", "multi:a+c").await.expect("unlock");
     soon("rust takes all", ours.lock()).await.expect("lock").unlock().await.expect("unlock");
 }
 
@@ -46,78 +46,78 @@ async fn multi_waiters_wake_when_the_other_side_releases() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn multi_locks_in_opposite_order_come_to_an_end() {
     let always = LocalHandover::Streak { count: 256, time: Duration::from_secs(60) };
-    let mut both = Both::with(None, |ours| ours.local_handover(always)).await;
-    let door = both.client.lock("a").lock().await.expect("lock");
-    let theirs = both.waiting(|both| both.java.lock("a", "multi:b+a", None)).await;
-    both.observer.wait_until("EXISTS b", 1).await;
-    let lock = both.client.multi_lock(["a", "b"]);
+    let mut harness = Harness::with(None, |ours| ours.local_handover(always)).await;
+    let door = harness.client.lock("a").lock().await.expect("lock");
+    let theirs = harness.waiting(|harness| harness.java.lock("a", "multi:b+a", None)).await;
+    harness.observer.wait_until("EXISTS b", 1).await;
+    let lock = harness.client.multi_lock(["a", "b"]);
     let ours = tokio::spawn(async move { lock.lock().await.expect("lock").unlock().await });
-    both.until_waiting(1).await;
+    harness.until_waiting(1).await;
     // Handed over to our other waiter: now each side has one of the two.
     door.unlock().await.expect("unlock");
-    both.until("it is handed over", |stats| stats.handed_over == 1).await;
+    harness.until("it is handed over", |stats| stats.handed_over == 1).await;
     assert!(!theirs.is_finished() && !ours.is_finished());
     joined("java has had both", theirs).await;
-    both.java.unlock("a", "multi:b+a").await.expect("unlock");
+    harness.java.unlock("a", "multi:b+a").await.expect("unlock");
     joined("rust has had both", ours).await.expect("unlock");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn multi_holds_are_seen_by_the_other_side() {
-    let mut both = Both::start().await;
-    let ours = both.client.multi_lock(MEMBERS);
+    let mut harness = Harness::start().await;
+    let ours = harness.client.multi_lock(MEMBERS);
     let guard = ours.lock().await.expect("lock");
     let inner = guard.reenter().await.expect("re-entered");
     for member in MEMBERS {
         let lock = format!("lock:{member}");
-        assert!(both.java.is_locked(&lock).await, "{lock}");
-        assert!((15_000..=30_000).contains(&both.java.ttl(&lock).await), "{lock}");
-        assert!(!both.java.is_held("a", &lock).await, "{lock}");
-        assert_eq!(both.observer.ask(&format!("HVALS {member}")).await, ["2"]);
+        assert!(harness.java.is_locked(&lock).await, "{lock}");
+        assert!((15_000..=30_000).contains(&harness.java.ttl(&lock).await), "{lock}");
+        assert!(!harness.java.is_held("a", &lock).await, "{lock}");
+        assert_eq!(harness.observer.ask(&format!("HVALS {member}")).await, ["2"]);
     }
-    assert!(!both.java.try_lock("a", "multi:x+c", NOW, None).await);
-    assert!(!both.java.is_locked("lock:x").await);
+    assert!(!harness.java.try_lock("a", "multi:x+c", NOW, None).await);
+    assert!(!harness.java.is_locked("lock:x").await);
     inner.unlock().await.expect("unlock");
     guard.unlock().await.expect("unlock");
 
-    both.java.lock("a", "multi:a+b+c", None).await;
+    harness.java.lock("a", "multi:a+b+c", None).await;
     assert!(ours.is_locked().await.expect("is_locked"));
     assert_eq!(ours.hold_count().await.expect("hold_count"), 0);
     let left = ours.remaining_lease().await.expect("remaining_lease").expect("held");
     assert!(left > Duration::from_secs(15), "{left:?}");
     let holder = ours.holder().await.expect("holder").expect("held");
-    assert_eq!(holder.owner, both.java.owner("a").await);
-    both.java.unlock("a", "multi:a+b+c").await.expect("unlock");
+    assert_eq!(holder.owner, harness.java.owner("a").await);
+    harness.java.unlock("a", "multi:a+b+c").await.expect("unlock");
     assert!(!ours.is_locked().await.expect("is_locked"));
-    both.java_has_cleaned_up().await;
-    assert!(both.observer.ask("KEYS *").await.is_empty());
+    harness.java_has_cleaned_up().await;
+    assert!(harness.observer.ask("KEYS *").await.is_empty());
 }
 
 /// One member that is forced open is all of it lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn multi_holders_notice_a_forced_release_of_one_member() {
-    let both = Both::with_short_leases().await;
-    let ours = both.client.multi_lock(MEMBERS);
+    let harness = Harness::with_short_leases().await;
+    let ours = harness.client.multi_lock(MEMBERS);
     let guard = ours.lock().await.expect("lock");
-    assert!(both.java.force_unlock("lock:b").await);
+    assert!(harness.java.force_unlock("lock:b").await);
     soon("rust notices at its next renewal", lost(&guard)).await;
     assert_eq!(guard.state(), HoldState::Lost);
     drop(guard);
-    soon("java takes what was left", both.java.lock("a", "multi:a+b+c", None)).await;
+    soon("java takes what was left", harness.java.lock("a", "multi:a+b+c", None)).await;
 
-    assert!(both.client.lock("b").force_unlock().await.expect("force_unlock"));
-    assert!(!both.java.is_held("a", "multi:a+b+c").await);
-    both.java.unlock("a", "multi:a+b+c").await.expect_err("b is lost");
+    assert!(harness.client.lock("b").force_unlock().await.expect("force_unlock"));
+    assert!(!harness.java.is_held("a", "multi:a+b+c").await);
+    harness.java.unlock("a", "multi:a+b+c").await.expect_err("b is lost");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn multi_leases_end_for_the_other_side() {
-    let mut both = Both::with_short_leases().await;
-    let ours = both.client.multi_lock(MEMBERS);
+    let mut harness = Harness::with_short_leases().await;
+    let ours = harness.client.multi_lock(MEMBERS);
     let guard = ours.try_lock(NOW, Lease::fixed(SHORT)).await.expect("free");
-    soon("java takes our fixed lease", both.java.lock("a", "multi:b+c", None)).await;
+    soon("java takes our fixed lease", harness.java.lock("a", "multi:b+c", None)).await;
     assert_eq!(guard.state(), HoldState::Lost);
-    both.java.kill();
+    harness.java.kill();
     let guard = soon("rust takes the locks of a killed JVM", ours.lock()).await.expect("lock");
     guard.unlock().await.expect("unlock");
 }

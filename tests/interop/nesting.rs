@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::Lease;
 
-use crate::both::builder;
+use crate::harness::builder;
 use crate::redisson::Redisson;
 use crate::support::server::Server;
 

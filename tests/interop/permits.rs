@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use leasehold::{Error, HoldState, Lease};
 
-use crate::both::{Both, NOW, SHORT, TWO_LEASES, joined, lost, soon};
 use crate::crowd::{LIMIT, THREADS, contend};
+use crate::harness::{Harness, NOW, SHORT, TWO_LEASES, joined, lost, soon};
 
 const LONG: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permit_contenders_are_never_more_than_there_are() {
-    let mut both = Both::with(None, |ours| ours).await;
-    let semaphore = both.client.permit_expirable_semaphore("seats");
+    let mut harness = Harness::with(None, |ours| ours).await;
+    let semaphore = harness.client.permit_expirable_semaphore("seats");
     assert!(semaphore.try_set_permits(LIMIT).await.expect("set"));
-    let threads = both.java.contend_permits(THREADS, "seats", "inside", LIMIT);
+    let threads = harness.java.contend_permits(THREADS, "seats", "inside", LIMIT);
     let acquire = async || semaphore.acquire(Lease::fixed(LONG)).await.expect("acquire");
-    contend(&mut both, threads, acquire, async |permit| {
+    contend(&mut harness, threads, acquire, async |permit| {
         permit.release().await.expect("release");
     })
     .await;
@@ -26,13 +26,15 @@ async fn permit_contenders_are_never_more_than_there_are() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permit_waiters_wake_when_the_other_side_releases() {
-    let mut both = Both::start().await;
-    let semaphore = both.client.permit_expirable_semaphore("seats");
+    let mut harness = Harness::start().await;
+    let semaphore = harness.client.permit_expirable_semaphore("seats");
     assert!(semaphore.try_set_permits(2).await.expect("set"));
     let two = semaphore.try_acquire_many(2, NOW, Lease::Renewed).await.expect("acquire");
     let mut waiting = Vec::new();
     for thread in ["a", "b"] {
-        waiting.push(both.waiting(|both| both.java.permit_acquire(thread, "seats", None)).await);
+        waiting.push(
+            harness.waiting(|harness| harness.java.permit_acquire(thread, "seats", None)).await,
+        );
     }
     two.release().await.expect("release");
     let mut ids = Vec::new();
@@ -41,17 +43,17 @@ async fn permit_waiters_wake_when_the_other_side_releases() {
     }
     let mut waiting = Vec::new();
     for number in 1..=2 {
-        let semaphore = both.client.permit_expirable_semaphore("seats");
+        let semaphore = harness.client.permit_expirable_semaphore("seats");
         let wait = async move { semaphore.acquire(Lease::fixed(LONG)).await.expect("acquire") };
         if number == 1 {
-            waiting.push(both.waiting(|_| wait).await);
+            waiting.push(harness.waiting(|_| wait).await);
         } else {
             waiting.push(tokio::spawn(wait));
-            both.until_waiting(number).await;
+            harness.until_waiting(number).await;
         }
     }
     for id in &ids {
-        both.java.permit_release("seats", id).await.expect("held");
+        harness.java.permit_release("seats", id).await.expect("held");
     }
     let mut permits = Vec::new();
     for waiting in waiting {
@@ -62,21 +64,21 @@ async fn permit_waiters_wake_when_the_other_side_releases() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_are_seen_by_the_other_side() {
-    let mut both = Both::start().await;
-    let semaphore = both.client.permit_expirable_semaphore("seats");
+    let mut harness = Harness::start().await;
+    let semaphore = harness.client.permit_expirable_semaphore("seats");
     assert!(semaphore.try_set_permits(4).await.expect("set"));
-    assert!(!both.java.permit_set("seats", 9).await);
+    assert!(!harness.java.permit_set("seats", 9).await);
     let ours = semaphore.acquire(Lease::Renewed).await.expect("acquire");
-    let timeless = both.java.permit_acquire("a", "seats", None).await;
-    let leased = both.java.permit_acquire("a", "seats", Some(LONG)).await;
-    assert_eq!(both.java.permit_available("seats").await, 1);
-    assert_eq!(both.java.permit_acquired("seats").await, 3);
-    assert_eq!(both.java.permit_total("seats").await, 4);
+    let timeless = harness.java.permit_acquire("a", "seats", None).await;
+    let leased = harness.java.permit_acquire("a", "seats", Some(LONG)).await;
+    assert_eq!(harness.java.permit_available("seats").await, 1);
+    assert_eq!(harness.java.permit_acquired("seats").await, 3);
+    assert_eq!(harness.java.permit_total("seats").await, 4);
     assert_eq!(semaphore.available().await.expect("available"), 1);
     assert_eq!(semaphore.acquired().await.expect("acquired"), 3);
     assert_eq!(semaphore.permits().await.expect("permits"), 4);
-    assert_eq!(both.observer.ask("GET seats").await, ["1"]);
-    assert_eq!(both.observer.integer("ZCARD {seats}:timeout").await, 3);
+    assert_eq!(harness.observer.ask("GET seats").await, ["1"]);
+    assert_eq!(harness.observer.integer("ZCARD {seats}:timeout").await, 3);
 
     let left = async |id: &str| semaphore.remaining_lease(id).await.expect("remaining_lease");
     assert_eq!(left(&timeless).await, Some(Duration::MAX));
@@ -94,56 +96,56 @@ async fn permits_are_seen_by_the_other_side() {
     );
     semaphore.release_all(&[&timeless, &leased]).await.expect("release");
     assert_eq!(left(&leased).await, None);
-    assert_eq!(both.java.permit_available("seats").await, 3);
+    assert_eq!(harness.java.permit_available("seats").await, 3);
     assert_eq!(semaphore.set_permits(1).await.expect("set"), 0);
-    assert_eq!(both.java.permit_available("seats").await, 0);
-    assert_eq!(both.java.permit_total("seats").await, 1);
+    assert_eq!(harness.java.permit_available("seats").await, 0);
+    assert_eq!(harness.java.permit_total("seats").await, 1);
 }
 
 /// Whoever knows the id may release it; the holder notices.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permit_holders_notice_a_release_by_the_other_side() {
-    let both = Both::with_short_leases().await;
-    let semaphore = both.client.permit_expirable_semaphore("seats");
-    assert!(both.java.permit_set("seats", 1).await);
+    let harness = Harness::with_short_leases().await;
+    let semaphore = harness.client.permit_expirable_semaphore("seats");
+    assert!(harness.java.permit_set("seats", 1).await);
     let ours = semaphore.acquire(Lease::Renewed).await.expect("acquire");
-    both.java.permit_release("seats", ours.id()).await.expect("held");
-    let theirs = both.java.permit_acquire("a", "seats", Some(LONG)).await;
+    harness.java.permit_release("seats", ours.id()).await.expect("held");
+    let theirs = harness.java.permit_acquire("a", "seats", Some(LONG)).await;
     soon("rust notices at its next renewal", lost(&ours)).await;
     assert_eq!(ours.state(), HoldState::Lost);
     ours.release().await.expect_err("there is nothing to release");
 
     semaphore.release(&theirs).await.expect("held");
-    assert!(!both.java.permit_try_release("seats", &theirs).await);
-    both.java.permit_release("seats", &theirs).await.expect_err("it is not held any more");
-    assert_eq!(both.java.permit_available("seats").await, 1, "it came back once");
+    assert!(!harness.java.permit_try_release("seats", &theirs).await);
+    harness.java.permit_release("seats", &theirs).await.expect_err("it is not held any more");
+    assert_eq!(harness.java.permit_available("seats").await, 1, "it came back once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permits_whose_lease_ended_come_back_to_the_other_side() {
-    let mut both = Both::with_short_leases().await;
-    let semaphore = both.client.permit_expirable_semaphore("seats");
+    let mut harness = Harness::with_short_leases().await;
+    let semaphore = harness.client.permit_expirable_semaphore("seats");
     assert!(semaphore.try_set_permits(1).await.expect("set"));
 
-    let expired = both.java.permit_acquire("a", "seats", Some(SHORT)).await;
+    let expired = harness.java.permit_acquire("a", "seats", Some(SHORT)).await;
     let ours =
         soon("rust gets java's", semaphore.acquire(Lease::fixed(SHORT))).await.expect("acquire");
-    assert!(!both.java.permit_try_release("seats", &expired).await);
+    assert!(!harness.java.permit_try_release("seats", &expired).await);
 
     let theirs =
-        soon("java gets rust's", both.java.permit_acquire("a", "seats", Some(SHORT))).await;
+        soon("java gets rust's", harness.java.permit_acquire("a", "seats", Some(SHORT))).await;
     assert_eq!(ours.state(), HoldState::Lost);
     let gone = semaphore.release(ours.id()).await.expect_err("it is not held any more");
     assert!(matches!(gone, Error::NotOwner { .. }), "{gone}");
     semaphore.release(&theirs).await.expect("held");
 
     let renewed = semaphore.acquire(Lease::Renewed).await.expect("acquire");
-    let refused = both.java.permit_try_acquire("a", "seats", TWO_LEASES, None).await;
+    let refused = harness.java.permit_try_acquire("a", "seats", TWO_LEASES, None).await;
     assert_eq!(refused, None, "it is renewed");
     renewed.release().await.expect("it was renewed");
 
-    both.java.permit_acquire("a", "seats", Some(SHORT)).await;
-    both.java.kill();
+    harness.java.permit_acquire("a", "seats", Some(SHORT)).await;
+    harness.java.kill();
     let ours = soon("rust gets a killed JVM's", semaphore.acquire(Lease::fixed(SHORT)))
         .await
         .expect("acquire");

@@ -8,7 +8,7 @@ use leasehold::{Client, Lease, Lock};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::both::{Both, NOW, builder, joined};
+use crate::harness::{Harness, NOW, builder, joined};
 use crate::observer::Observer;
 use crate::support::proxy::Proxy;
 
@@ -38,7 +38,7 @@ enum Comes {
 
 /// A queue at a fair lock that somebody holds.
 struct Line {
-    both: Both,
+    harness: Harness,
     other: Client,
     /// Everybody that came and shall enter, by his number.
     waiting: Vec<(usize, JoinHandle<bool>)>,
@@ -51,10 +51,10 @@ struct Line {
 
 impl Line {
     async fn with_claim(claim: Duration) -> Line {
-        let both = Both::with(None, |ours| ours.fair_claim(claim)).await;
-        let other = builder(&both.server.url()).fair_claim(claim).connect().await;
+        let harness = Harness::with(None, |ours| ours.fair_claim(claim)).await;
+        let other = builder(&harness.server.url()).fair_claim(claim).connect().await;
         let (waiting, numbers, seen, dead) = (Vec::new(), 0, HashSet::new(), Vec::new());
-        Line { both, other: other.expect("connect"), waiting, numbers, seen, dead }
+        Line { harness, other: other.expect("connect"), waiting, numbers, seen, dead }
     }
 
     /// Lets somebody queue, and returns when he stands at the end of the queue.
@@ -64,9 +64,9 @@ impl Line {
         let entering = match who {
             Comes::Thread => self.thread(number, None),
             Comes::ThreadFor(wait) => self.thread(number, Some(wait)),
-            Comes::Task => self.task(number, &self.both.client, Duration::MAX).await,
+            Comes::Task => self.task(number, &self.harness.client, Duration::MAX).await,
             Comes::OtherTask => self.task(number, &self.other, Duration::MAX).await,
-            Comes::TaskFor(wait) => self.task(number, &self.both.client, wait).await,
+            Comes::TaskFor(wait) => self.task(number, &self.harness.client, wait).await,
         };
         self.waiting.push((number, entering));
         self.stands_in_line().await;
@@ -74,7 +74,7 @@ impl Line {
 
     /// A task of a client of its own queues, and its process dies.
     async fn dies(&mut self) {
-        let proxy = Proxy::start(self.both.server.address());
+        let proxy = Proxy::start(self.harness.server.address());
         let client = builder(&proxy.url()).fair_claim(CLAIM).connect().await;
         drop(self.task(self.numbers, &client.expect("connect"), Duration::MAX).await);
         self.numbers += 1;
@@ -87,7 +87,7 @@ impl Line {
     async fn stands_in_line(&mut self) {
         let limit = Instant::now() + Duration::from_secs(20);
         loop {
-            let last = self.both.observer.ask(&format!("LINDEX {QUEUE} -1")).await.remove(0);
+            let last = self.harness.observer.ask(&format!("LINDEX {QUEUE} -1")).await.remove(0);
             if !last.is_empty() && self.seen.insert(last) {
                 return;
             }
@@ -98,11 +98,11 @@ impl Line {
 
     fn thread(&self, number: usize, wait: Option<Duration>) -> JoinHandle<bool> {
         let number = number.to_string();
-        tokio::spawn(self.both.java.enter_fair(&number, "door", "entered", A_MOMENT, wait))
+        tokio::spawn(self.harness.java.enter_fair(&number, "door", "entered", A_MOMENT, wait))
     }
 
     async fn task(&self, number: usize, client: &Client, wait: Duration) -> JoinHandle<bool> {
-        let mut redis = Observer::connect(&self.both.server.url()).await;
+        let mut redis = Observer::connect(&self.harness.server.url()).await;
         let lock = client.fair_lock("door");
         tokio::spawn(async move {
             let Ok(guard) = lock.try_lock(wait, Lease::Renewed).await else { return false };
@@ -114,16 +114,19 @@ impl Line {
 
     /// Everybody enters, in the order in which he came, and nobody else.
     async fn served_in_order(mut self) {
-        eprintln!("the queue: {:?}", self.both.observer.ask(&format!("LRANGE {QUEUE} 0 -1")).await);
+        eprintln!(
+            "the queue: {:?}",
+            self.harness.observer.ask(&format!("LRANGE {QUEUE} 0 -1")).await
+        );
         let mut came = Vec::new();
         for (number, entering) in self.waiting {
             assert!(joined(&format!("{number} has been in"), entering).await, "{number} gave up");
             came.push(number.to_string());
         }
-        assert_eq!(self.both.observer.ask("LRANGE entered 0 -1").await, came);
-        self.both.observer.wait_until("EXISTS door", 0).await;
+        assert_eq!(self.harness.observer.ask("LRANGE entered 0 -1").await, came);
+        self.harness.observer.wait_until("EXISTS door", 0).await;
         let keys = format!("EXISTS {QUEUE} redisson_lock_timeout:{{door}}");
-        assert_eq!(self.both.observer.integer(&keys).await, 0, "nobody is left in the queue");
+        assert_eq!(self.harness.observer.integer(&keys).await, 0, "nobody is left in the queue");
     }
 }
 
@@ -142,7 +145,7 @@ const CROWD: &[(Comes, usize)] =
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mixed_queue_at_a_lock_of_ours_served_in_order() {
     let mut line = Line::with_claim(CLAIM).await;
-    let door: Lock = line.both.client.fair_lock("door");
+    let door: Lock = line.harness.client.fair_lock("door");
     let guard = door.lock().await.expect("lock");
     for who in shuffled(CROWD) {
         line.comes(who).await;
@@ -156,12 +159,12 @@ async fn a_mixed_queue_at_a_lock_of_ours_served_in_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mixed_queue_at_a_lock_of_javas_served_in_order() {
     let mut line = Line::with_claim(CLAIM).await;
-    line.both.java.lock("door", "fair:door", None).await;
+    line.harness.java.lock("door", "fair:door", None).await;
     for who in shuffled(CROWD) {
         line.comes(who).await;
     }
     sleep(LONG).await;
-    line.both.java.unlock("door", "fair:door").await.expect("unlock");
+    line.harness.java.unlock("door", "fair:door").await.expect("unlock");
     line.served_in_order().await;
 }
 
@@ -169,7 +172,7 @@ async fn a_mixed_queue_at_a_lock_of_javas_served_in_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn our_places_behind_threads_survive_their_grants() {
     let mut line = Line::with_claim(CLAIM).await;
-    line.both.java.lock("door", "fair:door", None).await;
+    line.harness.java.lock("door", "fair:door", None).await;
     for who in [
         Comes::Thread,
         Comes::Thread,
@@ -185,7 +188,7 @@ async fn our_places_behind_threads_survive_their_grants() {
         line.comes(who).await;
     }
     sleep(LONG).await;
-    line.both.java.unlock("door", "fair:door").await.expect("unlock");
+    line.harness.java.unlock("door", "fair:door").await.expect("unlock");
     line.served_in_order().await;
 }
 
@@ -193,7 +196,7 @@ async fn our_places_behind_threads_survive_their_grants() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_that_give_up_strand_nobody() {
     let mut line = Line::with_claim(CLAIM).await;
-    let door: Lock = line.both.client.fair_lock("door");
+    let door: Lock = line.harness.client.fair_lock("door");
     let guard = door.lock().await.expect("lock");
     line.comes(Comes::Thread).await;
     for leaves in [Comes::TaskFor(LONG), Comes::ThreadFor(LONG)] {
@@ -203,7 +206,7 @@ async fn waiters_that_give_up_strand_nobody() {
         line.comes(Comes::Task).await;
         assert!(!joined("it gives up", leaving).await);
     }
-    line.both.observer.wait_until(&format!("LLEN {QUEUE}"), 5).await;
+    line.harness.observer.wait_until(&format!("LLEN {QUEUE}"), 5).await;
     guard.unlock().await.expect("unlock");
     line.served_in_order().await;
 }
@@ -213,7 +216,7 @@ async fn waiters_that_give_up_strand_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_task_between_threads_costs_about_its_claim() {
     let mut line = Line::with_claim(CLAIM).await;
-    let door: Lock = line.both.client.fair_lock("door");
+    let door: Lock = line.harness.client.fair_lock("door");
     let guard = door.lock().await.expect("lock");
     line.comes(Comes::Thread).await;
     line.dies().await;
@@ -233,12 +236,12 @@ async fn a_dead_task_between_threads_costs_about_its_claim() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_living_task_takes_off_a_dead_one_behind_a_short_wait() {
     let mut line = Line::with_claim(CLAIM).await;
-    line.both.java.lock("door", "fair:door", None).await;
+    line.harness.java.lock("door", "fair:door", None).await;
     line.comes(Comes::ThreadFor(A_WHILE)).await;
     line.dies().await;
     line.comes(Comes::Thread).await;
     line.comes(Comes::Task).await;
-    line.both.java.unlock("door", "fair:door").await.expect("unlock");
+    line.harness.java.unlock("door", "fair:door").await.expect("unlock");
     line.served_in_order().await;
 }
 
@@ -246,11 +249,11 @@ async fn a_living_task_takes_off_a_dead_one_behind_a_short_wait() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_behind_a_dead_task_is_told_when_the_free_lock_is_forced() {
     let mut line = Line::with_claim(CLAIM).await;
-    let door: Lock = line.both.client.fair_lock("door");
+    let door: Lock = line.harness.client.fair_lock("door");
     let guard = door.lock().await.expect("lock");
     line.dies().await;
     line.comes(Comes::Thread).await;
-    line.both.java.until_parked("1").await;
+    line.harness.java.until_parked("1").await;
     guard.unlock().await.expect("unlock");
     // Not a condition but the point: the dead one has had its claim.
     sleep(LONG).await;
@@ -261,12 +264,12 @@ async fn a_thread_behind_a_dead_task_is_told_when_the_free_lock_is_forced() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_zero_wait_does_not_pass_a_queue_of_the_other_side() {
     let mut line = Line::with_claim(CLAIM).await;
-    line.both.java.lock("door", "fair:door", None).await;
+    line.harness.java.lock("door", "fair:door", None).await;
     line.comes(Comes::Thread).await;
     line.comes(Comes::Task).await;
     let late = line.other.fair_lock("door");
     assert!(late.try_lock(NOW, Lease::Renewed).await.is_err());
-    assert!(!line.both.java.try_lock("late", "fair:door", NOW, None).await);
-    line.both.java.unlock("door", "fair:door").await.expect("unlock");
+    assert!(!line.harness.java.try_lock("late", "fair:door", NOW, None).await);
+    line.harness.java.unlock("door", "fair:door").await.expect("unlock");
     line.served_in_order().await;
 }

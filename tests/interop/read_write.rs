@@ -8,7 +8,9 @@ use leasehold::{HoldState, Lease, Lock, LockGuard, ReadWriteLock};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::both::{Both, NEARLY_WHOLE, NOW, SHORT, SOON, TWO_LEASES, builder, joined, lost, soon};
+use crate::harness::{
+    Harness, NEARLY_WHOLE, NOW, SHORT, SOON, TWO_LEASES, builder, joined, lost, soon,
+};
 use crate::observer::Observer;
 use crate::redisson::contention::Contenders;
 
@@ -51,13 +53,13 @@ async fn round(lock: &ReadWriteLock, redis: &mut Observer, side: Side) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_share_and_writers_are_alone_over_both_sides() {
-    let mut both = Both::with(None, |ours| ours).await;
+    let mut harness = Harness::with(None, |ours| ours).await;
     let who = Contenders { threads: 3, rounds: 100, work: Duration::from_millis(1), rest: NOW };
-    let threads = both.java.contend_read_write(who, "stock", "inside", 30);
-    both.observer.wait_until("EXISTS inside:readers inside:writers", 2).await;
+    let threads = harness.java.contend_read_write(who, "stock", "inside", 30);
+    harness.observer.wait_until("EXISTS inside:readers inside:writers", 2).await;
     let enough = Cell::new(false);
     let repeat = async |mut redis: Observer| {
-        let lock = both.client.read_write_lock("stock");
+        let lock = harness.client.read_write_lock("stock");
         let (mut rounds, mut writes) = (0, 0);
         while rounds < ROUNDS || !enough.get() {
             let side = if fastrand::u8(..100) < 30 { Side::Write } else { Side::Read };
@@ -69,7 +71,7 @@ async fn readers_share_and_writers_are_alone_over_both_sides() {
     };
     let mut observers = Vec::new();
     for _ in 0..FUTURES {
-        observers.push(Observer::connect(&both.server.url()).await);
+        observers.push(Observer::connect(&harness.server.url()).await);
     }
     let (rounds, threads) = tokio::join!(join_all(observers.into_iter().map(repeat)), async {
         let threads = threads.await;
@@ -80,16 +82,16 @@ async fn readers_share_and_writers_are_alone_over_both_sides() {
     assert_eq!(threads.violations, 0);
     assert_eq!(threads.reads + threads.writes, 300);
     assert!(threads.writes > 0 && rounds.iter().all(|(_, writes)| *writes > 0));
-    assert_eq!(both.observer.ask("MGET inside:readers inside:writers").await, ["0", "0"]);
+    assert_eq!(harness.observer.ask("MGET inside:readers inside:writers").await, ["0", "0"]);
     // Neither the lock nor a key of a read hold is left.
-    both.java_has_cleaned_up().await;
-    assert_eq!(both.observer.integer("DBSIZE").await, 2);
+    harness.java_has_cleaned_up().await;
+    assert_eq!(harness.observer.integer("DBSIZE").await, 2);
 }
 
 /// Lets a future of ours wait for one side.
-async fn task_waits(both: &mut Both, side: Side) -> JoinHandle<LockGuard> {
-    let wait = both.waiting(|both| {
-        let lock = both.client.read_write_lock("stock");
+async fn task_waits(harness: &mut Harness, side: Side) -> JoinHandle<LockGuard> {
+    let wait = harness.waiting(|harness| {
+        let lock = harness.client.read_write_lock("stock");
         async move { side.of(&lock).lock().await.expect("lock") }
     });
     wait.await
@@ -97,149 +99,150 @@ async fn task_waits(both: &mut Both, side: Side) -> JoinHandle<LockGuard> {
 
 /// Lets a thread wait for one side until it sleeps: who is still on his way to sleep misses what
 /// Redisson tells when a writer leaves, and sleeps until the lease that he last saw ends.
-async fn thread_waits(both: &mut Both, thread: &str, lock: &str) -> JoinHandle<()> {
-    let waiting = both.waiting(|both| both.java.lock(thread, lock, None)).await;
-    soon("it sleeps", both.java.until_parked(thread)).await;
+async fn thread_waits(harness: &mut Harness, thread: &str, lock: &str) -> JoinHandle<()> {
+    let waiting = harness.waiting(|harness| harness.java.lock(thread, lock, None)).await;
+    soon("it sleeps", harness.java.until_parked(thread)).await;
     waiting
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_wake_when_a_writer_of_the_other_side_leaves() {
-    let mut both = Both::start().await;
-    let lock = both.client.read_write_lock("stock");
+    let mut harness = Harness::start().await;
+    let lock = harness.client.read_write_lock("stock");
     let writing = lock.write().lock().await.expect("lock");
     let mut readers = Vec::new();
     for thread in ["a", "b", "c"] {
-        readers.push(thread_waits(&mut both, thread, READ).await);
+        readers.push(thread_waits(&mut harness, thread, READ).await);
     }
     writing.unlock().await.expect("unlock");
     for reader in readers {
         joined("a java reader wakes", reader).await;
     }
     for thread in ["a", "b", "c"] {
-        both.java.unlock(thread, READ).await.expect("unlock");
+        harness.java.unlock(thread, READ).await.expect("unlock");
     }
 
-    both.java.lock("a", WRITE, None).await;
-    let mut readers = vec![task_waits(&mut both, Side::Read).await];
+    harness.java.lock("a", WRITE, None).await;
+    let mut readers = vec![task_waits(&mut harness, Side::Read).await];
     for waiting in 2..=3 {
-        let lock = both.client.read_write_lock("stock");
+        let lock = harness.client.read_write_lock("stock");
         readers.push(tokio::spawn(async move { lock.read().lock().await.expect("lock") }));
-        both.until_waiting(waiting).await;
+        harness.until_waiting(waiting).await;
     }
-    both.java.unlock("a", WRITE).await.expect("unlock");
+    harness.java.unlock("a", WRITE).await.expect("unlock");
     let mut held = Vec::new();
     for reader in readers {
         held.push(joined("a rust reader wakes", reader).await);
     }
-    assert_eq!(both.observer.integer("HLEN stock").await, 4, "all three are in, and the mode");
+    assert_eq!(harness.observer.integer("HLEN stock").await, 4, "all three are in, and the mode");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_wakes_when_the_last_reader_leaves() {
-    let mut both = Both::start().await;
-    let lock = both.client.read_write_lock("stock");
+    let mut harness = Harness::start().await;
+    let lock = harness.client.read_write_lock("stock");
     let ours = lock.read().lock().await.expect("lock");
-    both.java.lock("a", READ, None).await;
-    let writer = thread_waits(&mut both, "w", WRITE).await;
-    both.java.unlock("a", READ).await.expect("unlock");
-    assert!(both.java.is_locked(READ).await, "ours is still there");
+    harness.java.lock("a", READ, None).await;
+    let writer = thread_waits(&mut harness, "w", WRITE).await;
+    harness.java.unlock("a", READ).await.expect("unlock");
+    assert!(harness.java.is_locked(READ).await, "ours is still there");
     ours.unlock().await.expect("unlock");
     joined("a java writer wakes when our reader leaves last", writer).await;
 
-    let writer = task_waits(&mut both, Side::Write).await;
-    both.java.unlock("w", WRITE).await.expect("unlock");
+    let writer = task_waits(&mut harness, Side::Write).await;
+    harness.java.unlock("w", WRITE).await.expect("unlock");
     let writing = joined("a rust writer wakes when a java writer leaves", writer).await;
-    let writer = thread_waits(&mut both, "w", WRITE).await;
+    let writer = thread_waits(&mut harness, "w", WRITE).await;
     writing.unlock().await.expect("unlock");
     joined("a java writer wakes when a rust writer leaves", writer).await;
-    both.java.unlock("w", WRITE).await.expect("unlock");
+    harness.java.unlock("w", WRITE).await.expect("unlock");
 
-    both.java.lock("a", READ, None).await;
+    harness.java.lock("a", READ, None).await;
     let ours = lock.read().lock().await.expect("lock");
-    let other = both.client.read_write_lock("stock");
-    let writer = both.waiting(|_| async move { other.write().lock().await.expect("lock") }).await;
+    let other = harness.client.read_write_lock("stock");
+    let writer =
+        harness.waiting(|_| async move { other.write().lock().await.expect("lock") }).await;
     ours.unlock().await.expect("unlock");
     assert!(!writer.is_finished());
-    both.java.unlock("a", READ).await.expect("unlock");
+    harness.java.unlock("a", READ).await.expect("unlock");
     drop(joined("a rust writer wakes when a java reader leaves last", writer).await);
 }
 
 /// Redisson tells nobody of a downgrade; our readers find it by asking once in a safety poll.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_come_in_after_a_downgrade_of_the_other_side() {
-    let mut both = Both::with(None, |ours| ours).await;
-    let lock = both.client.read_write_lock("stock");
+    let mut harness = Harness::with(None, |ours| ours).await;
+    let lock = harness.client.read_write_lock("stock");
     let writing = lock.write().lock().await.expect("lock");
     let reading = lock.read().acquire().within(&writing).await.expect("its own");
-    assert!(both.java.is_locked(READ).await && both.java.is_locked(WRITE).await);
-    let reader = thread_waits(&mut both, "a", READ).await;
-    let writer = thread_waits(&mut both, "w", WRITE).await;
+    assert!(harness.java.is_locked(READ).await && harness.java.is_locked(WRITE).await);
+    let reader = thread_waits(&mut harness, "a", READ).await;
+    let writer = thread_waits(&mut harness, "w", WRITE).await;
     writing.unlock().await.expect("unlock");
     joined("a java reader comes in after our downgrade", reader).await;
-    assert!(!both.java.is_locked(WRITE).await);
-    both.java.unlock("a", READ).await.expect("unlock");
+    assert!(!harness.java.is_locked(WRITE).await);
+    harness.java.unlock("a", READ).await.expect("unlock");
     assert!(!writer.is_finished());
     reading.unlock().await.expect("unlock");
     joined("a java writer comes in after our read", writer).await;
 
-    both.java.lock("w", READ, None).await;
-    let reader = task_waits(&mut both, Side::Read).await;
-    both.java.unlock("w", WRITE).await.expect("unlock");
+    harness.java.lock("w", READ, None).await;
+    let reader = task_waits(&mut harness, Side::Read).await;
+    harness.java.unlock("w", WRITE).await.expect("unlock");
     let reading = joined("a rust reader comes in after java's downgrade", reader).await;
-    both.java.unlock("w", READ).await.expect("unlock");
+    harness.java.unlock("w", READ).await.expect("unlock");
     assert_eq!(reading.state(), HoldState::Held);
-    assert!(!both.java.try_lock("w", WRITE, NOW, None).await);
+    assert!(!harness.java.try_lock("w", WRITE, NOW, None).await);
     reading.unlock().await.expect("unlock");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_sides_of_a_read_write_lock_are_seen_by_the_other_side() {
-    let mut both = Both::start().await;
-    let lock = both.client.read_write_lock("stock");
+    let mut harness = Harness::start().await;
+    let lock = harness.client.read_write_lock("stock");
 
     let first = lock.read().lock().await.expect("lock");
     let second = lock.read().lock().await.expect("lock again");
-    both.java.lock("a", READ, None).await;
-    both.java.lock("a", READ, None).await;
-    let theirs = both.java.owner("a").await;
-    assert_eq!(both.observer.ask("HGET stock mode").await, ["read"]);
-    assert_eq!(both.observer.ask(&format!("HGET stock {theirs}")).await, ["2"]);
+    harness.java.lock("a", READ, None).await;
+    harness.java.lock("a", READ, None).await;
+    let theirs = harness.java.owner("a").await;
+    assert_eq!(harness.observer.ask("HGET stock mode").await, ["read"]);
+    assert_eq!(harness.observer.ask(&format!("HGET stock {theirs}")).await, ["2"]);
     // Ours has a field for each hold, theirs a count; each hold has a key that lives as long.
     for owner in [first.owner(), second.owner()] {
-        assert_eq!(both.observer.ask(&format!("HGET stock {owner}")).await, ["1"]);
+        assert_eq!(harness.observer.ask(&format!("HGET stock {owner}")).await, ["1"]);
         let key = format!("{{stock}}:{owner}:rwlock_timeout:1");
-        assert!(both.observer.integer(&format!("PTTL {key}")).await > 15_000, "{key}");
+        assert!(harness.observer.integer(&format!("PTTL {key}")).await > 15_000, "{key}");
     }
-    assert_eq!(both.observer.ask("KEYS {stock}:*:rwlock_timeout:*").await.len(), 4);
-    assert!(both.java.is_locked(READ).await && !both.java.is_locked(WRITE).await);
-    assert!((15_000..=30_000).contains(&both.java.ttl(READ).await));
+    assert_eq!(harness.observer.ask("KEYS {stock}:*:rwlock_timeout:*").await.len(), 4);
+    assert!(harness.java.is_locked(READ).await && !harness.java.is_locked(WRITE).await);
+    assert!((15_000..=30_000).contains(&harness.java.ttl(READ).await));
     assert!(lock.read().is_locked().await.expect("is_locked"));
     assert!(!lock.write().is_locked().await.expect("is_locked"));
     assert!(lock.read().is_held().await.expect("is_held"));
     let left = lock.read().remaining_lease().await.expect("remaining_lease").expect("held");
     assert!(NEARLY_WHOLE.contains(&left), "{left:?}");
-    let refused = both.java.unlock("b", READ).await.expect_err("it does not read");
+    let refused = harness.java.unlock("b", READ).await.expect_err("it does not read");
     assert!(refused.0.starts_with("IllegalMonitorStateException"), "{refused:?}");
-    both.java.unlock("a", READ).await.expect("unlock");
-    both.java.unlock("a", READ).await.expect("unlock");
+    harness.java.unlock("a", READ).await.expect("unlock");
+    harness.java.unlock("a", READ).await.expect("unlock");
     second.unlock().await.expect("unlock");
-    assert!(both.java.is_locked(READ).await);
+    assert!(harness.java.is_locked(READ).await);
     first.unlock().await.expect("unlock");
-    both.java_has_cleaned_up().await;
-    assert_eq!(both.observer.integer("DBSIZE").await, 0);
+    harness.java_has_cleaned_up().await;
+    assert_eq!(harness.observer.integer("DBSIZE").await, 0);
 
     let writing = lock.write().lock().await.expect("lock");
     assert!(writing.owner().ends_with(":write"), "{}", writing.owner());
-    assert_eq!(both.observer.ask("HGET stock mode").await, ["write"]);
-    assert!(both.java.is_locked(WRITE).await && !both.java.is_locked(READ).await);
-    assert!(!both.java.try_lock("a", READ, NOW, None).await);
-    assert!(!both.java.try_lock("a", WRITE, NOW, None).await);
-    both.java.unlock("a", WRITE).await.expect_err("it is not theirs");
+    assert_eq!(harness.observer.ask("HGET stock mode").await, ["write"]);
+    assert!(harness.java.is_locked(WRITE).await && !harness.java.is_locked(READ).await);
+    assert!(!harness.java.try_lock("a", READ, NOW, None).await);
+    assert!(!harness.java.try_lock("a", WRITE, NOW, None).await);
+    harness.java.unlock("a", WRITE).await.expect_err("it is not theirs");
     writing.unlock().await.expect("unlock");
 
-    both.java.lock("a", WRITE, None).await;
-    both.java.lock("a", READ, None).await;
+    harness.java.lock("a", WRITE, None).await;
+    harness.java.lock("a", READ, None).await;
     assert!(lock.write().is_locked().await.expect("is_locked"));
     assert!(lock.read().is_locked().await.expect("is_locked"));
     assert!(!lock.write().is_held().await.expect("is_held"));
@@ -251,56 +254,57 @@ async fn both_sides_of_a_read_write_lock_are_seen_by_the_other_side() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readers_and_writers_notice_a_forced_release() {
-    let both = Both::with_short_leases().await;
-    let lock = both.client.read_write_lock("stock");
+    let harness = Harness::with_short_leases().await;
+    let lock = harness.client.read_write_lock("stock");
     let reading = lock.read().lock().await.expect("lock");
-    assert!(!both.java.force_unlock(WRITE).await, "nobody writes");
-    assert!(both.java.force_unlock(READ).await);
-    assert!(both.java.try_lock("w", WRITE, NOW, None).await);
+    assert!(!harness.java.force_unlock(WRITE).await, "nobody writes");
+    assert!(harness.java.force_unlock(READ).await);
+    assert!(harness.java.try_lock("w", WRITE, NOW, None).await);
     soon("a rust reader notices", lost(&reading)).await;
     reading.unlock().await.expect_err("there is nothing to unlock");
-    assert!(both.java.is_held("w", WRITE).await, "the next holder is not harmed");
+    assert!(harness.java.is_held("w", WRITE).await, "the next holder is not harmed");
 
     assert!(!lock.read().force_unlock().await.expect("force_unlock"), "nobody reads");
     assert!(lock.write().force_unlock().await.expect("force_unlock"));
     let writing = lock.write().try_lock(NOW, Lease::Renewed).await.expect("free");
-    both.java.unlock("w", WRITE).await.expect_err("w lost it");
-    assert!(both.java.force_unlock(WRITE).await);
-    both.java.lock("a", READ, None).await;
+    harness.java.unlock("w", WRITE).await.expect_err("w lost it");
+    assert!(harness.java.force_unlock(WRITE).await);
+    harness.java.lock("a", READ, None).await;
     soon("a rust writer notices", lost(&writing)).await;
     drop(writing);
     assert!(lock.read().force_unlock().await.expect("force_unlock"));
-    both.java.unlock("a", READ).await.expect_err("a lost it");
+    harness.java.unlock("a", READ).await.expect_err("a lost it");
 }
 
 /// Each read hold ends at its own time; what lives keeps the lock, what does not lets a writer in.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn read_and_write_leases_end_for_the_other_side() {
-    let mut both = Both::with_short_leases().await;
-    let lock = both.client.read_write_lock("stock");
+    let mut harness = Harness::with_short_leases().await;
+    let lock = harness.client.read_write_lock("stock");
 
     let reading = lock.read().try_lock(NOW, Lease::fixed(SHORT)).await.expect("free");
-    soon("a java writer gets in after our reader's lease", both.java.lock("w", WRITE, None)).await;
+    soon("a java writer gets in after our reader's lease", harness.java.lock("w", WRITE, None))
+        .await;
     assert_eq!(reading.state(), HoldState::Lost);
     drop(reading);
     let refused = lock.read().try_lock(TWO_LEASES, Lease::Renewed).await.expect_err("renewed");
     assert!(refused.is_timeout(), "{refused}");
-    both.java.unlock("w", WRITE).await.expect("it was renewed");
+    harness.java.unlock("w", WRITE).await.expect("it was renewed");
 
-    both.java.lock("a", READ, Some(SHORT)).await;
+    harness.java.lock("a", READ, Some(SHORT)).await;
     let writing = soon("a rust writer gets in after java's reader's lease", lock.write().lock());
     let writing = writing.await.expect("lock");
-    assert!(!both.java.try_lock("a", READ, TWO_LEASES, None).await, "it is renewed");
+    assert!(!harness.java.try_lock("a", READ, TWO_LEASES, None).await, "it is renewed");
     writing.unlock().await.expect("it was renewed");
 
     // A reader of ours beside one of a JVM that renews, and then dies.
     let reading = lock.read().lock().await.expect("lock");
-    both.java.lock("a", READ, None).await;
-    let other = both.client.read_write_lock("stock");
+    harness.java.lock("a", READ, None).await;
+    let other = harness.client.read_write_lock("stock");
     let refused = other.write().try_lock(TWO_LEASES, Lease::Renewed).await.expect_err("renewed");
     assert!(refused.is_timeout(), "{refused}");
-    both.java.kill();
-    both.observer.wait_until("EVAL \"return#redis.call('keys','*rwlock_timeout*')\" 0", 1).await;
+    harness.java.kill();
+    harness.observer.wait_until("EVAL \"return#redis.call('keys','*rwlock_timeout*')\" 0", 1).await;
     reading.check().expect("the living reader keeps it");
     reading.unlock().await.expect("unlock");
     let writing = soon("a rust writer passes a dead java reader", other.write().lock()).await;
@@ -310,13 +314,13 @@ async fn read_and_write_leases_end_for_the_other_side() {
 /// A dead reader of ours beside a living one of Java.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_java_writer_passes_a_dead_reader_of_ours() {
-    let mut both = Both::start().await;
-    let dying = builder(&both.server.url()).lease(SHORT).connect().await.expect("connect");
+    let mut harness = Harness::start().await;
+    let dying = builder(&harness.server.url()).lease(SHORT).connect().await.expect("connect");
     dying.read_write_lock("stock").read().lock().await.expect("lock").forget();
-    both.java.lock("a", READ, None).await;
-    both.observer.wait_until("EVAL \"return#redis.call('keys','*rwlock_timeout*')\" 0", 1).await;
-    assert_eq!(both.observer.integer("HLEN stock").await, 3, "its field is still there");
-    let writer = thread_waits(&mut both, "w", WRITE).await;
-    both.java.unlock("a", READ).await.expect("unlock");
+    harness.java.lock("a", READ, None).await;
+    harness.observer.wait_until("EVAL \"return#redis.call('keys','*rwlock_timeout*')\" 0", 1).await;
+    assert_eq!(harness.observer.integer("HLEN stock").await, 3, "its field is still there");
+    let writer = thread_waits(&mut harness, "w", WRITE).await;
+    harness.java.unlock("a", READ).await.expect("unlock");
     tokio::time::timeout(SOON, joined("a java writer gets in", writer)).await.expect("soon");
 }

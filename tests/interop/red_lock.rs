@@ -10,8 +10,8 @@ use std::time::Duration;
 use leasehold::{Client, ClientBuilder, HoldState, Lease, Lock, LockGuard};
 use tokio::time::{Instant, sleep};
 
-use crate::both::{NEARLY_WHOLE, NOW, SHORT, TWO_LEASES, builder, joined, lost, soon};
 use crate::contention::{Contest, TASKS};
+use crate::harness::{NEARLY_WHOLE, NOW, SHORT, TWO_LEASES, builder, joined, lost, soon};
 use crate::redisson::{Redisson, Timeouts};
 use crate::support::resp::Reply;
 use crate::support::server::Server;

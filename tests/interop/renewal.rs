@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold::{Client, HoldState, Lease, LossReason};
 use tokio::time::{Instant, timeout};
 
-use crate::both::{SHORT, SOON, TWO_LEASES, builder, lost};
+use crate::harness::{SHORT, SOON, TWO_LEASES, builder, lost};
 use crate::redisson::Redisson;
 use crate::support::server::Server;
 

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use leasehold::HoldState;
 
-use crate::both::{Both, NOW, SHORT, builder, joined, lost, soon};
 use crate::crowd::{LIMIT, THREADS, contend};
+use crate::harness::{Harness, NOW, SHORT, builder, joined, lost, soon};
 use crate::support::proxy::Proxy;
 
 const A_MOMENT: Duration = Duration::from_millis(50);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn semaphore_contenders_are_never_more_than_its_permits() {
-    let mut both = Both::with(None, |ours| ours).await;
-    let semaphore = both.client.semaphore("slots");
+    let mut harness = Harness::with(None, |ours| ours).await;
+    let semaphore = harness.client.semaphore("slots");
     assert!(semaphore.try_set_permits(LIMIT).await.expect("set"));
-    let threads = both.java.contend_semaphore(THREADS, "slots", "inside", LIMIT);
+    let threads = harness.java.contend_semaphore(THREADS, "slots", "inside", LIMIT);
     let acquire = async || semaphore.acquire(1).await.expect("acquire");
-    contend(&mut both, threads, acquire, async |permit| {
+    contend(&mut harness, threads, acquire, async |permit| {
         permit.release().await.expect("release");
     })
     .await;
@@ -27,27 +27,27 @@ async fn semaphore_contenders_are_never_more_than_its_permits() {
 /// One release of several permits wakes as many waiters of the other side.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn semaphore_waiters_wake_when_the_other_side_releases() {
-    let mut both = Both::start().await;
-    let semaphore = both.client.semaphore("slots");
+    let mut harness = Harness::start().await;
+    let semaphore = harness.client.semaphore("slots");
     assert!(semaphore.try_set_permits(1).await.expect("set"));
     let only = semaphore.acquire(1).await.expect("acquire");
-    let waiting = both.waiting(|both| both.java.semaphore_acquire("a", "slots", 1)).await;
+    let waiting = harness.waiting(|harness| harness.java.semaphore_acquire("a", "slots", 1)).await;
     only.release().await.expect("release");
     joined("java wakes on a release of a permit in rust", waiting).await;
 
     let mut waiting = Vec::new();
     for number in 1..=3 {
-        let semaphore = both.client.semaphore("slots");
+        let semaphore = harness.client.semaphore("slots");
         let wait = async move { semaphore.acquire(1).await.expect("acquire") };
         // The first listens for all.
         if number == 1 {
-            waiting.push(both.waiting(|_| wait).await);
+            waiting.push(harness.waiting(|_| wait).await);
         } else {
             waiting.push(tokio::spawn(wait));
-            both.until_waiting(number).await;
+            harness.until_waiting(number).await;
         }
     }
-    both.java.semaphore_release("slots", 3).await;
+    harness.java.semaphore_release("slots", 3).await;
     let mut permits = Vec::new();
     for waiting in waiting {
         permits.push(joined("rust wakes on a release(3) in java", waiting).await);
@@ -56,44 +56,46 @@ async fn semaphore_waiters_wake_when_the_other_side_releases() {
 
     let mut waiting = Vec::new();
     for thread in ["a", "b", "c"] {
-        waiting.push(both.waiting(|both| both.java.semaphore_acquire(thread, "slots", 1)).await);
+        waiting.push(
+            harness.waiting(|harness| harness.java.semaphore_acquire(thread, "slots", 1)).await,
+        );
     }
     semaphore.release(3).await.expect("release");
     for waiting in waiting {
         joined("java wakes on a release(3) in rust", waiting).await;
     }
-    let waiting = both.waiting(|both| both.java.semaphore_acquire("a", "slots", 3)).await;
+    let waiting = harness.waiting(|harness| harness.java.semaphore_acquire("a", "slots", 3)).await;
     drop(permits);
     joined("java wakes when as many as it wants were dropped", waiting).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn semaphore_permits_are_seen_by_the_other_side() {
-    let mut both = Both::start().await;
-    let semaphore = both.client.semaphore("slots");
-    assert!(both.java.semaphore_set("slots", 5).await);
+    let mut harness = Harness::start().await;
+    let semaphore = harness.client.semaphore("slots");
+    assert!(harness.java.semaphore_set("slots", 5).await);
     assert!(!semaphore.try_set_permits(9).await.expect("set before"));
     let permit = semaphore.acquire(2).await.expect("acquire");
-    both.java.semaphore_acquire("a", "slots", 2).await;
-    assert_eq!(both.java.semaphore_available("slots").await, 1);
+    harness.java.semaphore_acquire("a", "slots", 2).await;
+    assert_eq!(harness.java.semaphore_available("slots").await, 1);
     assert_eq!(semaphore.available().await.expect("available"), 1);
-    assert_eq!(both.observer.ask("GET slots").await, ["1"]);
-    assert_eq!(both.observer.integer("PTTL slots").await, -1);
-    assert!(!both.java.semaphore_try_acquire("a", "slots", 2, A_MOMENT).await);
+    assert_eq!(harness.observer.ask("GET slots").await, ["1"]);
+    assert_eq!(harness.observer.integer("PTTL slots").await, -1);
+    assert!(!harness.java.semaphore_try_acquire("a", "slots", 2, A_MOMENT).await);
     assert!(semaphore.try_acquire(2, A_MOMENT).await.expect_err("too few").is_timeout());
     permit.release().await.expect("release");
-    assert_eq!(both.java.semaphore_available("slots").await, 3);
+    assert_eq!(harness.java.semaphore_available("slots").await, 3);
     semaphore.add_permits(-5).await.expect("add");
-    assert_eq!(both.java.semaphore_available("slots").await, -2);
-    both.java.semaphore_add("slots", 6).await;
+    assert_eq!(harness.java.semaphore_available("slots").await, -2);
+    harness.java.semaphore_add("slots", 6).await;
     assert_eq!(semaphore.drain().await.expect("drain"), 4);
-    assert_eq!(both.java.semaphore_drain("slots").await, 0);
+    assert_eq!(harness.java.semaphore_drain("slots").await, 0);
 
     // What we give up for good comes back by whoever releases it.
-    both.java.semaphore_add("slots", 1).await;
+    harness.java.semaphore_add("slots", 1).await;
     semaphore.acquire(1).await.expect("acquire").forget();
-    both.observer.wait_until("EXISTS leasehold_semaphore:{slots}", 0).await;
-    both.java.semaphore_release("slots", 1).await;
+    harness.observer.wait_until("EXISTS leasehold_semaphore:{slots}", 0).await;
+    harness.java.semaphore_release("slots", 1).await;
     assert_eq!(semaphore.available().await.expect("available"), 1);
 }
 
@@ -101,13 +103,13 @@ async fn semaphore_permits_are_seen_by_the_other_side() {
 /// to both sides, if one of ours is left to ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn semaphore_permits_of_a_dead_client_come_back() {
-    let mut both = Both::with_short_leases().await;
-    let semaphore = both.client.semaphore("slots");
+    let mut harness = Harness::with_short_leases().await;
+    let semaphore = harness.client.semaphore("slots");
     assert!(semaphore.try_set_permits(2).await.expect("set"));
-    let proxy = Proxy::start(both.server.address());
+    let proxy = Proxy::start(harness.server.address());
     let dying = builder(&proxy.url()).lease(SHORT).connect().await.expect("connect");
     let dead = dying.semaphore("slots").acquire(2).await.expect("acquire");
-    let theirs = both.waiting(|both| both.java.semaphore_acquire("a", "slots", 1)).await;
+    let theirs = harness.waiting(|harness| harness.java.semaphore_acquire("a", "slots", 1)).await;
     proxy.refuse();
     proxy.cut();
     let guard = dead.guard().expect("a hold");
@@ -117,7 +119,7 @@ async fn semaphore_permits_of_a_dead_client_come_back() {
     joined("java gets what came back", theirs).await;
     assert_eq!(semaphore.available().await.expect("available"), 0);
 
-    both.java.kill();
+    harness.java.kill();
     assert!(semaphore.try_acquire(1, 2 * SHORT).await.expect_err("for ever").is_timeout());
     ours.release().await.expect("it was renewed");
     assert_eq!(semaphore.try_acquire(1, NOW).await.expect("ours").permits(), 1);

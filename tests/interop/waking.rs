@@ -6,23 +6,24 @@ use leasehold::{Lock, LockGuard};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::both::{Both, SOON, builder};
+use crate::harness::{Harness, SOON, builder};
 
 const ROUNDS: usize = 20;
 
 /// Lets a task wait for the lock, which somebody else holds.
-async fn task_waits(both: &mut Both, lock: &Lock) -> JoinHandle<(Instant, LockGuard)> {
+async fn task_waits(harness: &mut Harness, lock: &Lock) -> JoinHandle<(Instant, LockGuard)> {
     let lock = lock.clone();
-    both.waiting(|_| async move {
-        let guard = lock.lock().await.expect("lock");
-        (Instant::now(), guard)
-    })
-    .await
+    harness
+        .waiting(|_| async move {
+            let guard = lock.lock().await.expect("lock");
+            (Instant::now(), guard)
+        })
+        .await
 }
 
 /// Lets a JVM thread wait for the lock; resolves when it has got it.
-async fn thread_waits(both: &mut Both, thread: &str, name: &str) -> JoinHandle<()> {
-    both.waiting(|both| both.java.lock(thread, &format!("lock:{name}"), None)).await
+async fn thread_waits(harness: &mut Harness, thread: &str, name: &str) -> JoinHandle<()> {
+    harness.waiting(|harness| harness.java.lock(thread, &format!("lock:{name}"), None)).await
 }
 
 /// Prints what was seen, and fails if a round came near the end of a lease.
@@ -37,15 +38,15 @@ fn judge(what: &str, mut waits: Vec<Duration>) {
 }
 
 async fn task_wakes_on_unlock_of_a_thread(name: &str) {
-    let mut both = Both::start().await;
+    let mut harness = Harness::start().await;
     let java_lock = format!("lock:{name}");
-    let lock = both.client.lock(name);
+    let lock = harness.client.lock(name);
     let mut waits = Vec::new();
     for _ in 0..ROUNDS {
-        both.java.lock("a", &java_lock, None).await;
-        let mut waiting = task_waits(&mut both, &lock).await;
+        harness.java.lock("a", &java_lock, None).await;
+        let mut waiting = task_waits(&mut harness, &lock).await;
         let freed = Instant::now();
-        both.java.unlock("a", &java_lock).await.expect("unlock");
+        harness.java.unlock("a", &java_lock).await.expect("unlock");
         let woken = timeout(SOON, &mut waiting).await.expect("woken before the lease");
         let (got, guard) = woken.expect("no panic");
         waits.push(got.saturating_duration_since(freed));
@@ -66,18 +67,18 @@ async fn a_task_wakes_when_a_thread_unlocks_a_tagged_name() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_wakes_when_a_task_unlocks() {
-    let mut both = Both::start().await;
+    let mut harness = Harness::start().await;
     for name in ["wake", "{tag}:wake"] {
-        let lock = both.client.lock(name);
+        let lock = harness.client.lock(name);
         let mut waits = Vec::new();
         for _ in 0..ROUNDS {
             let guard = lock.lock().await.expect("lock");
-            let waiting = thread_waits(&mut both, "a", name).await;
+            let waiting = thread_waits(&mut harness, "a", name).await;
             let freed = Instant::now();
             guard.unlock().await.expect("unlock");
             waiting.await.expect("no panic");
             waits.push(freed.elapsed());
-            both.java.unlock("a", &format!("lock:{name}")).await.expect("unlock");
+            harness.java.unlock("a", &format!("lock:{name}")).await.expect("unlock");
         }
         judge(&format!("java wakes on an unlock in rust, {name}"), waits);
     }
@@ -85,10 +86,10 @@ async fn a_thread_wakes_when_a_task_unlocks() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_wakes_when_a_guard_is_dropped() {
-    let mut both = Both::start().await;
-    let lock = both.client.lock("dropped");
+    let mut harness = Harness::start().await;
+    let lock = harness.client.lock("dropped");
     let guard = lock.lock().await.expect("lock");
-    let waiting = thread_waits(&mut both, "a", "dropped").await;
+    let waiting = thread_waits(&mut harness, "a", "dropped").await;
     let freed = Instant::now();
     drop(guard);
     waiting.await.expect("no panic");
@@ -97,11 +98,11 @@ async fn a_thread_wakes_when_a_guard_is_dropped() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_wakes_when_a_client_shuts_down() {
-    let mut both = Both::start().await;
-    let other = builder(&both.server.url()).connect().await.expect("connect");
+    let mut harness = Harness::start().await;
+    let other = builder(&harness.server.url()).connect().await.expect("connect");
     let lock = other.lock("closing");
     let guard = lock.lock().await.expect("lock");
-    let waiting = thread_waits(&mut both, "a", "closing").await;
+    let waiting = thread_waits(&mut harness, "a", "closing").await;
     let freed = Instant::now();
     other.shutdown(Duration::from_secs(5)).await.expect("shutdown");
     waiting.await.expect("no panic");
@@ -111,26 +112,26 @@ async fn a_thread_wakes_when_a_client_shuts_down() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_wakes_when_we_force_its_lock_open() {
-    let mut both = Both::start().await;
-    both.java.lock("a", "lock:forced", None).await;
-    let waiting = thread_waits(&mut both, "b", "forced").await;
+    let mut harness = Harness::start().await;
+    harness.java.lock("a", "lock:forced", None).await;
+    let waiting = thread_waits(&mut harness, "b", "forced").await;
     let freed = Instant::now();
-    assert!(both.client.lock("forced").force_unlock().await.expect("force_unlock"));
+    assert!(harness.client.lock("forced").force_unlock().await.expect("force_unlock"));
     waiting.await.expect("no panic");
     judge("java wakes on a forced unlock in rust", vec![freed.elapsed()]);
-    let refused = both.java.unlock("a", "lock:forced").await.expect_err("a lost the lock");
+    let refused = harness.java.unlock("a", "lock:forced").await.expect_err("a lost the lock");
     assert!(refused.0.starts_with("IllegalMonitorStateException"), "{refused:?}");
-    assert!(both.java.is_held("b", "lock:forced").await);
+    assert!(harness.java.is_held("b", "lock:forced").await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_wakes_when_a_thread_forces_a_lock_open() {
-    let mut both = Both::start().await;
-    both.java.lock("a", "lock:forced", None).await;
-    let lock = both.client.lock("forced");
-    let mut waiting = task_waits(&mut both, &lock).await;
+    let mut harness = Harness::start().await;
+    harness.java.lock("a", "lock:forced", None).await;
+    let lock = harness.client.lock("forced");
+    let mut waiting = task_waits(&mut harness, &lock).await;
     let freed = Instant::now();
-    assert!(both.java.force_unlock("lock:forced").await);
+    assert!(harness.java.force_unlock("lock:forced").await);
     let woken = timeout(SOON, &mut waiting).await.expect("woken before the lease");
     let (got, guard) = woken.expect("no panic");
     judge("rust wakes on a forced unlock in java", vec![got.saturating_duration_since(freed)]);

@@ -21,7 +21,7 @@ macro_rules! with_each {
 }
 
 mod crowd;
-mod each;
+mod go_and_node;
 mod laravel;
 mod process;
 mod quorum;

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use leasehold::{Client, EmbeddedRedis, Error, Lease, Lock, LossReason, Owner};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::bed::{LONG, NAME, lost, ms};
+use crate::testbed::{LONG, NAME, lost, ms};
 
 struct Engines(Vec<EmbeddedRedis>);
 
@@ -25,7 +25,7 @@ impl Engines {
 }
 
 fn quorum(clients: &[Client]) -> Lock {
-    clients[0].red_lock(&clients[1..], NAME)
+    clients[0].quorum_lock(&clients[1..], NAME)
 }
 
 #[tokio::test(start_paused = true)]

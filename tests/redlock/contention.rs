@@ -6,9 +6,9 @@ use futures::future::join_all;
 use leasehold::{Lease, Lock};
 use tokio::time::sleep;
 
-use crate::bed::{NAME, Nodes, Servers, ms, soon};
 use crate::support::resp::Connection;
 use crate::support::server::Server;
+use crate::testbed::{NAME, Nodes, Servers, ms, soon};
 
 /// Enters so many times, and counts who is inside and how often that was.
 async fn enter(lock: Lock, mut outside: Connection, rounds: u32, lease: Lease) {

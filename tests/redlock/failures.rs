@@ -5,11 +5,11 @@ use std::time::Duration;
 use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::bed::{
-    LONG, NAME, Nodes, Servers, eventually, in_vain, lost, ms, proxies, scripts_known, soon,
-};
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
+use crate::testbed::{
+    LONG, NAME, Nodes, Servers, eventually, in_vain, lost, ms, proxies, scripts_known, soon,
+};
 
 const ONCE: Duration = Duration::ZERO;
 /// A renewed lease that a test can outlive, and a machine that stalls cannot; a server may take a twentieth

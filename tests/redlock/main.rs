@@ -6,12 +6,12 @@
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod bed;
 mod clocks;
 mod contention;
 mod failures;
 mod members;
 #[path = "../support/mod.rs"]
 mod support;
+mod testbed;
 #[cfg(target_os = "linux")]
 mod wall_clock;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{Error, Lease, Lock, LockGuard, Owner};
 
-use crate::bed::{LONG, NAME, Servers, eventually, ms, soon};
+use crate::testbed::{LONG, NAME, Servers, eventually, ms, soon};
 
 const ONCE: Duration = Duration::ZERO;
 

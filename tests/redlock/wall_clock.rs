@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use leasehold::Lease;
 
-use crate::bed::{LONG, NAME, Servers, eventually, in_vain, ms, soon};
 use crate::support::server::Server;
+use crate::testbed::{LONG, NAME, Servers, eventually, in_vain, ms, soon};
 
 /// A server whose wall clock the test sets, by a library that is compiled here.
 struct Clock {

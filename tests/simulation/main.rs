@@ -89,7 +89,7 @@ impl Seed {
 }
 
 /// Seeds that found a fault, each with what it was. They are always run. What a seed means changes
-/// with `plan.rs`; the faults themselves are kept as mutants, which must be found for ever.
+/// with the draws of `plan.rs`; scenes that must stay as they are stand in `cases.rs`.
 const KEPT: &[(Kind, u64, &str)] = &[
     (
         Kind::Plain,

@@ -1,4 +1,4 @@
-//! The guards of several locks as one.
+//! The guard of several locks as one, made of the guards of the members.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use crate::error::Error;
 use crate::lease::{Ended, HoldState, LossReason};
 use crate::session::hold::Hold;
 
-/// Beyond those that are needed, slower servers get this long and as long again as these took.
+/// When enough members have agreed, slower servers get this long, and as long again as those took.
 const GRACE: Duration = Duration::from_millis(2);
 
-/// Held while at least `need` of its guards are.
+/// Held while at least `required` of its guards are held.
 pub(crate) struct MultiGuard {
     name: Arc<str>,
     guards: Vec<LockGuard>,
-    need: usize,
+    required: usize,
 }
 
 impl MultiGuard {
-    pub(crate) fn new(name: Arc<str>, guards: Vec<LockGuard>, need: usize) -> Self {
-        MultiGuard { name, guards, need }
+    pub(crate) fn new(name: Arc<str>, guards: Vec<LockGuard>, required: usize) -> Self {
+        MultiGuard { name, guards, required }
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
@@ -36,28 +36,29 @@ impl MultiGuard {
         &self.guards[0]
     }
 
-    /// Releases all; an error, if so many failed that it was not held.
+    /// Releases the members; an error if too few were still held.
     ///
-    /// CANCEL: a release that is not waited for goes on in the background; so does that of a server
-    /// that is not needed.
-    /// Boxed, as guards may be of several locks themselves.
+    /// The future ends when enough members have confirmed. CANCEL: the other releases go on in the
+    /// background.
+    ///
+    /// Boxed, as a member may be a set itself.
     pub(crate) fn unlock(self) -> BoxFuture<'static, Result<(), Error>> {
-        let spare = self.guards.len() - self.need;
+        let spare = self.guards.len() - self.required;
         let guards = self.guards.into_iter();
         let releases: FuturesUnordered<_> = guards.map(|guard| guard.unlock().boxed()).collect();
-        released(releases, self.need, spare).boxed()
+        released(releases, self.required, spare).boxed()
     }
 
-    /// A further share in each of them.
+    /// A further share in the hold of each member.
     pub(crate) fn reenter(&self) -> BoxFuture<'_, Result<MultiGuard, Error>> {
         let again = self.guards.iter().map(|guard| guard.reenter().boxed());
         async move {
-            // CANCEL: the guards that there are release their shares.
-            let (guards, errors) = gather(again, self.need).await;
-            if guards.len() < self.need {
-                return Err(telling(errors, self.guards.len() - self.need));
+            // CANCEL: the new guards release their shares.
+            let (guards, errors) = gather(again, self.required).await;
+            if guards.len() < self.required {
+                return Err(decisive(errors, self.guards.len() - self.required));
             }
-            Ok(MultiGuard::new(self.name.clone(), guards, self.need))
+            Ok(MultiGuard::new(self.name.clone(), guards, self.required))
         }
         .boxed()
     }
@@ -67,37 +68,36 @@ impl MultiGuard {
     }
 
     pub(crate) fn state(&self) -> HoldState {
-        let count = |options: HoldState| {
-            self.guards.iter().filter(|guard| guard.state() == options).count()
-        };
+        let count =
+            |state: HoldState| self.guards.iter().filter(|guard| guard.state() == state).count();
         let held = count(HoldState::Held);
         match held + count(HoldState::Uncertain) {
-            _ if held >= self.need => HoldState::Held,
-            live if live >= self.need => HoldState::Uncertain,
+            _ if held >= self.required => HoldState::Held,
+            live if live >= self.required => HoldState::Uncertain,
             _ => HoldState::Lost,
         }
     }
 
-    /// When so many are over that too few are left.
+    /// The instant at which too few members are left.
     pub(crate) fn deadline(&self) -> Instant {
-        // Those that are lost have none any more: they come last.
+        // The members that are lost come last.
         let end = |guard: &LockGuard| (guard.loss().is_none(), guard.deadline());
         let mut ends: Vec<_> = self.guards.iter().map(end).collect();
-        ends.sort_unstable_by(|one, other| other.cmp(one));
-        ends[self.need - 1].1
+        ends.sort_unstable_by(|left, right| right.cmp(left));
+        ends[self.required - 1].1
     }
 
-    /// Why it is not held any more.
+    /// Why too few members are left; `None` if enough are.
     pub(crate) fn loss(&self) -> Option<LossReason> {
         let lost: Vec<_> = self.guards.iter().filter_map(LockGuard::loss).collect();
-        let spare = self.guards.len() - self.need;
+        let spare = self.guards.len() - self.required;
         lost.get(spare).copied()
     }
 
     pub(crate) fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         let mut ends: FuturesUnordered<_> =
             self.guards.iter().map(LockGuard::ended_later).collect();
-        let mut spare = self.guards.len() - self.need;
+        let mut spare = self.guards.len() - self.required;
         async move {
             loop {
                 match ends.next().await {
@@ -112,19 +112,19 @@ impl MultiGuard {
     pub(crate) async fn extend(&self, lease: Duration) -> Result<(), Error> {
         let guards = self.guards.iter();
         let extended = guards.map(|guard| Box::pin(guard.extend(lease)));
-        // CANCEL: where it is not waited for, the lease is extended or not.
-        let (extended, errors) = gather(extended, self.need).await;
-        if extended.len() >= self.need {
+        // CANCEL: each lease is extended or it is not.
+        let (extended, errors) = gather(extended, self.required).await;
+        if extended.len() >= self.required {
             return Ok(());
         }
-        Err(telling(errors, self.guards.len() - self.need))
+        Err(decisive(errors, self.guards.len() - self.required))
     }
 
-    /// As often as so many of them are held.
+    /// How often enough members are held.
     pub(crate) fn hold_count(&self) -> u32 {
         let mut counts: Vec<_> = self.guards.iter().map(LockGuard::hold_count).collect();
-        counts.sort_unstable_by(|one, other| other.cmp(one));
-        counts[self.need - 1]
+        counts.sort_unstable_by(|left, right| right.cmp(left));
+        counts[self.required - 1]
     }
 
     pub(crate) fn forget(self) {
@@ -132,29 +132,29 @@ impl MultiGuard {
     }
 }
 
-/// Waits until so many are released; an error, if so many failed that it was not held.
+/// Waits until enough members are released; an error if too many fail.
 async fn released(
     mut releases: FuturesUnordered<BoxFuture<'static, Result<(), Error>>>,
-    need: usize,
+    required: usize,
     spare: usize,
 ) -> Result<(), Error> {
-    let (mut fine, mut errors) = (0, Vec::new());
+    let (mut confirmed, mut errors) = (0, Vec::new());
     while let Some(released) = releases.next().await {
         match released {
-            Ok(()) => fine += 1,
+            Ok(()) => confirmed += 1,
             Err(error) => errors.push(error),
         }
-        if fine == need {
+        if confirmed == required {
             return Ok(());
         }
     }
-    Err(telling(errors, spare))
+    Err(decisive(errors, spare))
 }
 
-/// Asks all at once. When so many have agreed, slower ones get as long again and a moment.
+/// Asks all members at once. When enough have agreed, slower ones get as long again and a moment.
 pub(in crate::lock) async fn gather<T>(
     asked: impl Iterator<Item = impl Future<Output = Result<T, Error>>>,
-    need: usize,
+    required: usize,
 ) -> (Vec<T>, Vec<Error>) {
     let started = Instant::now();
     let mut asked: FuturesUnordered<_> = asked.collect();
@@ -170,14 +170,14 @@ pub(in crate::lock) async fn gather<T>(
             Some(Err(error)) => errors.push(error),
             None => return (agreed, errors),
         }
-        if agreed.len() >= need && enough.is_none() {
+        if agreed.len() >= required && enough.is_none() {
             enough = Some(Instant::now() + started.elapsed() + GRACE);
         }
     }
 }
 
-/// Of the errors of members, the one that says what became of all: lost, if too many are.
-fn telling(errors: Vec<Error>, spare: usize) -> Error {
+/// The error that decides: a loss if too many members are lost, else another failure.
+fn decisive(errors: Vec<Error>, spare: usize) -> Error {
     let is_loss = |error: &Error| matches!(error, Error::Lost { .. });
     let lost = errors.iter().filter(|error| is_loss(error)).count() > spare;
     errors.into_iter().find(|error| is_loss(error) == lost).unwrap_or(Error::Closed)

@@ -1,4 +1,4 @@
-//! Work under a lock: run while it is held, and released after it.
+//! Work under a lock: it runs while the lock is held, and the lock is released after it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use crate::error::Error;
 
 /// Runs `work` with the guard, and releases it.
 ///
-/// What `work` came to is worth more than what became of the release: that goes on in the background.
-/// Only a hold that was lost while `work` ran is told instead.
+/// Returns the result of `work`, also if the release fails: that goes on in the background. The one
+/// exception is [`Error::Lost`], if the hold was lost while `work` ran.
 pub(in crate::lock) async fn run<G, F, W>(guard: G, work: F) -> Result<W::Output, Error>
 where
     G: Guard,
@@ -20,7 +20,7 @@ where
     let inside = guard.clone();
     // CANCEL: the guard is dropped, which releases it.
     let done = (*guard).as_ref().run(async move { work(inside).await }).await?;
-    // Whoever kept a clone keeps the lock: its drop is the release.
+    // A clone of the guard outlives the work: its drop releases the lock.
     let Some(guard) = Arc::into_inner(guard) else { return Ok(done) };
     match guard.into().unlock().await {
         Err(lost @ Error::Lost { .. }) => Err(lost),

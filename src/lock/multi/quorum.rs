@@ -1,11 +1,11 @@
-//! Several locks on independent servers as one: a majority of them. This is Redlock.
+//! Several locks on independent servers as one: a majority of them. The algorithm is Redlock.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::{MultiLock, pause};
+use super::{MultiLock, SERVER_SHARE, pause};
 use crate::error::{Cause, Error};
 use crate::lease::Lease;
 use crate::lock::guard::multi::gather;
@@ -13,42 +13,48 @@ use crate::lock::{Lock, LockGuard, Target};
 use crate::session::request::Options;
 use crate::session::wait::Wait;
 
-/// Between two rounds, at most: rivals that took a part each drift apart.
+/// The longest pause between two rounds: rivals that took a part each drift apart.
 const PAUSE: Duration = Duration::from_millis(200);
-/// A server may take this part of the lease to answer.
-const SERVER_SHARE: u32 = 20;
 
 impl Lock {
-    /// A quorum lock (`RedLock`): held while a majority of its members is.
+    /// A quorum lock (`RedLock`): held while a majority of its members is held.
     ///
     /// Each member belongs on a server of its own, independent of the others: the lock survives the
-    /// loss of a minority of them. All are asked at once, each for a small part of the lease only;
-    /// it is granted if a majority agrees and validity is left, which is the lease less what the
-    /// asking took and an allowance for clock drift (1 % and 2 ms). Otherwise everything is
-    /// released, also where a reply was lost, and asked again after a random pause. Members are
-    /// renewed one by one; the guard is lost when the deadline of the last needed member passes.
+    /// loss of a minority of the servers. `docs/guarantees.md` says what it gives and what it does not.
+    /// Over string locks it is shared with redsync, node-redlock and others.
     ///
-    /// The same lock of one client twice, one with a bad name, none at all, or more than 1024, are
-    /// refused at the first call.
+    /// The algorithm is Redlock. All members are asked at once, and each server has a twentieth of the lease
+    /// to answer. The lock is granted if a majority agrees and validity is left: the lease less the time
+    /// that the asking took, and less an allowance for clock drift (1 % and 2 ms). Otherwise all members
+    /// are released, also where a reply was lost, and asked again after a random pause. Members are renewed
+    /// one by one; the guard is lost when too few members are left for a majority.
     ///
-    /// String locks share it with redsync, node-redlock and others. `docs/guarantees.md` says what
-    /// it does and does not give.
+    /// The first call refuses no members, more than 1024, and the same lock of one client twice with
+    /// [`ConfigError::Members`](crate::ConfigError::Members), and a member with a bad name with
+    /// [`ConfigError::Name`](crate::ConfigError::Name).
     ///
     /// # Errors
     ///
-    /// Besides those of other locks, [`Error::Quorum`](crate::Error::Quorum) if too few servers answered within the wait.
+    /// Besides those of other locks, [`Error::Quorum`](crate::Error::Quorum) if too
+    /// few servers answered within the wait.
     ///
     /// # Examples
     ///
-    /// ```no_run
-    /// # async fn example(clients: [leasehold::Client; 3]) -> Result<(), leasehold::Error> {
-    /// use leasehold::Lock;
+    #[cfg_attr(feature = "embedded", doc = "```")]
+    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::{Client, Lock};
     ///
+    /// # let clients: [Client; 3] = std::array::from_fn(|_| Client::embedded());
     /// let lock = Lock::quorum(clients.iter().map(|client| client.string_lock("orders:42")));
     /// let guard = lock.lock().await?;
-    /// # guard.unlock().await
+    /// guard.unlock().await?;
+    /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "RedLock")]
+    #[doc(alias = "red_lock")]
     pub fn quorum(members: impl IntoIterator<Item = impl Into<Lock>>) -> Lock {
         let members = members.into_iter().map(Into::into).collect();
         Lock::of(Target::multi(MultiLock::majority(members)))
@@ -70,14 +76,14 @@ impl MultiLock {
         loop {
             let (guards, errors) = self.ask_all(options).await;
             let valid = guards.iter().filter(|guard| guard.check().is_ok()).count();
-            if valid >= self.need {
+            if valid >= self.required {
                 return Ok(guards);
             }
             let heard = guards.len() + errors.iter().filter(|error| error.is_timeout()).count();
             self.release(guards, options.wait).await;
-            // Beyond the spare ones, a server that will never agree is one too many.
+            // More servers will never agree than the majority can spare.
             let mut fatal = errors.iter().filter(|error| !error.is_retryable());
-            if let Some(error) = fatal.nth(self.members.len() - self.need) {
+            if let Some(error) = fatal.nth(self.members.len() - self.required) {
                 return Err(error.clone());
             }
             // The last round may be too short for an answer.
@@ -85,33 +91,35 @@ impl MultiLock {
                 (answered, last) = (heard, errors);
             }
             if options.wait.is_over() {
-                return Err(if answered >= self.need {
+                return Err(if answered >= self.required {
                     self.timed_out(started, &last)
                 } else {
                     let nodes = self.members.len();
-                    Error::Quorum { needed: self.need, obtained: answered, nodes }
+                    Error::Quorum { needed: self.required, obtained: answered, nodes }
                 });
             }
-            // Where it is cut short by the end of the wait there is one more round.
+            // If the end of the wait cuts the pause short, there is one more round.
             pause(PAUSE.mul_f64(0.25 + 0.75 * fastrand::f64()), options.wait).await;
         }
     }
 
-    /// Asks all servers at once, each for a part of the lease at most.
+    /// Asks all servers at once, and waits for each at most a part of the lease.
     async fn ask_all(&self, options: &Options) -> (Vec<LockGuard>, Vec<Error>) {
         let once = &Options { wait: Wait::Once, of_quorum: true, ..options.clone() };
         let started = Instant::now();
         let asked = self.members.iter().map(|member| async move {
             let share = started + member.lease(options.lease) / SERVER_SHARE;
             let limit = match options.wait {
-                Wait::Until(_) => self.latest(options.wait).map_or(share, |at| at.min(share)),
+                Wait::Until(_) => {
+                    self.reply_deadline(options.wait).map_or(share, |at| at.min(share))
+                }
                 Wait::Once | Wait::Forever => share,
             };
-            // CANCEL: an answer that is not waited for is undone.
+            // CANCEL: a grant that comes later is undone.
             let answer = timeout_at(limit, Box::pin(member.target.take(once.clone()))).await;
             answer.unwrap_or_else(|_| Err(member.too_slow()))
         });
-        gather(asked, self.need).await
+        gather(asked, self.required).await
     }
 }
 
@@ -119,7 +127,7 @@ impl Lock {
     fn lease(&self, lease: Lease) -> Duration {
         match (lease, &self.target) {
             (Lease::Fixed(lease) | Lease::RenewedFor(lease), _) => lease,
-            (Lease::Renewed, Target::Single(one)) => one.handle.session.settings.lease,
+            (Lease::Renewed, Target::Single(single)) => single.handle.session.settings.lease,
             (Lease::Renewed, Target::Multi(multi)) => {
                 multi.members.iter().map(|member| member.lease(lease)).min().unwrap_or_default()
             }

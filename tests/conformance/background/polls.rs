@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::{BATCH, LONG, name, runs, take_all};
-use crate::world::{eventually, ms, soon, waiting};
+use crate::backend::{eventually, ms, soon, waiting};
 
 /// So seldom that a test sees one of them.
 const POLL: Duration = ms(10_000);

@@ -7,7 +7,7 @@ use leasehold::{EmbeddedRedis, HoldState, Lease};
 use tokio::time::{Instant, sleep};
 
 use super::{BATCH, name, runs, set_round_trip, take_all};
-use crate::world::{eventually, ms};
+use crate::backend::{eventually, ms};
 
 #[tokio::test(start_paused = true)]
 async fn one_bad_key_costs_no_healthy_hold() {

@@ -13,6 +13,7 @@
 //! ```
 
 #![expect(clippy::disallowed_methods, reason = "it waits for programs, in real time")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 
 mod check;
 mod choose;

@@ -6,29 +6,29 @@ use leasehold::{Error, Lease};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+use crate::backend::{Backend, eventually, ms, soon};
 use crate::fair::{
     CLAIM, DEAD, DEADLINES, JAVA, QUEUE, deadline, deadlines, nothing_is_left, put, queue, queued,
     served,
 };
-use crate::world::{World, eventually, ms, soon};
 
-pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let guard =
         one.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(600_000))).await.unwrap();
-    let before = world.clock();
+    let before = backend.clock();
     let mut takings = Vec::new();
     for number in 0..8 {
-        takings.push(queued(&world, if number % 2 == 0 { &one } else { &other }).await);
+        takings.push(queued(&backend, if number % 2 == 0 { &one } else { &other }).await);
         // Others come and go, with waits and leases of their own.
-        world
+        backend
             .in_vain(async || {
-                other.fair_lock("x").try_lock(world.span(20), Lease::fixed(ms(600_000))).await
+                other.fair_lock("x").try_lock(backend.span(20), Lease::fixed(ms(600_000))).await
             })
             .await;
-        eventually("they left", async || queue(&world).len() == number + 1).await;
-        for (owner, at) in deadlines(&world) {
-            let bounds = before..=world.clock() + CLAIM;
+        eventually("they left", async || queue(&backend).len() == number + 1).await;
+        for (owner, at) in deadlines(&backend) {
+            let bounds = before..=backend.clock() + CLAIM;
             assert!(bounds.contains(&at), "{owner}: {at} is not in {bounds:?}");
         }
     }
@@ -38,50 +38,50 @@ pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(world: World) {
         let (guard, _) = served("its turn", taking).await;
         sleep(ms(700)).await;
         // Beats go on meanwhile: the deadlines are read between two looks at the clock.
-        let (before, deadlines, now) = (world.clock(), deadlines(&world), world.clock());
+        let (before, deadlines, now) = (backend.clock(), deadlines(&backend), backend.clock());
         for (owner, at) in deadlines {
             assert!((before..=now + CLAIM).contains(&at), "{owner}: {at}, now {now}");
         }
         guard.unlock().await.unwrap();
     }
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_leaver_moves_nobodys_deadline(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_leaver_moves_nobodys_deadline(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let first = queued(&world, &one).await;
-    let second = queued(&world, &other).await;
-    let (third, fourth) = (queued(&world, &one).await, queued(&world, &other).await);
-    let (line, before) = (queue(&world), deadlines(&world));
+    let first = queued(&backend, &one).await;
+    let second = queued(&backend, &other).await;
+    let (third, fourth) = (queued(&backend, &one).await, queued(&backend, &other).await);
+    let (line, before) = (queue(&backend), deadlines(&backend));
     second.abort();
-    eventually("it left", async || queue(&world).len() == 3).await;
-    assert_eq!(queue(&world), [&*line[0], &line[2], &line[3]]);
+    eventually("it left", async || queue(&backend).len() == 3).await;
+    assert_eq!(queue(&backend), [&*line[0], &line[2], &line[3]]);
     for (owner, at) in before.into_iter().filter(|(owner, _)| *owner != line[1]) {
-        let now = deadline(&world, &owner).expect("it waits");
+        let now = deadline(&backend, &owner).expect("it waits");
         assert!(now >= at, "{owner}: a beat may move it on, nothing moves it back");
     }
     guard.unlock().await.unwrap();
     for taking in [first, third, fourth] {
         served("its turn", taking).await.0.unlock().await.unwrap();
     }
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_grant_moves_nobodys_deadline(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_grant_moves_nobodys_deadline(backend: Backend) {
+    let client = backend.client().await;
     let guard = client.fair_lock("x").lock().await.unwrap();
     let mut takings = Vec::new();
     for _ in 0..3 {
-        takings.push(queued(&world, &client).await);
+        takings.push(queued(&backend, &client).await);
     }
-    let before = deadlines(&world);
+    let before = deadlines(&backend);
     guard.unlock().await.unwrap();
     let mut takings = takings.into_iter();
     let (guard, _) = served("the first", takings.next().expect("three")).await;
-    assert_eq!(deadlines(&world).len(), 2);
+    assert_eq!(deadlines(&backend).len(), 2);
     for (owner, at) in &before {
-        if let Some(now) = deadline(&world, owner) {
+        if let Some(now) = deadline(&backend, owner) {
             assert!(now >= *at, "{owner}: {at} became {now}");
         }
     }
@@ -91,109 +91,109 @@ pub(crate) async fn a_grant_moves_nobodys_deadline(world: World) {
     }
 }
 
-pub(crate) async fn dead_places_cost_one_claim_together(world: World) {
-    let claim = world.lease(300);
-    let client = world.builder().fair_claim(claim).connect().await.unwrap();
+pub(crate) async fn dead_places_cost_one_claim_together(backend: Backend) {
+    let claim = backend.lease(300);
+    let client = backend.builder().fair_claim(claim).connect().await.unwrap();
     let start = Instant::now();
     for number in 0..20 {
-        put(&world, &format!("{}{number}", &DEAD[..DEAD.len() - 2]), claim);
+        put(&backend, &format!("{}{number}", &DEAD[..DEAD.len() - 2]), claim);
     }
     let guard = soon("after the claim", client.fair_lock("x").lock()).await.0.unwrap();
     let took = start.elapsed();
-    assert!(took + ms(50) > claim && took < claim + world.late(150), "{took:?}");
-    assert!(!world.exists(QUEUE) && !world.exists(DEADLINES));
+    assert!(took + ms(50) > claim && took < claim + backend.late(150), "{took:?}");
+    assert!(!backend.exists(QUEUE) && !backend.exists(DEADLINES));
     guard.unlock().await.unwrap();
     // So it is when the lock is held meanwhile: they die beside the holder.
     let guard = client.fair_lock("x").lock().await.unwrap();
-    put(&world, DEAD, claim);
-    let next = queued(&world, &client).await;
-    sleep(claim + world.span(50)).await;
+    put(&backend, DEAD, claim);
+    let next = queued(&backend, &client).await;
+    sleep(claim + backend.span(50)).await;
     let held = Instant::now();
     guard.unlock().await.unwrap();
     served("at the release", next).await.0.unlock().await.unwrap();
     assert!(held.elapsed() < claim, "{:?}", held.elapsed());
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_dead_java_waiter_costs_its_deadline(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
-    let span = world.lease(400);
+pub(crate) async fn a_dead_java_waiter_costs_its_deadline(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
+    let span = backend.lease(400);
     let start = Instant::now();
-    put(&world, JAVA, span);
-    let (first, second) = (queued(&world, &one).await, queued(&world, &other).await);
-    let line = queue(&world);
+    put(&backend, JAVA, span);
+    let (first, second) = (queued(&backend, &one).await, queued(&backend, &other).await);
+    let line = queue(&backend);
     assert_eq!(line[0], JAVA);
     // A granted Java client would take its wait off these; they must outlast that.
     for owner in &line[1..] {
-        assert!(deadline(&world, owner).unwrap() > world.clock() + 290_000);
+        assert!(deadline(&backend, owner).unwrap() > backend.clock() + 290_000);
     }
     let (guard, _) = served("after its deadline", first).await;
     let took = start.elapsed();
-    assert!(took + ms(50) > span && took < span + world.late(200), "{took:?}");
+    assert!(took + ms(50) > span && took < span + backend.late(200), "{took:?}");
     guard.unlock().await.unwrap();
     served("the next at once", second).await.0.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn nobody_spins_behind_a_dead_head(world: World) {
+pub(crate) async fn nobody_spins_behind_a_dead_head(backend: Backend) {
     for dead in [DEAD, JAVA] {
         for held in [false, true] {
             // A claim so long that a dead head of our own stays as well.
-            let client = async || world.builder().fair_claim(ms(60_000)).connect().await.unwrap();
+            let client = async || backend.builder().fair_claim(ms(60_000)).connect().await.unwrap();
             let (one, other) = (client().await, client().await);
             let lock = one.fair_lock("x");
             let guard = if held { Some(lock.lock().await.unwrap()) } else { None };
-            put(&world, dead, ms(600_000));
+            put(&backend, dead, ms(600_000));
             let mut takings = Vec::new();
             for number in 0..6 {
-                takings.push(queued(&world, if number % 2 == 0 { &one } else { &other }).await);
+                takings.push(queued(&backend, if number % 2 == 0 { &one } else { &other }).await);
             }
             sleep(ms(600)).await;
-            let (before, start) = (world.calls(), Instant::now());
+            let (before, start) = (backend.calls(), Instant::now());
             sleep(ms(2000)).await;
             // Two clients that beat at least every half second.
-            let (calls, seconds) = (world.calls() - before, start.elapsed().as_secs());
+            let (calls, seconds) = (backend.calls() - before, start.elapsed().as_secs());
             assert!((2..=8 * (seconds + 1)).contains(&calls), "{dead}, {held}: {calls} calls");
-            assert_eq!(queue(&world).len(), 7, "all live ones keep their places");
+            assert_eq!(queue(&backend).len(), 7, "all live ones keep their places");
             takings.iter().for_each(JoinHandle::abort);
-            eventually("they left", async || queue(&world) == [dead]).await;
+            eventually("they left", async || queue(&backend) == [dead]).await;
             if let Some(guard) = guard {
                 guard.unlock().await.unwrap();
             }
-            world.command(&["DEL", QUEUE, DEADLINES]);
+            backend.command(&["DEL", QUEUE, DEADLINES]);
         }
     }
 }
 
-pub(crate) async fn a_place_without_a_deadline_is_dead(world: World) {
-    let client = world.client().await;
-    world.command(&["RPUSH", QUEUE, JAVA]);
-    world.command(&["RPUSH", QUEUE, DEAD]);
+pub(crate) async fn a_place_without_a_deadline_is_dead(backend: Backend) {
+    let client = backend.client().await;
+    backend.command(&["RPUSH", QUEUE, JAVA]);
+    backend.command(&["RPUSH", QUEUE, DEAD]);
     let guard =
         client.fair_lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap();
     guard.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_purged_waiter_gets_its_place_back(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_purged_waiter_gets_its_place_back(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let (first, second) = (queued(&world, &one).await, queued(&world, &other).await);
+    let (first, second) = (queued(&backend, &one).await, queued(&backend, &other).await);
     // It is kept by its beats before it is taken off.
     sleep(ms(600)).await;
-    let line = queue(&world);
+    let line = queue(&backend);
     // As a Java client does whose clock, or whose arithmetic, says that it is late.
-    world.command(&["LREM", QUEUE, "0", &line[0]]);
-    world.command(&["ZREM", DEADLINES, &line[0]]);
-    eventually("it is back, and before the other", async || queue(&world) == line).await;
+    backend.command(&["LREM", QUEUE, "0", &line[0]]);
+    backend.command(&["ZREM", DEADLINES, &line[0]]);
+    eventually("it is back, and before the other", async || queue(&backend) == line).await;
     guard.unlock().await.unwrap();
     served("the first", first).await.0.unlock().await.unwrap();
     served("the second", second).await.0.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
-pub(crate) async fn a_deleted_queue_forms_again(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_deleted_queue_forms_again(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
     let takings: Vec<_> = (0..8)
         .map(|number| {
@@ -201,42 +201,42 @@ pub(crate) async fn a_deleted_queue_forms_again(world: World) {
             tokio::spawn(async move { lock.lock().await?.unlock().await })
         })
         .collect();
-    eventually("all are in the queue", async || queue(&world).len() == 8).await;
-    let mut line = queue(&world);
-    world.command(&["DEL", QUEUE, DEADLINES]);
-    eventually("all are back", async || queue(&world).len() == 8).await;
-    assert_eq!(deadlines(&world).len(), 8);
+    eventually("all are in the queue", async || queue(&backend).len() == 8).await;
+    let mut line = queue(&backend);
+    backend.command(&["DEL", QUEUE, DEADLINES]);
+    eventually("all are back", async || queue(&backend).len() == 8).await;
+    assert_eq!(deadlines(&backend).len(), 8);
     // No client knows how those of another stood, but each knows how its own did.
-    let mut again = queue(&world);
+    let mut again = queue(&backend);
     let client = |owner: &String| owner.rsplit_once(':').map(|(client, _)| client.to_owned());
     line.sort_by_key(client);
     again.sort_by_key(client);
     assert_eq!(again, line);
     // And with the lock itself gone: whoever is at the head gets it.
-    world.command(&["DEL", QUEUE, DEADLINES, "x"]);
+    backend.command(&["DEL", QUEUE, DEADLINES, "x"]);
     for taking in takings {
         soon("its turn", taking).await.0.unwrap().unwrap();
     }
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }
 
 /// A program is set anew one process after another: old and new settings stand in one queue.
-pub(crate) async fn claims_of_different_lengths_keep_their_order(world: World) {
-    let one = world.builder().fair_claim(ms(60_000)).connect().await.unwrap();
-    let other = world.builder().fair_claim(ms(100)).connect().await.unwrap();
+pub(crate) async fn claims_of_different_lengths_keep_their_order(backend: Backend) {
+    let one = backend.builder().fair_claim(ms(60_000)).connect().await.unwrap();
+    let other = backend.builder().fair_claim(ms(100)).connect().await.unwrap();
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let (first, second) = (queued(&world, &one).await, queued(&world, &other).await);
-    let head = queue(&world).remove(0);
+    let (first, second) = (queued(&backend, &one).await, queued(&backend, &other).await);
+    let head = queue(&backend).remove(0);
     let end = Instant::now() + ms(1500);
     while Instant::now() < end {
-        assert_eq!(queue(&world).first(), Some(&head));
+        assert_eq!(queue(&backend).first(), Some(&head));
         // Its own setting counts, whoever else beats.
-        assert!(deadline(&world, &head).unwrap() > world.clock() + 30_000);
+        assert!(deadline(&backend, &head).unwrap() > backend.clock() + 30_000);
         sleep(ms(10)).await;
     }
     guard.unlock().await.unwrap();
     served("the first", first).await.0.unlock().await.unwrap();
     served("the second", second).await.0.unlock().await.unwrap();
-    nothing_is_left(&world).await;
+    nothing_is_left(&backend).await;
 }

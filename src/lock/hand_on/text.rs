@@ -5,14 +5,14 @@ use crate::error::ConfigError;
 /// The version of the text form.
 const VERSION: &str = "leasehold2";
 
-/// The text of a hold that left its guard. It carries a checksum of all of it, so that a cut or changed
-/// text, or one of another lock, is refused before anything is sent.
-pub(super) fn text(key: &str, field: &str) -> String {
+/// The text of a hold that left its guard. Its checksum covers the version, the owner and the key, so that
+/// a cut or changed text, and a text of another lock, is refused before anything is sent.
+pub(super) fn encode(key: &str, field: &str) -> String {
     format!("{VERSION} {} {field}", checksum(key, field))
 }
 
-/// The field of the hold that a text speaks of.
-pub(super) fn field<'a>(key: &str, text: &'a str) -> Result<&'a str, ConfigError> {
+/// The hash field of the hold, which is its owner on the wire.
+pub(super) fn decode<'a>(key: &str, text: &'a str) -> Result<&'a str, ConfigError> {
     let refuse = |reason| Err(ConfigError::HandOnText { reason });
     let [version, sum, field] = text.splitn(3, ' ').collect::<Vec<_>>()[..] else {
         return refuse("it has not the three parts version, checksum and owner");
@@ -41,22 +41,22 @@ mod tests {
 
     #[test]
     fn a_hold_survives_as_text() {
-        let text = text("a key with spaces", "0b4e4b9c-9a1f:57");
-        assert_eq!(field("a key with spaces", &text), Ok("0b4e4b9c-9a1f:57"));
+        let text = encode("a key with spaces", "0b4e4b9c-9a1f:57");
+        assert_eq!(decode("a key with spaces", &text), Ok("0b4e4b9c-9a1f:57"));
     }
 
     #[test]
     fn every_cut_and_every_changed_byte_and_every_other_lock_is_refused() {
-        let text = text("orders:42", "0b4e4b9c-9a1f:57");
+        let text = encode("orders:42", "0b4e4b9c-9a1f:57");
         for cut in 0..text.len() {
-            assert!(field("orders:42", &text[..cut]).is_err(), "{}", &text[..cut]);
+            assert!(decode("orders:42", &text[..cut]).is_err(), "{}", &text[..cut]);
         }
         for at in 0..text.len() {
             let mut changed = text.clone().into_bytes();
             changed[at] ^= 1;
             let changed = String::from_utf8(changed).expect("ascii stays ascii");
-            assert!(field("orders:42", &changed).is_err(), "{changed}");
+            assert!(decode("orders:42", &changed).is_err(), "{changed}");
         }
-        assert!(field("orders:43", &text).is_err());
+        assert!(decode("orders:43", &text).is_err());
     }
 }

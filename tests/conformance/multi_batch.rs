@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, Lock};
 
-use crate::world::{World, ms};
+use crate::backend::{Backend, ms};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -20,60 +20,60 @@ fn one_of_each(client: &Client) -> Vec<Lock> {
     ]
 }
 
-fn keys(world: &World) -> Vec<String> {
-    let mut keys = world.list(&["KEYS", "*"]);
+fn keys(backend: &Backend) -> Vec<String> {
+    let mut keys = backend.list(&["KEYS", "*"]);
     keys.sort();
     keys
 }
 
-pub(crate) async fn free_plain_locks_of_one_client_are_one_call(world: World) {
-    let client = world.client().await;
+pub(crate) async fn free_plain_locks_of_one_client_are_one_call(backend: Backend) {
+    let client = backend.client().await;
     client.multi_lock(NAMES).lock().await.unwrap().unlock().await.unwrap();
-    let (before, seen) = (client.stats().calls, world.calls());
+    let (before, seen) = (client.stats().calls, backend.calls());
     let guard = client.multi_lock(NAMES).lock().await.unwrap();
-    assert_eq!((client.stats().calls - before, world.calls() - seen), (1, 1));
-    assert_eq!(keys(&world), NAMES);
+    assert_eq!((client.stats().calls - before, backend.calls() - seen), (1, 1));
+    assert_eq!(keys(&backend), NAMES);
     for name in NAMES {
-        assert!(world.left(name) > 20_000);
-        assert_eq!(world.number(&["HLEN", name]), 1);
+        assert!(backend.left(name) > 20_000);
+        assert_eq!(backend.number(&["HLEN", name]), 1);
     }
     guard.unlock().await.unwrap();
-    assert!(keys(&world).is_empty());
+    assert!(keys(&backend).is_empty());
 }
 
-pub(crate) async fn free_locks_of_several_kinds_are_one_call(world: World) {
-    let (client, rival) = (world.client().await, world.client().await);
+pub(crate) async fn free_locks_of_several_kinds_are_one_call(backend: Backend) {
+    let (client, rival) = (backend.client().await, backend.client().await);
     Lock::multi(one_of_each(&client)).lock().await.unwrap().unlock().await.unwrap();
     for round in 2..4 {
-        let (before, seen) = (client.stats().calls, world.calls());
+        let (before, seen) = (client.stats().calls, backend.calls());
         let guard = Lock::multi(one_of_each(&client)).lock().await.unwrap();
-        assert_eq!((client.stats().calls - before, world.calls() - seen), (1, 1));
-        assert_eq!(world.number(&["GET", "redisson_lock_token:{tokens}"]), round);
+        assert_eq!((client.stats().calls - before, backend.calls() - seen), (1, 1));
+        assert_eq!(backend.number(&["GET", "redisson_lock_token:{tokens}"]), round);
         for lock in one_of_each(&rival) {
-            assert!(world.left(lock.name()) > 20_000, "{lock:?}");
+            assert!(backend.left(lock.name()) > 20_000, "{lock:?}");
             let ask = async || lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await;
-            world.in_vain(ask).await;
+            backend.in_vain(ask).await;
         }
         guard.check().unwrap();
         guard.unlock().await.unwrap();
-        assert_eq!(keys(&world), ["redisson_lock_token:{tokens}"]);
+        assert_eq!(keys(&backend), ["redisson_lock_token:{tokens}"]);
     }
 }
 
-pub(crate) async fn a_kind_that_needs_more_is_taken_by_itself(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_kind_that_needs_more_is_taken_by_itself(backend: Backend) {
+    let client = backend.client().await;
     let (read, _) = client.read_write_lock("sides").split();
     let lock = Lock::multi([client.lock("plain"), client.fair_lock("fair"), read]);
     let guard = lock.lock().await.unwrap();
     for name in ["plain", "fair", "sides"] {
-        assert!(world.exists(name), "{name}");
+        assert!(backend.exists(name), "{name}");
     }
     guard.unlock().await.unwrap();
-    assert!(keys(&world).is_empty());
+    assert!(keys(&backend).is_empty());
 }
 
-pub(crate) async fn one_that_cannot_be_taken_leaves_none(world: World) {
-    let client = world.client().await;
+pub(crate) async fn one_that_cannot_be_taken_leaves_none(backend: Backend) {
+    let client = backend.client().await;
     for (key, broken) in [
         ("string", ["HSET", "string", "f", "1"].as_slice()),
         ("tokens", &["SET", "tokens", "1"]),
@@ -81,14 +81,14 @@ pub(crate) async fn one_that_cannot_be_taken_leaves_none(world: World) {
         // Only when the others were taken is it found.
         ("redisson_lock_token:{tokens}", &["SET", "redisson_lock_token:{tokens}", "many"]),
     ] {
-        world.command(broken);
+        backend.command(broken);
         let lock = Lock::multi(one_of_each(&client));
         let error = lock.try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap_err();
         assert!(matches!(error, Error::Protocol { .. }), "{key}: {error}");
-        assert_eq!(keys(&world), [key]);
-        world.command(&["DEL", key]);
+        assert_eq!(keys(&backend), [key]);
+        backend.command(&["DEL", key]);
         let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap();
         guard.unlock().await.unwrap();
-        world.command(&["DEL", "redisson_lock_token:{tokens}"]);
+        backend.command(&["DEL", "redisson_lock_token:{tokens}"]);
     }
 }

@@ -15,7 +15,7 @@ use crate::support::server::Server;
 /// How long anything may take that is expected to happen.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
-pub(crate) enum World {
+pub(crate) enum Backend {
     Redis(Box<Server>),
     Embedded(EmbeddedRedis),
 }
@@ -24,23 +24,23 @@ pub(crate) const fn ms(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 
-impl World {
+impl Backend {
     pub(crate) fn redis() -> Self {
-        World::Redis(Box::new(Server::start()))
+        Backend::Redis(Box::new(Server::start()))
     }
 
     pub(crate) fn embedded() -> Self {
-        World::Embedded(EmbeddedRedis::new())
+        Backend::Embedded(EmbeddedRedis::new())
     }
 
     pub(crate) fn builder(&self) -> ClientBuilder {
         match self {
             // The machine may stall: a client that connects is no part of what is shown, nor is a reply
             // that is read late.
-            World::Redis(server) => {
+            Backend::Redis(server) => {
                 connection(&server.url()).connect_timeout(LIMIT).command_timeout(LIMIT / 2)
             }
-            World::Embedded(engine) => engine.builder(),
+            Backend::Embedded(engine) => engine.builder(),
         }
     }
 
@@ -51,8 +51,8 @@ impl World {
     /// A short time: exact under paused time, longer where other processes may be slow.
     pub(crate) fn span(&self, span: u64) -> Duration {
         match self {
-            World::Redis(_) => ms(span * 4),
-            World::Embedded(_) => ms(span),
+            Backend::Redis(_) => ms(span * 4),
+            Backend::Embedded(_) => ms(span),
         }
     }
 
@@ -60,8 +60,8 @@ impl World {
     /// paused time; on a server it outlasts a machine that stalls for a second.
     pub(crate) fn lease(&self, span: u64) -> Duration {
         match self {
-            World::Redis(_) => ms(span * 10),
-            World::Embedded(_) => ms(span),
+            Backend::Redis(_) => ms(span * 10),
+            Backend::Embedded(_) => ms(span),
         }
     }
 
@@ -69,8 +69,8 @@ impl World {
     /// and only what never comes is a fault.
     pub(crate) fn late(&self, span: u64) -> Duration {
         match self {
-            World::Redis(_) => LIMIT / 2,
-            World::Embedded(_) => ms(span),
+            Backend::Redis(_) => LIMIT / 2,
+            Backend::Embedded(_) => ms(span),
         }
     }
 
@@ -84,7 +84,7 @@ impl World {
             if error.is_timeout() {
                 return error;
             }
-            let may_be = matches!(self, World::Redis(_)) && error.is_retryable();
+            let may_be = matches!(self, Backend::Redis(_)) && error.is_retryable();
             assert!(may_be, "{error}");
         }
         panic!("no wait was answered")
@@ -113,9 +113,9 @@ impl World {
     /// Lets the process stand still for so long, in the middle of a poll.
     pub(crate) fn stall(&self) -> fn(Duration) {
         match self {
-            World::Redis(_) => std::thread::sleep,
+            Backend::Redis(_) => std::thread::sleep,
             // Its first poll moves the clock.
-            World::Embedded(_) => {
+            Backend::Embedded(_) => {
                 |span| tokio::time::advance(span).now_or_never().unwrap_or_default()
             }
         }
@@ -124,12 +124,12 @@ impl World {
     /// One command from outside the library; nil comes as `nil`.
     pub(crate) fn command(&self, words: &[&str]) -> String {
         match self {
-            World::Redis(server) => match server.command(words) {
+            Backend::Redis(server) => match server.command(words) {
                 resp::Reply::Nil => "nil".into(),
                 resp::Reply::Int(number) => number.to_string(),
                 reply => reply.text(),
             },
-            World::Embedded(engine) => text(engine.command(words)),
+            Backend::Embedded(engine) => text(engine.command(words)),
         }
     }
 
@@ -149,21 +149,21 @@ impl World {
     /// The parts of a reply that is a list of texts.
     pub(crate) fn list(&self, words: &[&str]) -> Vec<String> {
         match self {
-            World::Redis(server) => {
+            Backend::Redis(server) => {
                 server.command(words).array().iter().map(resp::Reply::text).collect()
             }
-            World::Embedded(engine) => match engine.command(words) {
+            Backend::Embedded(engine) => match engine.command(words) {
                 Ok(Reply::Array(parts)) => parts.into_iter().map(text).collect(),
                 other => panic!("{words:?} gave {other:?}"),
             },
         }
     }
 
-    /// Further places of the same sort.
-    pub(crate) fn more(&self, number: usize) -> Vec<World> {
+    /// Further places of the same kind.
+    pub(crate) fn more(&self, number: usize) -> Vec<Backend> {
         let one = |_| match self {
-            World::Redis(_) => World::redis(),
-            World::Embedded(_) => World::embedded(),
+            Backend::Redis(_) => Backend::redis(),
+            Backend::Embedded(_) => Backend::embedded(),
         };
         (0..number).map(one).collect()
     }
@@ -171,24 +171,24 @@ impl World {
     /// Nobody answers any more.
     pub(crate) fn fail(&mut self) {
         match self {
-            World::Redis(server) => server.kill(),
-            World::Embedded(engine) => engine.cut(),
+            Backend::Redis(server) => server.kill(),
+            Backend::Embedded(engine) => engine.cut(),
         }
     }
 
     /// Nobody answers until [`resume`](World::resume), and all connections stay.
     pub(crate) fn pause(&self) {
         match self {
-            World::Redis(server) => server.pause(),
-            World::Embedded(engine) => engine.pause(),
+            Backend::Redis(server) => server.pause(),
+            Backend::Embedded(engine) => engine.pause(),
         }
     }
 
     /// What was sent meanwhile is executed.
     pub(crate) fn resume(&self) {
         match self {
-            World::Redis(server) => server.resume(),
-            World::Embedded(engine) => engine.resume(),
+            Backend::Redis(server) => server.resume(),
+            Backend::Embedded(engine) => engine.resume(),
         }
     }
 
@@ -202,7 +202,7 @@ impl World {
     /// How many scripts clients have run.
     pub(crate) fn calls(&self) -> u64 {
         match self {
-            World::Redis(server) => {
+            Backend::Redis(server) => {
                 let stats = server.command(&["INFO", "commandstats"]).text();
                 let calls = |line: &str| {
                     let count = line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?;
@@ -210,15 +210,15 @@ impl World {
                 };
                 stats.lines().find_map(calls).unwrap_or(0)
             }
-            World::Embedded(engine) => engine.scripts_run().values().sum(),
+            Backend::Embedded(engine) => engine.scripts_run().values().sum(),
         }
     }
 
     /// The channels that somebody listens to.
     pub(crate) fn channels(&self) -> Vec<String> {
         match self {
-            World::Redis(_) => self.list(&["PUBSUB", "CHANNELS"]),
-            World::Embedded(engine) => {
+            Backend::Redis(_) => self.list(&["PUBSUB", "CHANNELS"]),
+            Backend::Embedded(engine) => {
                 let heard = engine.listeners().into_iter().filter(|(_, listeners)| *listeners > 0);
                 heard.map(|(channel, _)| channel).collect()
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::{Client, ConfigError, Error, FencingToken, Lease, LocalHandover, Lock};
 
-use crate::world::{World, eventually, ms};
+use crate::backend::{Backend, eventually, ms};
 
 const ID: &str = "0123456789abcdef0123456789abcdef";
 const NOW: Duration = Duration::ZERO;
@@ -29,7 +29,7 @@ impl Told {
     }
 }
 
-/// Every sort of lock, alone and among others.
+/// Every kind of lock, alone and among others.
 fn locks(client: &Client, name: &str) -> Vec<(&'static str, Lock)> {
     let (read, write) = client.read_write_lock(name).split();
     vec![
@@ -43,23 +43,23 @@ fn locks(client: &Client, name: &str) -> Vec<(&'static str, Lock)> {
         ("multi", client.multi_lock([name, "fine"])),
         ("mixed", Lock::multi([client.lock("!fine"), client.fair_lock(name)])),
         ("string", client.string_lock(name)),
-        ("red", client.red_lock(&[], name)),
+        ("red", client.quorum_lock(&[], name)),
     ]
 }
 
 /// Names that no kind takes, and one that only a lock of a single key does.
-fn may_be_called(sort: &str, name: &str) -> bool {
-    ["string", "red"].contains(&sort) && name.contains('}')
+fn may_be_called(kind: &str, name: &str) -> bool {
+    ["string", "red"].contains(&kind) && name.contains('}')
 }
 
 async fn wait_for_ever(told: &mut Told, client: &Client, name: &str) {
-    for (sort, lock) in locks(client, name) {
-        if may_be_called(sort, name) {
+    for (kind, lock) in locks(client, name) {
+        if may_be_called(kind, name) {
             continue;
         }
-        told.note(&format!("{sort}.lock"), lock.lock().await);
-        told.note(&format!("{sort}.acquire"), lock.acquire().lease(Lease::fixed(ms(1000))).await);
-        told.note(&format!("{sort}.try_lock"), lock.try_lock(Duration::MAX, Lease::Renewed).await);
+        told.note(&format!("{kind}.lock"), lock.lock().await);
+        told.note(&format!("{kind}.acquire"), lock.acquire().lease(Lease::fixed(ms(1000))).await);
+        told.note(&format!("{kind}.try_lock"), lock.try_lock(Duration::MAX, Lease::Renewed).await);
     }
     let semaphore = client.semaphore(name);
     told.note("semaphore.acquire", semaphore.acquire(1).await);
@@ -69,22 +69,22 @@ async fn wait_for_ever(told: &mut Told, client: &Client, name: &str) {
 }
 
 async fn ask(told: &mut Told, client: &Client, name: &str) {
-    for (sort, lock) in locks(client, name) {
-        if may_be_called(sort, name) {
+    for (kind, lock) in locks(client, name) {
+        if may_be_called(kind, name) {
             continue;
         }
         for wait in [NOW, Duration::from_nanos(1), ms(20)] {
-            told.note(&format!("{sort}.try_lock"), lock.try_lock(wait, Lease::Renewed).await);
-            told.note(&format!("{sort}.acquire"), lock.acquire().wait(wait).await);
+            told.note(&format!("{kind}.try_lock"), lock.try_lock(wait, Lease::Renewed).await);
+            told.note(&format!("{kind}.acquire"), lock.acquire().wait(wait).await);
             told.note(
-                &format!("{sort}.run"),
+                &format!("{kind}.run"),
                 lock.run(wait, Lease::fixed(ms(1000)), async |_| ()).await,
             );
         }
-        told.note(&format!("{sort}.is_locked"), lock.is_locked().await);
-        told.note(&format!("{sort}.remaining_lease"), lock.remaining_lease().await);
-        told.note(&format!("{sort}.holder"), lock.holder().await);
-        told.note(&format!("{sort}.force_unlock"), lock.force_unlock().await);
+        told.note(&format!("{kind}.is_locked"), lock.is_locked().await);
+        told.note(&format!("{kind}.remaining_lease"), lock.remaining_lease().await);
+        told.note(&format!("{kind}.holder"), lock.holder().await);
+        told.note(&format!("{kind}.force_unlock"), lock.force_unlock().await);
     }
     ask_semaphores(told, client, name).await;
     let latch = client.count_down_latch(name);
@@ -128,31 +128,31 @@ async fn ask_semaphores(told: &mut Told, client: &Client, name: &str) {
     told.note("permits.permits", permits.permits().await);
 }
 
-/// A hold of each single sort that was handed on, and the lock that takes it over.
+/// A hold of each single kind that was handed on, and the lock that takes it over.
 async fn handed_on(client: &Client) -> Vec<(&'static str, Lock, String)> {
     let mut texts = Vec::new();
     for number in 0..locks(client, "h").len() {
-        let (sort, lock) = locks(client, &format!("h{number}")).swap_remove(number);
-        if !SEVERAL.contains(&sort) {
+        let (kind, lock) = locks(client, &format!("h{number}")).swap_remove(number);
+        if !SEVERAL.contains(&kind) {
             let text = lock.lock().await.unwrap().hand_on().unwrap();
-            texts.push((sort, lock, text));
+            texts.push((kind, lock, text));
         }
     }
     texts
 }
 
 async fn take_over(told: &mut Told, texts: &[(&'static str, Lock, String)]) {
-    for (sort, lock, text) in texts {
-        told.note(&format!("{sort}.restore"), lock.restore(text).await);
+    for (kind, lock, text) in texts {
+        told.note(&format!("{kind}.restore"), lock.restore(text).await);
     }
 }
 
 /// Calls that may know the answer without Redis.
 async fn ask_here(told: &mut Told, client: &Client, name: &str) {
-    for (sort, lock) in locks(client, name) {
-        if !may_be_called(sort, name) {
-            told.note(&format!("{sort}.is_held"), lock.is_held().await);
-            told.note(&format!("{sort}.hold_count"), lock.hold_count().await);
+    for (kind, lock) in locks(client, name) {
+        if !may_be_called(kind, name) {
+            told.note(&format!("{kind}.is_held"), lock.is_held().await);
+            told.note(&format!("{kind}.hold_count"), lock.hold_count().await);
         }
     }
     let semaphore = client.semaphore(name);
@@ -168,16 +168,16 @@ fn untouched(client: &Client) {
     assert_eq!((stats.calls, stats.local_queues, stats.waiting, stats.subscriptions), (0, 0, 0, 0));
 }
 
-pub(crate) async fn a_bad_name_is_refused(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_bad_name_is_refused(backend: Backend) {
+    let client = backend.client().await;
     for name in ["", &"n".repeat(1025), "a}b"] {
         let mut told = Told::default();
         wait_for_ever(&mut told, &client, name).await;
         ask(&mut told, &client, name).await;
         ask_here(&mut told, &client, name).await;
-        for (sort, lock) in locks(&client, name) {
-            if !may_be_called(sort, name) && !SEVERAL.contains(&sort) {
-                told.note(&format!("{sort}.restore"), lock.restore("a:1").await);
+        for (kind, lock) in locks(&client, name) {
+            if !may_be_called(kind, name) && !SEVERAL.contains(&kind) {
+                told.note(&format!("{kind}.restore"), lock.restore("a:1").await);
             }
         }
         told.all(|error| matches!(error, Error::Config(ConfigError::Name { .. })));
@@ -185,17 +185,17 @@ pub(crate) async fn a_bad_name_is_refused(world: World) {
     untouched(&client);
 }
 
-pub(crate) async fn a_bad_prefix_is_named(world: World) {
-    let client = world.builder().key_prefix("a}").connect().await.unwrap();
+pub(crate) async fn a_bad_prefix_is_named(backend: Backend) {
+    let client = backend.builder().key_prefix("a}").connect().await.unwrap();
     let refused = client.lock("b").lock().await.unwrap_err().to_string();
     assert!(refused.contains("a}") && refused.contains("closing brace"), "{refused}");
     // A key alone may be called anything.
     client.string_lock("b").lock().await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn one_bad_member_refuses_all(world: World) {
-    let client = world.client().await;
-    let others = world.more(2);
+pub(crate) async fn one_bad_member_refuses_all(backend: Backend) {
+    let client = backend.client().await;
+    let others = backend.more(2);
     let (two, three) = (others[0].client().await, others[1].client().await);
     let quorum = Lock::quorum([client.lock("a"), two.lock("a"), three.lock("")]);
     let nested = Lock::multi([client.fair_lock("b"), client.lock("")]);
@@ -216,19 +216,19 @@ pub(crate) async fn one_bad_member_refuses_all(world: World) {
     }
 }
 
-pub(crate) async fn a_bad_lease_is_refused(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_bad_lease_is_refused(backend: Backend) {
+    let client = backend.client().await;
     let nanosecond = Duration::from_nanos(1);
     for lease in
         [NOW, nanosecond, ms(10).saturating_sub(nanosecond), Lease::MAX + ms(1), Duration::MAX]
     {
         let mut told = Told::default();
-        for (sort, lock) in locks(&client, "x") {
-            told.note(sort, lock.try_lock(ms(20), Lease::fixed(lease)).await);
-            told.note(sort, lock.try_lock(NOW, Lease::fixed(lease)).await);
-            told.note(sort, lock.acquire().lease(Lease::fixed(lease)).await);
-            told.note(sort, lock.acquire().max_hold(lease).await);
-            told.note(sort, lock.run(NOW, Lease::fixed(lease), async |_| ()).await);
+        for (kind, lock) in locks(&client, "x") {
+            told.note(kind, lock.try_lock(ms(20), Lease::fixed(lease)).await);
+            told.note(kind, lock.try_lock(NOW, Lease::fixed(lease)).await);
+            told.note(kind, lock.acquire().lease(Lease::fixed(lease)).await);
+            told.note(kind, lock.acquire().max_hold(lease).await);
+            told.note(kind, lock.run(NOW, Lease::fixed(lease), async |_| ()).await);
         }
         let semaphore = client.semaphore("s");
         told.note("a life", semaphore.try_set_permits_for(1, lease).await);
@@ -252,8 +252,8 @@ pub(crate) async fn a_bad_lease_is_refused(world: World) {
     assert_eq!(client.stats().calls, calls);
 }
 
-pub(crate) async fn a_bad_number_is_refused(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_bad_number_is_refused(backend: Backend) {
+    let client = backend.client().await;
     let mut told = Told::default();
     let most = i64::from(u32::MAX);
     for number in [i64::MIN, -most - 1, most + 1, i64::MAX] {
@@ -284,8 +284,8 @@ pub(crate) async fn a_bad_number_is_refused(world: World) {
     untouched(&client);
 }
 
-pub(crate) async fn the_greatest_numbers_are_right(world: World) {
-    let client = world.client().await;
+pub(crate) async fn the_greatest_numbers_are_right(backend: Backend) {
+    let client = backend.client().await;
     let most = i64::from(u32::MAX);
     let semaphore = client.semaphore("s");
     assert!(semaphore.try_set_permits(u32::MAX).await.unwrap());
@@ -308,21 +308,21 @@ pub(crate) async fn the_greatest_numbers_are_right(world: World) {
     assert!(matches!(stale, Error::StaleToken { token, .. } if token == older), "{stale}");
 }
 
-pub(crate) async fn the_greatest_spans_are_taken(world: World) {
+pub(crate) async fn the_greatest_spans_are_taken(backend: Backend) {
     let for_ever = LocalHandover::Streak { count: u32::MAX, time: Duration::MAX };
     let client =
-        world.builder().local_handover(for_ever).lease(Lease::MAX).connect().await.unwrap();
-    for (sort, lock) in locks(&client, "x") {
-        let guard = lock.acquire().wait(Duration::MAX).max_hold(Lease::MAX).await.expect(sort);
-        guard.extend(Lease::MAX).await.expect(sort);
-        guard.unlock().await.expect(sort);
-        world.command(&["DEL", "x"]);
+        backend.builder().local_handover(for_ever).lease(Lease::MAX).connect().await.unwrap();
+    for (kind, lock) in locks(&client, "x") {
+        let guard = lock.acquire().wait(Duration::MAX).max_hold(Lease::MAX).await.expect(kind);
+        guard.extend(Lease::MAX).await.expect(kind);
+        guard.unlock().await.expect(kind);
+        backend.command(&["DEL", "x"]);
     }
     client.shutdown(Duration::MAX).await.unwrap();
 }
 
-pub(crate) async fn a_closed_client_refuses(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_closed_client_refuses(backend: Backend) {
+    let client = backend.client().await;
     let texts = handed_on(&client).await;
     client.shutdown(ms(1000)).await.unwrap();
     let calls = client.stats().calls;
@@ -335,10 +335,10 @@ pub(crate) async fn a_closed_client_refuses(world: World) {
     assert_eq!(client.stats().calls, calls);
 }
 
-pub(crate) async fn a_dead_server_is_told(mut world: World) {
-    let client = world.builder().command_timeout(ms(100)).connect().await.unwrap();
+pub(crate) async fn a_dead_server_is_told(mut backend: Backend) {
+    let client = backend.builder().command_timeout(ms(100)).connect().await.unwrap();
     let texts = handed_on(&client).await;
-    world.fail();
+    backend.fail();
     let mut told = Told::default();
     ask(&mut told, &client, "x").await;
     take_over(&mut told, &texts).await;
@@ -352,16 +352,16 @@ pub(crate) async fn a_dead_server_is_told(mut world: World) {
     });
 }
 
-pub(crate) async fn an_odd_name_is_a_name(world: World) {
+pub(crate) async fn an_odd_name_is_a_name(backend: Backend) {
     let longest = "ä".repeat(512);
-    let (one, other) = (world.client().await, world.client().await);
+    let (one, other) = (backend.client().await, backend.client().await);
     let odd = [" ", "a\nb\r\n", "a\0b", "{t}: ü", "*", "[x]?\\", "mode", ":", "{a}{b", &longest];
     for name in odd {
-        for ((sort, lock), (_, wanted)) in locks(&one, name).into_iter().zip(locks(&other, name)) {
-            if sort == "read" {
+        for ((kind, lock), (_, wanted)) in locks(&one, name).into_iter().zip(locks(&other, name)) {
+            if kind == "read" {
                 continue;
             }
-            let what = format!("{sort} {name:?}");
+            let what = format!("{kind} {name:?}");
             let guard = lock.lock().await.expect(&what);
             let release = async {
                 let calls = other.stats().calls;
@@ -375,10 +375,10 @@ pub(crate) async fn an_odd_name_is_a_name(world: World) {
     }
 }
 
-pub(crate) async fn an_odd_prefix_is_searched_for_as_it_is(world: World) {
+pub(crate) async fn an_odd_prefix_is_searched_for_as_it_is(backend: Backend) {
     let prefix = "odd *?[^\\x] ";
-    let client = world.builder().key_prefix(prefix).connect().await.unwrap();
-    let stranger = world.client().await;
+    let client = backend.builder().key_prefix(prefix).connect().await.unwrap();
+    let stranger = backend.client().await;
     let guards = [
         client.lock("a").lock().await.unwrap(),
         client.lock("*").lock().await.unwrap(),

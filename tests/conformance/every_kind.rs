@@ -1,4 +1,4 @@
-//! What every sort of lock does alike, whatever else sets it apart.
+//! What every kind of lock does alike, whatever else sets it apart.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -9,19 +9,19 @@ use leasehold::{Ended, Error, Lease, Lock, LossReason, Owner};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use crate::each::{are_there, each, each_exclusive, is_sure, wait};
+use crate::backend::{Backend, eventually, ms, soon};
+use crate::for_each_kind::{are_there, for_each_exclusive_kind, for_each_kind, is_sure, wait};
+use crate::kinds::KINDS;
 use crate::semaphores::in_vain;
-use crate::sorts::SORTS;
-use crate::world::{World, eventually, ms, soon};
 
-pub(crate) async fn it_is_seen_from_everywhere(world: World) {
-    let (client, elsewhere) = (&world.client().await, &world.client().await);
-    each(async |sort| {
-        let lock = sort.lock(client, sort.name);
+pub(crate) async fn it_is_seen_from_everywhere(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+    for_each_kind(async |kind| {
+        let lock = kind.lock(client, kind.name);
         let others = [
-            sort.lock(client, sort.name),
-            sort.lock(client, sort.name).owned_by(&Owner::new()),
-            sort.lock(elsewhere, sort.name),
+            kind.lock(client, kind.name),
+            kind.lock(client, kind.name).owned_by(&Owner::new()),
+            kind.lock(elsewhere, kind.name),
         ];
         for _ in 0..2 {
             for other in &others {
@@ -39,32 +39,32 @@ pub(crate) async fn it_is_seen_from_everywhere(world: World) {
                 assert_eq!(other.hold_count().await.unwrap(), u64::from(ours));
             }
             guard.unlock().await.unwrap();
-            assert!(!are_there(&world, sort, sort.name).await);
+            assert!(!are_there(&backend, kind, kind.name).await);
         }
     })
     .await;
 }
 
-pub(crate) async fn nested_holds_are_counted(world: World) {
-    let (client, elsewhere) = (&world.client().await, &world.client().await);
-    each(async |sort| {
-        if !sort.reentrant {
+pub(crate) async fn nested_holds_are_counted(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+    for_each_kind(async |kind| {
+        if !kind.reentrant {
             return;
         }
-        let lock = sort.lock(client, sort.name).owned_by(&Owner::new());
-        let rival = sort.lock(elsewhere, sort.name);
+        let lock = kind.lock(client, kind.name).owned_by(&Owner::new());
+        let rival = kind.lock(elsewhere, kind.name);
         let outer = lock.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
         let inner = lock.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
         // Each read is a hold of its own.
-        let nested = if sort.exclusive { 2 } else { 1 };
+        let nested = if kind.exclusive { 2 } else { 1 };
         assert_eq!((outer.hold_count(), inner.hold_count()), (nested, nested));
-        let seen = if sort.counted { 2 } else { 1 };
+        let seen = if kind.counted { 2 } else { 1 };
         assert_eq!(lock.hold_count().await.unwrap(), seen);
         inner.unlock().await.unwrap();
         assert_eq!((outer.hold_count(), lock.hold_count().await.unwrap()), (1, 1));
         assert!(lock.is_held().await.unwrap());
-        if sort.exclusive {
-            world.in_vain(async || rival.try_lock(Duration::ZERO, Lease::Renewed).await).await;
+        if kind.exclusive {
+            backend.in_vain(async || rival.try_lock(Duration::ZERO, Lease::Renewed).await).await;
         }
         outer.unlock().await.unwrap();
         assert_eq!(lock.hold_count().await.unwrap(), 0);
@@ -73,13 +73,13 @@ pub(crate) async fn nested_holds_are_counted(world: World) {
     .await;
 }
 
-pub(crate) async fn a_second_time_may_be_an_error(world: World) {
-    let (client, elsewhere) = (&world.client().await, &world.client().await);
-    each(async |sort| {
+pub(crate) async fn a_second_time_may_be_an_error(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+    for_each_kind(async |kind| {
         let owner = Owner::new();
         let of = |lock: Lock| lock.owned_by(&owner).non_reentrant();
-        let mut lock = of(sort.lock(client, sort.name));
-        let mut second = of(sort.lock(client, sort.name));
+        let mut lock = of(kind.lock(client, kind.name));
+        let mut second = of(kind.lock(client, kind.name));
         let guard = lock.lock().await.unwrap();
         for lock in [&mut lock, &mut second] {
             let again = soon("at once", lock.lock()).await.0.unwrap_err();
@@ -89,7 +89,7 @@ pub(crate) async fn a_second_time_may_be_an_error(world: World) {
         }
         assert_eq!((guard.hold_count(), lock.hold_count().await.unwrap()), (1, 1));
         // For anybody else it is a lock like others: the next one waits and gets it.
-        let next = sort.lock(elsewhere, sort.name);
+        let next = kind.lock(elsewhere, kind.name);
         let release = async {
             guard.check().unwrap();
             guard.unlock().await.unwrap();
@@ -101,11 +101,11 @@ pub(crate) async fn a_second_time_may_be_an_error(world: World) {
     .await;
 }
 
-pub(crate) async fn a_wait_that_is_over_ends(world: World) {
-    let (client, elsewhere) = (&world.client().await, &world.client().await);
-    each_exclusive(async |sort| {
-        let guard = sort.lock(client, sort.name).lock().await.unwrap();
-        let lock = sort.lock(elsewhere, sort.name);
+pub(crate) async fn a_wait_that_is_over_ends(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+    for_each_exclusive_kind(async |kind| {
+        let guard = kind.lock(client, kind.name).lock().await.unwrap();
+        let lock = kind.lock(elsewhere, kind.name);
         for wait in [ms(300), ms(50)] {
             let waited = Mutex::new(Duration::ZERO);
             in_vain(async || {
@@ -116,7 +116,7 @@ pub(crate) async fn a_wait_that_is_over_ends(world: World) {
             })
             .await;
             let waited = waited.into_inner();
-            assert!(waited >= wait && waited < wait + world.late(50), "{waited:?} for {wait:?}");
+            assert!(waited >= wait && waited < wait + backend.late(50), "{waited:?} for {wait:?}");
         }
         guard.check().unwrap();
         guard.unlock().await.unwrap();
@@ -126,12 +126,12 @@ pub(crate) async fn a_wait_that_is_over_ends(world: World) {
     .await;
 }
 
-pub(crate) async fn a_forced_release_frees(world: World) {
-    let client = &world.client_with_lease(world.lease(300)).await;
-    let elsewhere = &world.client().await;
-    each(async |sort| {
-        let lock = sort.lock(client, sort.name);
-        let other = sort.lock(elsewhere, sort.name);
+pub(crate) async fn a_forced_release_frees(backend: Backend) {
+    let client = &backend.client_with_lease(backend.lease(300)).await;
+    let elsewhere = &backend.client().await;
+    for_each_kind(async |kind| {
+        let lock = kind.lock(client, kind.name);
+        let other = kind.lock(elsewhere, kind.name);
         assert!(!other.force_unlock().await.unwrap(), "nobody holds it");
         let guard = lock.lock().await.unwrap();
         assert!(other.force_unlock().await.unwrap());
@@ -147,11 +147,11 @@ pub(crate) async fn a_forced_release_frees(world: World) {
     .await;
 }
 
-pub(crate) async fn the_rest_of_a_lease_is_told(world: World) {
-    let (client, elsewhere) = (&world.client().await, &world.client().await);
-    each(async |sort| {
-        let lock = sort.lock(client, sort.name);
-        let other = sort.lock(elsewhere, sort.name);
+pub(crate) async fn the_rest_of_a_lease_is_told(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+    for_each_kind(async |kind| {
+        let lock = kind.lock(client, kind.name);
+        let other = kind.lock(elsewhere, kind.name);
         let hour = ms(3_600_000);
         for (lease, expected) in [(Lease::Fixed(hour), hour), (Lease::Renewed, ms(30_000))] {
             let guard = lock.try_lock(Duration::ZERO, lease).await.unwrap();
@@ -159,9 +159,9 @@ pub(crate) async fn the_rest_of_a_lease_is_told(world: World) {
                 let left = lock.remaining_lease().await.unwrap().unwrap();
                 assert!(left + ms(5000) > expected && left <= expected, "{left:?}");
             }
-            let keys = sort.keys(sort.name);
-            let left = || keys.iter().map(|key| world.left(key)).filter(|left| *left != -2);
-            assert!(left().count() >= sort.need());
+            let keys = kind.keys(kind.name);
+            let left = || keys.iter().map(|key| backend.left(key)).filter(|left| *left != -2);
+            assert!(left().count() >= kind.need());
             for left in left() {
                 assert!(left > 0 && ms(left.unsigned_abs()) <= expected, "{left}");
             }
@@ -172,13 +172,13 @@ pub(crate) async fn the_rest_of_a_lease_is_told(world: World) {
     .await;
 }
 
-pub(crate) async fn inner_releases_leave_the_lease_alone(world: World) {
-    let client = &world.client().await;
-    each(async |sort| {
-        if !sort.reentrant {
+pub(crate) async fn inner_releases_leave_the_lease_alone(backend: Backend) {
+    let client = &backend.client().await;
+    for_each_kind(async |kind| {
+        if !kind.reentrant {
             return;
         }
-        let lock = sort.lock(client, sort.name).owned_by(&Owner::new());
+        let lock = kind.lock(client, kind.name).owned_by(&Owner::new());
         let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.unwrap();
         // Neither a shorter lease nor one of the same length adds to it or takes from it.
         let second = lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
@@ -193,27 +193,27 @@ pub(crate) async fn inner_releases_leave_the_lease_alone(world: World) {
         second.unlock().await.unwrap();
         check(&lock).await;
         outer.unlock().await.unwrap();
-        assert!(!are_there(&world, sort, sort.name).await);
+        assert!(!are_there(&backend, kind, kind.name).await);
     })
     .await;
 }
 
-pub(crate) async fn what_another_holds_is_not_released(world: World) {
-    let (client, elsewhere) = (&world.client().await, &world.client().await);
-    each(async |sort| {
-        let other = sort.lock(elsewhere, sort.name);
+pub(crate) async fn what_another_holds_is_not_released(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+    for_each_kind(async |kind| {
+        let other = kind.lock(elsewhere, kind.name);
         let refused = other.restore("somebody:1").await.unwrap_err();
-        if sort.is_single() && !sort.has_fields() {
+        if kind.is_single() && !kind.has_fields() {
             assert!(matches!(refused, Error::NotOwner { .. }), "{refused}");
         } else {
             assert!(matches!(refused, Error::Config(_)), "{refused}");
         }
-        if !sort.is_single() {
+        if !kind.is_single() {
             return;
         }
-        let text = sort.lock(client, sort.name).lock().await.unwrap().hand_on().unwrap();
+        let text = kind.lock(client, kind.name).lock().await.unwrap().hand_on().unwrap();
         other.restore(&text).await.unwrap().unlock().await.unwrap();
-        let guard = sort.lock(client, sort.name).lock().await.unwrap();
+        let guard = kind.lock(client, kind.name).lock().await.unwrap();
         let refused = other.restore(&text).await.unwrap_err();
         assert!(matches!(refused, Error::NotOwner { .. }), "{refused}");
         guard.check().unwrap();
@@ -223,57 +223,57 @@ pub(crate) async fn what_another_holds_is_not_released(world: World) {
     .await;
 }
 
-pub(crate) async fn contenders_of_one_client_all_get_it(world: World) {
-    let client = &world.client().await;
-    each(async |sort| {
+pub(crate) async fn contenders_of_one_client_all_get_it(backend: Backend) {
+    let client = &backend.client().await;
+    for_each_kind(async |kind| {
         let inside = &AtomicU64::new(0);
         let contenders = (0..15).map(|_| async move {
-            let guard = sort.lock(client, sort.name).lock().await.unwrap();
+            let guard = kind.lock(client, kind.name).lock().await.unwrap();
             let others = inside.fetch_add(1, SeqCst);
-            assert!(others == 0 || !sort.exclusive, "two inside");
+            assert!(others == 0 || !kind.exclusive, "two inside");
             tokio::task::yield_now().await;
             inside.fetch_sub(1, SeqCst);
             guard.unlock().await.unwrap();
         });
         soon("all get it", join_all(contenders)).await;
-        assert!(!are_there(&world, sort, sort.name).await);
+        assert!(!are_there(&backend, kind, kind.name).await);
     })
     .await;
 }
 
-pub(crate) async fn contenders_of_many_clients_all_get_it(world: World) {
+pub(crate) async fn contenders_of_many_clients_all_get_it(backend: Backend) {
     let mut clients = Vec::new();
     for _ in 0..6 {
-        clients.push(world.client().await);
+        clients.push(backend.client().await);
     }
     let clients = &clients;
-    each(async |sort| {
+    for_each_kind(async |kind| {
         let inside = &Arc::new(AtomicU64::new(0));
         let contenders = clients.iter().map(|client| async move {
             for _ in 0..5 {
-                let guard = sort.lock(client, sort.name).lock().await.unwrap();
+                let guard = kind.lock(client, kind.name).lock().await.unwrap();
                 let others = inside.fetch_add(1, SeqCst);
-                assert!(others == 0 || !sort.exclusive, "two inside");
+                assert!(others == 0 || !kind.exclusive, "two inside");
                 sleep(ms(1)).await;
                 inside.fetch_sub(1, SeqCst);
                 guard.unlock().await.unwrap();
             }
         });
         join_all(contenders).await;
-        assert!(!are_there(&world, sort, sort.name).await);
+        assert!(!are_there(&backend, kind, kind.name).await);
     })
     .await;
 }
 
-pub(crate) async fn a_waiter_gets_what_is_released_in_time(world: World) {
-    each_exclusive(async |sort| {
+pub(crate) async fn a_waiter_gets_what_is_released_in_time(backend: Backend) {
+    for_each_exclusive_kind(async |kind| {
         // Neither a poll nor the end of a lease can be what lets it in.
-        let (client, elsewhere) = (world.client().await, world.client_without_polls().await);
-        let guard = sort.lock(&client, sort.name).lock().await.unwrap();
-        let next = sort.lock(&elsewhere, sort.name);
+        let (client, elsewhere) = (backend.client().await, backend.client_without_polls().await);
+        let guard = kind.lock(&client, kind.name).lock().await.unwrap();
+        let next = kind.lock(&elsewhere, kind.name);
         let next =
             tokio::spawn(async move { next.try_lock(ms(60_000), Lease::fixed(ms(30_000))).await });
-        wait(&elsewhere, sort, 1).await;
+        wait(&elsewhere, kind, 1).await;
         let settled = async || {
             let stats = elsewhere.stats();
             stats.subscriptions > 0 && stats.calls > 1 || stats.listeners == 0 && stats.calls > 4
@@ -283,7 +283,7 @@ pub(crate) async fn a_waiter_gets_what_is_released_in_time(world: World) {
         let listens = elsewhere.stats().listeners > 0;
         guard.unlock().await.unwrap();
         let (next, took) = soon("in time", next).await;
-        assert!(took < world.late(sort.late_ms().max(200)), "{took:?}");
+        assert!(took < backend.late(kind.late_ms().max(200)), "{took:?}");
         next.unwrap().unwrap().unlock().await.unwrap();
         // A beat finds it as well, and the message comes all the same.
         eventually("by the message", async || !listens || elsewhere.stats().wakes > 0).await;
@@ -291,57 +291,57 @@ pub(crate) async fn a_waiter_gets_what_is_released_in_time(world: World) {
     .await;
 }
 
-pub(crate) async fn a_renewed_lease_lasts(world: World) {
-    let lease = world.lease(300);
-    let (client, elsewhere) = (&world.client_with_lease(lease).await, &world.client().await);
-    each(async |sort| {
-        let guard = sort.lock(client, sort.name).lock().await.unwrap();
-        let rival = sort.lock(elsewhere, sort.name);
-        if sort.exclusive {
-            world.in_vain(async || rival.try_lock(lease * 4, Lease::Renewed).await).await;
+pub(crate) async fn a_renewed_lease_lasts(backend: Backend) {
+    let lease = backend.lease(300);
+    let (client, elsewhere) = (&backend.client_with_lease(lease).await, &backend.client().await);
+    for_each_kind(async |kind| {
+        let guard = kind.lock(client, kind.name).lock().await.unwrap();
+        let rival = kind.lock(elsewhere, kind.name);
+        if kind.exclusive {
+            backend.in_vain(async || rival.try_lock(lease * 4, Lease::Renewed).await).await;
         } else {
             sleep(lease * 4).await;
         }
         is_sure(&guard).await;
-        assert!(are_there(&world, sort, sort.name).await);
+        assert!(are_there(&backend, kind, kind.name).await);
         guard.unlock().await.unwrap();
-        assert!(!are_there(&world, sort, sort.name).await);
+        assert!(!are_there(&backend, kind, kind.name).await);
     })
     .await;
 }
 
-pub(crate) async fn renewal_outlives_a_nested_cycle(world: World) {
-    let lease = world.lease(300);
-    let client = &world.client_with_lease(lease).await;
-    each(async |sort| {
-        if !sort.reentrant {
+pub(crate) async fn renewal_outlives_a_nested_cycle(backend: Backend) {
+    let lease = backend.lease(300);
+    let client = &backend.client_with_lease(lease).await;
+    for_each_kind(async |kind| {
+        if !kind.reentrant {
             return;
         }
-        let lock = sort.lock(client, sort.name).owned_by(&Owner::new());
+        let lock = kind.lock(client, kind.name).owned_by(&Owner::new());
         let outer = lock.lock().await.unwrap();
         lock.lock().await.unwrap().unlock().await.unwrap();
         outer.unlock().await.unwrap();
-        let guard = sort.lock(client, sort.name).lock().await.unwrap();
+        let guard = kind.lock(client, kind.name).lock().await.unwrap();
         sleep(lease * 4).await;
         is_sure(&guard).await;
-        assert!(are_there(&world, sort, sort.name).await);
+        assert!(are_there(&backend, kind, kind.name).await);
         guard.unlock().await.unwrap();
     })
     .await;
 }
 
-pub(crate) async fn futures_of_one_owner_share_what_they_wait_for(world: World) {
-    each_exclusive(async |sort| {
-        let (client, elsewhere) = (world.client().await, world.client().await);
-        let rival = sort.lock(&elsewhere, sort.name).lock().await.unwrap();
+pub(crate) async fn futures_of_one_owner_share_what_they_wait_for(backend: Backend) {
+    for_each_exclusive_kind(async |kind| {
+        let (client, elsewhere) = (backend.client().await, backend.client().await);
+        let rival = kind.lock(&elsewhere, kind.name).lock().await.unwrap();
         let owner = Owner::new();
         let takings: Vec<_> = (0..3)
             .map(|_| {
-                let lock = sort.lock(&client, sort.name).owned_by(&owner);
+                let lock = kind.lock(&client, kind.name).owned_by(&owner);
                 tokio::spawn(async move { lock.lock().await })
             })
             .collect();
-        wait(&client, sort, 3).await;
+        wait(&client, kind, 3).await;
         rival.unlock().await.unwrap();
         let mut guards = Vec::new();
         for taking in takings {
@@ -350,36 +350,36 @@ pub(crate) async fn futures_of_one_owner_share_what_they_wait_for(world: World) 
                 Err(error) => assert!(matches!(error, Error::AlreadyHeld { .. }), "{error}"),
             }
         }
-        let expected = if sort.reentrant { 3 } else { 1 };
+        let expected = if kind.reentrant { 3 } else { 1 };
         assert_eq!(guards.len(), expected);
         for count in guards.iter().map(|guard| guard.hold_count() as usize) {
             // What a busy server left out of one grant of a quorum counts for the others only.
-            let left_out = sort.quorum && matches!(world, World::Redis(_)) && count > 0;
+            let left_out = kind.quorum && matches!(backend, Backend::Redis(_)) && count > 0;
             assert!(count == expected || left_out && count < expected, "{count}");
         }
         drop(guards);
         eventually("free", async || {
-            client.stats().releases_pending == 0 && !are_there(&world, sort, sort.name).await
+            client.stats().releases_pending == 0 && !are_there(&backend, kind, kind.name).await
         })
         .await;
         // No place in a queue is left by those that came in by the way.
         let next =
-            sort.lock(&elsewhere, sort.name).try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await;
+            kind.lock(&elsewhere, kind.name).try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await;
         next.unwrap().unlock().await.unwrap();
     })
     .await;
 }
 
-pub(crate) async fn a_tag_keeps_all_keys_together(world: World) {
-    let (client, elsewhere) = (world.client().await, world.client().await);
-    for sort in &SORTS {
-        let name = format!("{{shop}}:{}", sort.name);
-        let lock = sort.lock(&client, &name);
+pub(crate) async fn a_tag_keeps_all_keys_together(backend: Backend) {
+    let (client, elsewhere) = (backend.client().await, backend.client().await);
+    for kind in &KINDS {
+        let name = format!("{{shop}}:{}", kind.name);
+        let lock = kind.lock(&client, &name);
         for _ in 0..10 {
             let guard = lock.lock().await.unwrap();
             assert!(lock.is_locked().await.unwrap());
-            let other = sort.lock(&elsewhere, &name);
-            if sort.exclusive {
+            let other = kind.lock(&elsewhere, &name);
+            if kind.exclusive {
                 let waiter =
                     tokio::spawn(
                         async move { other.try_lock(ms(10), Lease::fixed(ms(1000))).await },
@@ -390,8 +390,8 @@ pub(crate) async fn a_tag_keeps_all_keys_together(world: World) {
                 assert!(refused.is_timeout() || refused.may_be_held() || too_few, "{refused}");
             }
             let tagged = |key: &String| key.contains("{shop}:") && key.matches('{').count() == 1;
-            assert!(world.list(&["KEYS", "*"]).iter().all(tagged), "{}", sort.name);
-            assert!(world.channels().iter().all(tagged), "{}", sort.name);
+            assert!(backend.list(&["KEYS", "*"]).iter().all(tagged), "{}", kind.name);
+            assert!(backend.channels().iter().all(tagged), "{}", kind.name);
             guard.unlock().await.unwrap();
         }
         assert!(!lock.is_locked().await.unwrap());

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use leasehold::{Client, Error, Lease, LocalHandover, LockGuard};
 use parking_lot::Mutex;
 
-use crate::bed::{Outside, alone, at_rest, brisk, connect, ms, note, seed, size, until, within};
 use crate::lost_replies::{HEALED, LEASE, LIMIT};
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
+use crate::testbed::{
+    Outside, alone, at_rest, brisk, connect, ms, note, seed, size, until, within,
+};
 
 #[test]
 fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use leasehold::{Error, Lease, Lock, LockKind, Owner};
 
+use crate::backend::{Backend, eventually, ms, soon, waiting};
 use crate::semaphores::in_vain;
-use crate::world::{World, eventually, ms, soon, waiting};
 
-pub(crate) async fn every_kind_of_lock_excludes_and_wakes(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn every_kind_of_lock_excludes_and_wakes(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let make: [fn(&leasehold::Client) -> Lock; 6] = [
         |client| client.fair_lock("fair"),
         |client| client.fenced_lock("fenced").into(),
@@ -25,8 +25,8 @@ pub(crate) async fn every_kind_of_lock_excludes_and_wakes(world: World) {
         assert!(first.is_held().await.unwrap(), "{name}");
         assert_eq!(first.hold_count().await.unwrap(), 1, "{name}");
         assert!(first.remaining_lease().await.unwrap() > Some(ms(20_000)), "{name}");
-        world.in_vain(async || second.try_lock(Duration::ZERO, Lease::Renewed).await).await;
-        in_vain(async || kind(&other).try_lock(world.span(50), Lease::Renewed).await).await;
+        backend.in_vain(async || second.try_lock(Duration::ZERO, Lease::Renewed).await).await;
+        in_vain(async || kind(&other).try_lock(backend.span(50), Lease::Renewed).await).await;
         let (next, ()) = tokio::join!(soon(&name, second.lock()), async {
             waiting(&other, 1).await;
             held.unlock().await.unwrap();
@@ -38,8 +38,8 @@ pub(crate) async fn every_kind_of_lock_excludes_and_wakes(world: World) {
     }
 }
 
-pub(crate) async fn tokens_grow(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn tokens_grow(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let (first, second) = (one.fenced_lock("f"), other.fenced_lock("f"));
     let guard = first.lock().await.unwrap();
     let nested = guard.reenter().await.unwrap();
@@ -53,12 +53,12 @@ pub(crate) async fn tokens_grow(world: World) {
     let old = leasehold::FencingToken::from_value(1);
     let stale = one.set_fenced("data", old, "old").await.unwrap_err();
     assert!(matches!(stale, Error::StaleToken { .. }), "{stale}");
-    assert_eq!(world.command(&["GET", "data"]), "new");
-    assert_eq!(world.command(&["PTTL", "redisson_lock_token:{f}"]), "-1");
+    assert_eq!(backend.command(&["GET", "data"]), "new");
+    assert_eq!(backend.command(&["PTTL", "redisson_lock_token:{f}"]), "-1");
 }
 
-pub(crate) async fn readers_share_and_a_writer_is_alone(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn readers_share_and_a_writer_is_alone(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let first = one.read_write_lock("rw").owned_by(&Owner::new());
     let second = other.read_write_lock("rw").owned_by(&Owner::new());
     let read = first.read().lock().await.unwrap();
@@ -84,17 +84,17 @@ pub(crate) async fn readers_share_and_a_writer_is_alone(world: World) {
     assert!(!first.write().is_locked().await.unwrap());
     downgraded.unlock().await.unwrap();
     assert!(!first.read().is_locked().await.unwrap());
-    assert!(!world.exists("rw"));
+    assert!(!backend.exists("rw"));
 }
 
-pub(crate) async fn permits_are_counted(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn permits_are_counted(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let (first, second) = (one.semaphore("s"), other.semaphore("s"));
     assert!(first.try_set_permits(3).await.unwrap());
     assert!(!second.try_set_permits(5).await.unwrap());
     let two = first.acquire(2).await.unwrap();
     assert_eq!(second.available().await.unwrap(), 1);
-    world.in_vain(async || second.try_acquire(2, Duration::ZERO).await).await;
+    backend.in_vain(async || second.try_acquire(2, Duration::ZERO).await).await;
     let (all, ()) = tokio::join!(soon("three permits", second.acquire(3)), async {
         waiting(&other, 1).await;
         drop(two);
@@ -103,7 +103,7 @@ pub(crate) async fn permits_are_counted(world: World) {
     assert_eq!(second.available().await.unwrap(), 0);
     all.forget();
     let side = "leasehold_semaphore:{s}";
-    eventually("it is off the books", async || !world.exists(side)).await;
+    eventually("it is off the books", async || !backend.exists(side)).await;
     first.release(2).await.unwrap();
     assert_eq!(second.drain().await.unwrap(), 2);
 
@@ -126,12 +126,12 @@ pub(crate) async fn permits_are_counted(world: World) {
     assert_eq!(second.available().await.unwrap(), 1);
 }
 
-pub(crate) async fn a_latch_lets_all_go(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_latch_lets_all_go(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let latch = one.count_down_latch("l");
     latch.wait(Duration::ZERO).await.unwrap();
     assert!(latch.try_set_count(2).await.unwrap());
-    world.in_vain(async || latch.wait(world.span(20)).await).await;
+    backend.in_vain(async || latch.wait(backend.span(20)).await).await;
     let waiters: Vec<_> = (0..5).map(|_| other.count_down_latch("l")).collect();
     let waits = waiters.iter().map(|latch| latch.wait(Duration::MAX));
     let (done, ()) = tokio::join!(soon("the latch", futures::future::join_all(waits)), async {
@@ -143,23 +143,23 @@ pub(crate) async fn a_latch_lets_all_go(world: World) {
     assert_eq!(latch.count_down().await.unwrap(), 0);
 }
 
-pub(crate) async fn what_is_held_is_listed(world: World) {
-    let client = world.client().await;
+pub(crate) async fn what_is_held_is_listed(backend: Backend) {
+    let client = backend.client().await;
     let (plain, fair) = (client.lock("list:plain"), client.fair_lock("list:fair"));
     let (string, rw) = (client.string_lock("list:s"), client.read_write_lock("list:rw"));
     let _plain = plain.lock().await.unwrap();
     let _fair = fair.lock().await.unwrap();
     let _string = string.lock().await.unwrap();
     let _read = rw.read().lock().await.unwrap();
-    world.command(&["SET", "list:data", "x"]);
+    backend.command(&["SET", "list:data", "x"]);
     let found = client.locks("list:*").await.unwrap();
     let seen: Vec<_> = found.iter().map(|lock| format!("{} {}", lock.key, lock.kind)).collect();
     assert_eq!(seen, ["list:fair fair", "list:plain lock", "list:rw read", "list:s string"]);
     assert!(!found.is_truncated());
 }
 
-pub(crate) async fn a_crowd_of_readers_is_listed(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_crowd_of_readers_is_listed(backend: Backend) {
+    let client = backend.client().await;
     let reading = client.read_write_lock("list:rw");
     let mut guards = Vec::new();
     for _ in 0..100 {
@@ -167,7 +167,7 @@ pub(crate) async fn a_crowd_of_readers_is_listed(world: World) {
     }
     let fields: Vec<_> = (0..100).map(|field| format!("field{field}")).collect();
     for field in &fields {
-        world.command(&["HSET", "list:data", field, "1"]);
+        backend.command(&["HSET", "list:data", field, "1"]);
     }
     let found = client.locks("list:*").await.unwrap();
     let seen: Vec<_> = found.iter().map(|lock| (&*lock.key, lock.kind)).collect();
@@ -175,23 +175,23 @@ pub(crate) async fn a_crowd_of_readers_is_listed(world: World) {
     assert_eq!(found[0].holders.len(), 100);
 }
 
-pub(crate) async fn a_quorum_survives_a_minority(world: World) {
-    let clients = [world.client().await, world.client().await, world.client().await];
+pub(crate) async fn a_quorum_survives_a_minority(backend: Backend) {
+    let clients = [backend.client().await, backend.client().await, backend.client().await];
     let member = |at: usize| clients[at].string_lock(format!("q:{at}"));
     let one = Lock::quorum((0..3).map(member));
     let other = Lock::quorum((0..3).map(member));
     let guard = one.lock().await.unwrap();
-    world.in_vain(async || other.try_lock(Duration::ZERO, Lease::Renewed).await).await;
-    world.command(&["DEL", "q:1"]);
-    assert!(other.try_lock(world.span(20), Lease::Renewed).await.is_err());
+    backend.in_vain(async || other.try_lock(Duration::ZERO, Lease::Renewed).await).await;
+    backend.command(&["DEL", "q:1"]);
+    assert!(other.try_lock(backend.span(20), Lease::Renewed).await.is_err());
     guard.check().unwrap();
     guard.unlock().await.unwrap();
     let guard = other.try_lock(ms(1000), Lease::fixed(ms(3000))).await.unwrap();
     guard.unlock().await.unwrap();
 }
 
-pub(crate) async fn a_name_that_reads_like_another_kind_is_a_lock_of_its_own(world: World) {
-    let (client, elsewhere) = (world.client_with_long_streaks().await, world.client().await);
+pub(crate) async fn a_name_that_reads_like_another_kind_is_a_lock_of_its_own(backend: Backend) {
+    let (client, elsewhere) = (backend.client_with_long_streaks().await, backend.client().await);
     let rival = elsewhere.read_write_lock("x").write().lock().await.unwrap();
     let mut guards = Vec::new();
     for kind in ["write lock", "read lock", "yielding read lock", "semaphore", "permit", "latch"] {

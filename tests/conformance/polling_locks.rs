@@ -6,25 +6,25 @@ use futures::future::join_all;
 use leasehold::{Client, Ended, Error, Lease, Lock, LossReason};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{World, eventually, ms, soon, waiting};
+use crate::backend::{Backend, eventually, ms, soon, waiting};
 
-const SORTS: [fn(&Client) -> Lock; 2] =
+const KINDS: [fn(&Client) -> Lock; 2] =
     [|client| client.spin_lock("x"), |client| client.string_lock("x")];
 
-pub(crate) async fn a_waiter_never_subscribes(world: World) {
-    for sort in SORTS {
-        let (one, other) = (world.client().await, world.client().await);
-        let guard = sort(&one).lock().await.unwrap();
+pub(crate) async fn a_waiter_never_subscribes(backend: Backend) {
+    for kind in KINDS {
+        let (one, other) = (backend.client().await, backend.client().await);
+        let guard = kind(&one).lock().await.unwrap();
         let takings: Vec<_> = (0..3)
             .map(|_| {
-                let lock = sort(&other);
+                let lock = kind(&other);
                 tokio::spawn(async move { lock.lock().await?.unlock().await })
             })
             .collect();
         waiting(&other, 3).await;
         let end = Instant::now() + ms(300);
         while Instant::now() < end {
-            assert_eq!(world.channels(), [""; 0]);
+            assert_eq!(backend.channels(), [""; 0]);
             assert_eq!((other.stats().subscriptions, other.stats().listeners), (0, 0));
             sleep(ms(10)).await;
         }
@@ -35,14 +35,14 @@ pub(crate) async fn a_waiter_never_subscribes(world: World) {
     }
 }
 
-pub(crate) async fn pauses_grow_to_their_longest(world: World) {
-    for (sort, pause_ms) in SORTS.into_iter().zip([128, 100]) {
-        let (one, other) = (world.client().await, world.client().await);
-        let guard = sort(&one).lock().await.unwrap();
+pub(crate) async fn pauses_grow_to_their_longest(backend: Backend) {
+    for (kind, pause_ms) in KINDS.into_iter().zip([128, 100]) {
+        let (one, other) = (backend.client().await, backend.client().await);
+        let guard = kind(&one).lock().await.unwrap();
         let before = other.stats().calls;
         let takings: Vec<_> = (0..5)
             .map(|_| {
-                let lock = sort(&other);
+                let lock = kind(&other);
                 tokio::spawn(async move { lock.lock().await })
             })
             .collect();
@@ -59,13 +59,13 @@ pub(crate) async fn pauses_grow_to_their_longest(world: World) {
     }
 }
 
-pub(crate) async fn pauses_double_from_the_first(world: World) {
+pub(crate) async fn pauses_double_from_the_first(backend: Backend) {
     let doubled: [&[u64]; 2] =
         [&[1, 2, 4, 8, 16, 32, 64, 128, 128, 128], &[5, 10, 20, 40, 80, 100, 100, 100]];
-    for (sort, pauses_ms) in SORTS.into_iter().zip(doubled) {
-        let (one, other) = (world.client().await, world.client().await);
-        let guard = sort(&one).lock().await.unwrap();
-        let lock = sort(&other);
+    for (kind, pauses_ms) in KINDS.into_iter().zip(doubled) {
+        let (one, other) = (backend.client().await, backend.client().await);
+        let guard = kind(&one).lock().await.unwrap();
+        let lock = kind(&other);
         let start = Instant::now();
         let taking = tokio::spawn(async move { lock.lock().await });
         let mut asked = Vec::new();
@@ -82,7 +82,7 @@ pub(crate) async fn pauses_double_from_the_first(world: World) {
             let (pause, whole) = (times[1] - times[0], ms(*pause_ms));
             // The timer and this look at it are late by up to a millisecond each.
             let fits = pause + ms(1) >= whole / 2 && pause <= whole + ms(2);
-            let exact = matches!(world, World::Embedded(_));
+            let exact = matches!(backend, Backend::Embedded(_));
             assert!(fits || !exact, "{pause:?} of {whole:?}, all: {asked:?}");
         }
         taking.abort();
@@ -90,8 +90,8 @@ pub(crate) async fn pauses_double_from_the_first(world: World) {
     }
 }
 
-pub(crate) async fn a_spin_lock_tells_others_of_its_release(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_spin_lock_tells_others_of_its_release(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     // A waiter of the plain lock of that name, as a Java client's.
     for end in ["unlock", "drop", "force"] {
         let held = one.spin_lock("x");
@@ -109,19 +109,19 @@ pub(crate) async fn a_spin_lock_tells_others_of_its_release(world: World) {
             _ => assert!(held.force_unlock().await.unwrap()),
         }
         let (guard, took) = soon(end, taking).await;
-        assert!(took < world.late(500), "{end}: by the message, not by a poll: {took:?}");
+        assert!(took < backend.late(500), "{end}: by the message, not by a poll: {took:?}");
         guard.unwrap().unwrap().unlock().await.unwrap();
         assert!(other.stats().wakes > before.wakes, "{end}");
     }
 }
 
-pub(crate) async fn a_spin_lock_takes_a_wait_as_long_as_it_is(world: World) {
-    let (one, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_spin_lock_takes_a_wait_as_long_as_it_is(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
     let guard = one.spin_lock("x").lock().await.unwrap();
     let start = Instant::now();
-    world.in_vain(async || other.spin_lock("x").try_lock(ms(3000), Lease::Renewed).await).await;
+    backend.in_vain(async || other.spin_lock("x").try_lock(ms(3000), Lease::Renewed).await).await;
     let took = start.elapsed();
-    assert!(took >= ms(3000) && took < ms(3000) + world.late(500), "{took:?}");
+    assert!(took >= ms(3000) && took < ms(3000) + backend.late(500), "{took:?}");
     // A release in time is found within a pause.
     let lock = other.spin_lock("x");
     let taking =
@@ -129,78 +129,78 @@ pub(crate) async fn a_spin_lock_takes_a_wait_as_long_as_it_is(world: World) {
     waiting(&other, 1).await;
     guard.unlock().await.unwrap();
     let (guard, took) = soon("within a pause", taking).await;
-    assert!(took < world.late(200), "{took:?}");
+    assert!(took < backend.late(200), "{took:?}");
     guard.unwrap().unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn a_string_key_without_expiry_is_told_and_left(world: World) {
-    let client = world.client().await;
-    world.command(&["SET", "x", "somebody"]);
+pub(crate) async fn a_string_key_without_expiry_is_told_and_left(backend: Backend) {
+    let client = backend.client().await;
+    backend.command(&["SET", "x", "somebody"]);
     for wait in [Duration::ZERO, ms(100)] {
         let error =
             client.string_lock("x").try_lock(wait, Lease::fixed(ms(5000))).await.unwrap_err();
         assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
         assert!(error.to_string().contains("no expiry"), "{error}");
     }
-    assert_eq!((&*world.command(&["GET", "x"]), world.left("x")), ("somebody", -1));
+    assert_eq!((&*backend.command(&["GET", "x"]), backend.left("x")), ("somebody", -1));
     assert_eq!(client.string_lock("x").remaining_lease().await.unwrap(), Some(Duration::MAX));
     // The same key with an expiry is a holder like others.
-    world.command(&["PEXPIRE", "x", "60000"]);
+    backend.command(&["PEXPIRE", "x", "60000"]);
     let error = client.string_lock("x").try_lock(ms(50), Lease::fixed(ms(5000))).await.unwrap_err();
     assert!(matches!(error, Error::Timeout { no_expiry: false, .. }), "{error}");
     // Whoever knows the token may go on with it; a key without expiry gets one then.
-    world.command(&["PERSIST", "x"]);
+    backend.command(&["PERSIST", "x"]);
     let guard = client.string_lock("x").restore("somebody").await.unwrap();
-    assert!(world.left("x") > 20_000, "{}", world.left("x"));
+    assert!(backend.left("x") > 20_000, "{}", backend.left("x"));
     guard.unlock().await.unwrap();
-    assert!(!world.exists("x"));
+    assert!(!backend.exists("x"));
 }
 
-pub(crate) async fn a_hash_key_without_expiry_is_told_and_left(world: World) {
-    let client = world.client().await;
-    world.command(&["HSET", "x", "somebody:1", "1"]);
+pub(crate) async fn a_hash_key_without_expiry_is_told_and_left(backend: Backend) {
+    let client = backend.client().await;
+    backend.command(&["HSET", "x", "somebody:1", "1"]);
     for lock in [client.lock("x"), client.spin_lock("x"), client.fenced_lock("x").into()] {
         let wait = async || lock.try_lock(ms(50), Lease::fixed(ms(5000))).await;
-        let error = world.in_vain(wait).await;
+        let error = backend.in_vain(wait).await;
         assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
     }
-    assert_eq!(world.left("x"), -1);
+    assert_eq!(backend.left("x"), -1);
 }
 
-pub(crate) async fn a_string_lock_is_a_token_with_an_expiry(world: World) {
-    let client = world.client().await;
+pub(crate) async fn a_string_lock_is_a_token_with_an_expiry(backend: Backend) {
+    let client = backend.client().await;
     let lock = client.string_lock("laravel_cache_x{");
     let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(30_000))).await.unwrap();
-    assert_eq!(world.command(&["TYPE", "laravel_cache_x{"]), "string");
-    assert_eq!(world.command(&["GET", "laravel_cache_x{"]), guard.owner());
-    assert!((25_000..=30_000).contains(&world.left("laravel_cache_x{")));
-    assert_eq!(world.number(&["DBSIZE"]), 1, "no side keys");
+    assert_eq!(backend.command(&["TYPE", "laravel_cache_x{"]), "string");
+    assert_eq!(backend.command(&["GET", "laravel_cache_x{"]), guard.owner());
+    assert!((25_000..=30_000).contains(&backend.left("laravel_cache_x{")));
+    assert_eq!(backend.number(&["DBSIZE"]), 1, "no side keys");
     // A peer that compares and deletes does not delete what is ours; nor do we delete a peer's.
     let holder = lock.holder().await.unwrap().unwrap();
     assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
-    world.command(&["SET", "laravel_cache_x{", "a peer"]);
+    backend.command(&["SET", "laravel_cache_x{", "a peer"]);
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
-    assert_eq!(world.command(&["GET", "laravel_cache_x{"]), "a peer");
+    assert_eq!(backend.command(&["GET", "laravel_cache_x{"]), "a peer");
 }
 
-pub(crate) async fn a_string_lock_that_a_peer_has_taken_is_lost(world: World) {
-    let client = world.client_with_lease(world.lease(300)).await;
+pub(crate) async fn a_string_lock_that_a_peer_has_taken_is_lost(backend: Backend) {
+    let client = backend.client_with_lease(backend.lease(300)).await;
     let guard = client.string_lock("x").lock().await.unwrap();
-    world.command(&["SET", "x", "a peer", "PX", "60000"]);
+    backend.command(&["SET", "x", "a peer", "PX", "60000"]);
     assert_eq!(soon("told", guard.ended()).await.0, Ended::Lost(LossReason::Gone));
     drop(guard);
-    sleep(world.span(50)).await;
-    assert_eq!(world.command(&["GET", "x"]), "a peer");
+    sleep(backend.span(50)).await;
+    assert_eq!(backend.command(&["GET", "x"]), "a peer");
 }
 
-pub(crate) async fn every_waiter_is_told_of_a_missing_expiry(world: World) {
-    let client = world.client().await;
-    world.command(&["SET", "x", "somebody"]);
+pub(crate) async fn every_waiter_is_told_of_a_missing_expiry(backend: Backend) {
+    let client = backend.client().await;
+    backend.command(&["SET", "x", "somebody"]);
     // Long enough for an answer.
-    let wait = world.span(500);
+    let wait = backend.span(500);
     let waits = (0..3).map(|_| async {
         let lock = client.string_lock("x");
-        world.in_vain(async || lock.try_lock(wait, Lease::fixed(ms(5000))).await).await
+        backend.in_vain(async || lock.try_lock(wait, Lease::fixed(ms(5000))).await).await
     });
     for error in join_all(waits).await {
         assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
@@ -208,11 +208,11 @@ pub(crate) async fn every_waiter_is_told_of_a_missing_expiry(world: World) {
     let two = || Lock::multi([client.string_lock("w"), client.string_lock("x")]);
     for wait in [Duration::ZERO, wait] {
         let error =
-            world.in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await).await;
+            backend.in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await).await;
         assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
     }
-    world.command(&["PEXPIRE", "x", "60000"]);
-    let error = world.in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await).await;
+    backend.command(&["PEXPIRE", "x", "60000"]);
+    let error = backend.in_vain(async || two().try_lock(wait, Lease::fixed(ms(5000))).await).await;
     assert!(matches!(error, Error::Timeout { no_expiry: false, .. }), "{error}");
-    assert!(!world.exists("w"));
+    assert!(!backend.exists("w"));
 }

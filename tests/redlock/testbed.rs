@@ -68,7 +68,7 @@ impl Nodes {
 
     /// Each acquisition is an owner of its own.
     pub(crate) fn lock(&self) -> Lock {
-        self.0[0].red_lock(&self.0[1..], NAME)
+        self.0[0].quorum_lock(&self.0[1..], NAME)
     }
 
     /// Takes the lock until all of these servers have granted it. A majority is enough for a grant,
@@ -106,7 +106,7 @@ pub(crate) fn proxies(servers: &Servers) -> Vec<Proxy> {
 
 /// The servers know the scripts: a call whose reply is lost was executed.
 pub(crate) async fn scripts_known(nodes: &Nodes) {
-    let lock = nodes.0[0].red_lock(&nodes.0[1..], "known");
+    let lock = nodes.0[0].quorum_lock(&nodes.0[1..], "known");
     lock.lock().await.unwrap().unlock().await.unwrap();
     nodes.settled().await;
 }

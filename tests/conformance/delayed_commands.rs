@@ -7,7 +7,7 @@ use leasehold::test_util::{Delay, Faults, Flow, LinkControl};
 use leasehold::{Client, EmbeddedRedis, Ended, Lease, LocalHandover, LockGuard, LossReason};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::world::{eventually, ms, waiting};
+use crate::backend::{eventually, ms, waiting};
 
 /// So long after a connection broke the server runs what was on its way.
 const LATE: Duration = ms(12_000);

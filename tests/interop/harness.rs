@@ -27,43 +27,43 @@ pub(crate) fn builder(url: &str) -> ClientBuilder {
     Client::builder(url).connect_timeout(SOON).command_timeout(SOON / 2)
 }
 
-pub(crate) struct Both {
+pub(crate) struct Harness {
     pub(crate) server: Server,
     pub(crate) java: Redisson,
     pub(crate) client: Client,
     pub(crate) observer: Observer,
 }
 
-impl Both {
+impl Harness {
     /// With the leases of 30 s that both sides have by themselves. Our client polls so seldom that
     /// only what it is told can wake its waiters within a test.
-    pub(crate) async fn start() -> Both {
-        Both::with(None, |ours| ours.safety_poll(Duration::from_secs(60))).await
+    pub(crate) async fn start() -> Harness {
+        Harness::with(None, |ours| ours.safety_poll(Duration::from_secs(60))).await
     }
 
     /// With short leases on both sides.
-    pub(crate) async fn with_short_leases() -> Both {
-        Both::with(Some(SHORT), |ours| ours.lease(SHORT)).await
+    pub(crate) async fn with_short_leases() -> Harness {
+        Harness::with(Some(SHORT), |ours| ours.lease(SHORT)).await
     }
 
     /// With a `lockWatchdogTimeout` on their side and further settings on ours.
     pub(crate) async fn with(
         watchdog: Option<Duration>,
         ours: impl FnOnce(ClientBuilder) -> ClientBuilder,
-    ) -> Both {
+    ) -> Harness {
         let server = Server::start();
         let timeouts = Timeouts { watchdog, fair_wait: None };
         let java = Redisson::start_with(&server.url(), timeouts).await;
         let client = ours(builder(&server.url())).connect().await.expect("connect");
         let observer = Observer::connect(&server.url()).await;
-        Both { server, java, client, observer }
+        Harness { server, java, client, observer }
     }
 
     /// Lets somebody wait who asks by scripts, until only a message or the end of a lease makes
     /// him ask again: he has asked, listens, and has asked again.
     pub(crate) async fn waiting<F>(
         &mut self,
-        wait: impl FnOnce(&Both) -> F,
+        wait: impl FnOnce(&Harness) -> F,
     ) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -75,7 +75,7 @@ impl Both {
     pub(crate) async fn waiting_by<F>(
         &mut self,
         commands: &[&str],
-        wait: impl FnOnce(&Both) -> F,
+        wait: impl FnOnce(&Harness) -> F,
     ) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,

@@ -1,14 +1,14 @@
-//! Every sort of lock, for tests of what all of them do.
+//! Every kind of lock, for tests of what all of them do.
 #![allow(dead_code, reason = "no test binary uses all of it")]
 #![allow(unreachable_pub, reason = "the same file serves several test binaries")]
 #![allow(clippy::allow_attributes, reason = "whether something is unused depends on the binary")]
 
 use leasehold::{Client, Lock};
 
-/// One sort of lock.
+/// One kind of lock.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each answers a question that tests ask")]
-pub struct Sort {
+pub struct Kind {
     pub name: &'static str,
     /// Its owner may take it again.
     pub reentrant: bool,
@@ -24,7 +24,7 @@ pub struct Sort {
     make: fn(&Client, &str) -> Lock,
 }
 
-impl Sort {
+impl Kind {
     pub fn lock(&self, client: &Client, name: &str) -> Lock {
         (self.make)(client, name)
     }
@@ -55,40 +55,40 @@ impl Sort {
     }
 }
 
-const fn sort(name: &'static str, make: fn(&Client, &str) -> Lock) -> Sort {
+const fn kind(name: &'static str, make: fn(&Client, &str) -> Lock) -> Kind {
     let (reentrant, exclusive, counted) = (true, true, true);
-    Sort { name, reentrant, exclusive, counted, quorum: false, parts: &[""], make }
+    Kind { name, reentrant, exclusive, counted, quorum: false, parts: &[""], make }
 }
 
-pub const SORTS: [Sort; 11] = [
-    sort("lock", |client, name| client.lock(name)),
-    sort("fair", |client, name| client.fair_lock(name)),
-    sort("fenced", |client, name| client.fenced_lock(name).into()),
-    sort("spin", |client, name| client.spin_lock(name)),
-    Sort { counted: false, ..sort("string", |client, name| client.string_lock(name)) },
-    Sort {
+pub const KINDS: [Kind; 11] = [
+    kind("lock", |client, name| client.lock(name)),
+    kind("fair", |client, name| client.fair_lock(name)),
+    kind("fenced", |client, name| client.fenced_lock(name).into()),
+    kind("spin", |client, name| client.spin_lock(name)),
+    Kind { counted: false, ..kind("string", |client, name| client.string_lock(name)) },
+    Kind {
         reentrant: false,
-        ..sort("non-reentrant", |client, name| client.non_reentrant_lock(name))
+        ..kind("non-reentrant", |client, name| client.non_reentrant_lock(name))
     },
-    Sort {
+    Kind {
         reentrant: false,
-        ..sort("non-reentrant fair", |client, name| client.fair_lock(name).non_reentrant())
+        ..kind("non-reentrant fair", |client, name| client.fair_lock(name).non_reentrant())
     },
-    sort("write", |client, name| client.read_write_lock(name).write().clone()),
-    Sort {
+    kind("write", |client, name| client.read_write_lock(name).write().clone()),
+    Kind {
         exclusive: false,
-        ..sort("read", |client, name| client.read_write_lock(name).read().clone())
+        ..kind("read", |client, name| client.read_write_lock(name).read().clone())
     },
-    Sort {
+    Kind {
         parts: &[":a", ":b", ":c"],
-        ..sort("multi", |client, name| {
+        ..kind("multi", |client, name| {
             client.multi_lock([":c", ":a", ":b"].map(|part| format!("{name}{part}")))
         })
     },
-    Sort {
+    Kind {
         quorum: true,
         parts: &[":a", ":b", ":c"],
-        ..sort("quorum", |client, name| {
+        ..kind("quorum", |client, name| {
             Lock::quorum([":c", ":a", ":b"].map(|part| client.lock(format!("{name}{part}"))))
         })
     },

@@ -1,0 +1,57 @@
+//! One test for every kind of lock, and what it looks at that is not the same for all of them.
+#![expect(clippy::future_not_send, reason = "all of a test is polled in one task")]
+
+use std::panic::AssertUnwindSafe;
+
+use futures::FutureExt;
+use futures::future::join_all;
+use leasehold::{Client, HoldState, LockGuard};
+
+use crate::backend::{Backend, eventually};
+use crate::kinds::{KINDS, Kind};
+
+/// Tests all kinds at once, and says which one failed.
+pub(crate) async fn for_each_kind(test: impl AsyncFn(&Kind)) {
+    let tests = KINDS.iter().map(|kind| async {
+        let outcome = AssertUnwindSafe(test(kind)).catch_unwind().await;
+        assert!(outcome.is_ok(), "the kind that failed: {}", kind.name);
+    });
+    join_all(tests).await;
+}
+
+/// As [`each`], without those that several owners hold at once.
+pub(crate) async fn for_each_exclusive_kind(test: impl AsyncFn(&Kind)) {
+    for_each_kind(async |kind| {
+        if kind.exclusive {
+            test(kind).await;
+        }
+    })
+    .await;
+}
+
+pub(crate) async fn are_there(backend: &Backend, kind: &Kind, name: &str) -> bool {
+    let keys = kind.keys(name);
+    let there = || keys.iter().filter(|key| backend.exists(key)).count();
+    if kind.quorum {
+        // What is not needed is released in the background.
+        eventually("enough or none", async || there() == 0 || there() >= kind.need()).await;
+    } else {
+        assert!([0, keys.len()].contains(&there()), "all or none");
+    }
+    there() > 0
+}
+
+/// Waits until so many waiters of a fresh client wait; those of a quorum ask and pause instead.
+pub(crate) async fn wait(client: &Client, kind: &Kind, waiters: u64) {
+    let refused = waiters * kind.need() as u64;
+    eventually("the waiters wait", async || {
+        let stats = client.stats();
+        if kind.quorum { stats.timed_out >= refused } else { stats.waiting >= waiters }
+    })
+    .await;
+}
+
+/// A renewal that is slow may be on its way.
+pub(crate) async fn is_sure(guard: &LockGuard) {
+    eventually("it is sure", async || guard.state() == HoldState::Held).await;
+}
