@@ -20,7 +20,7 @@ const UNDONE: Duration = ms(7000);
 const SEEDS: std::ops::Range<u64> = 0..8;
 
 /// An engine whose second client, of this link, is watched.
-struct Bed {
+struct Testbed {
     redis: EmbeddedRedis,
     rival: Client,
     client: Client,
@@ -28,12 +28,12 @@ struct Bed {
     seed: u64,
 }
 
-impl Bed {
+impl Testbed {
     fn new(seed: u64) -> Self {
         let redis = EmbeddedRedis::new();
         let (rival, client) = (redis.client(), redis.client());
         let link = redis.links().pop().unwrap();
-        Bed { redis, rival, client, link, seed }
+        Testbed { redis, rival, client, link, seed }
     }
 
     /// From now on a call is on its way for so long; what is cut off then may run late.
@@ -76,40 +76,40 @@ impl Bed {
 async fn a_late_call_of_a_waiter_that_left_its_line_takes_nothing() {
     let mut came = 0;
     for seed in SEEDS {
-        let bed = Bed::new(seed);
-        let guard = bed.rival.fair_lock("x").lock().await.unwrap();
-        let lock = bed.client.fair_lock("x");
+        let testbed = Testbed::new(seed);
+        let guard = testbed.rival.fair_lock("x").lock().await.unwrap();
+        let lock = testbed.client.fair_lock("x");
         let waiter =
             tokio::spawn(async move { lock.try_lock(LONG, Lease::fixed(LONG)).await.map(drop) });
-        waiting(&bed.client, 1).await;
+        waiting(&testbed.client, 1).await;
         let told = || {
-            let heard = bed.redis.listeners().into_keys();
+            let heard = testbed.redis.listeners().into_keys();
             heard.into_iter().find(|channel| channel.starts_with("redisson_lock__channel:{x}:"))
         };
         eventually("it listens", async || told().is_some()).await;
         sleep(ms(10)).await;
-        bed.slow(ms(30));
-        bed.redis.command(&["PUBLISH", &told().unwrap(), "0"]).unwrap();
-        let broken = bed.breaks().await;
-        bed.is_fast_again();
+        testbed.slow(ms(30));
+        testbed.redis.command(&["PUBLISH", &told().unwrap(), "0"]).unwrap();
+        let broken = testbed.breaks().await;
+        testbed.is_fast_again();
         waiter.abort();
         sleep(ms(100)).await;
         guard.unlock().await.unwrap();
         sleep(ms(100)).await;
-        came += u32::from(bed.came_late("in line", broken + LATE + UNDONE).await);
+        came += u32::from(testbed.came_late("in line", broken + LATE + UNDONE).await);
     }
     assert!((1..8).contains(&came), "{came} came late");
 }
 
 /// How a hold ends that is not released by its guard.
-async fn lose(bed: &Bed, guard: &LockGuard, reason: LossReason) {
+async fn lose(testbed: &Testbed, guard: &LockGuard, reason: LossReason) {
     match reason {
         LossReason::Gone => {
-            bed.redis.command(&["DEL", "x"]).unwrap();
+            testbed.redis.command(&["DEL", "x"]).unwrap();
             guard.extend(LONG).await.unwrap_err();
         }
         LossReason::Closed => {
-            let client = bed.client.clone();
+            let client = testbed.client.clone();
             tokio::spawn(async move { client.shutdown(LONG).await });
             assert_eq!(guard.ended().await, Ended::Lost(reason));
         }
@@ -124,24 +124,24 @@ async fn a_late_call_of_a_lost_hold_takes_nothing() {
     for reason in [Gone, MaxHold, Expired, Closed] {
         let mut came = 0;
         for seed in SEEDS {
-            let bed = Bed::new(seed);
-            bed.slow(ms(30));
-            let lock = bed.client.lock("x");
+            let testbed = Testbed::new(seed);
+            testbed.slow(ms(30));
+            let lock = testbed.client.lock("x");
             let lease = if reason == Expired { ms(10_000) } else { LONG };
             let taking = async {
                 let taking = lock.acquire().wait(LONG).lease(Lease::fixed(lease));
                 if reason == MaxHold { taking.max_hold(ms(3000)).await } else { taking.await }
             };
             let broken = async {
-                let broken = bed.breaks().await;
-                bed.is_fast_again();
+                let broken = testbed.breaks().await;
+                testbed.is_fast_again();
                 broken
             };
             let (guard, broken) = tokio::join!(taking, broken);
             let guard = guard.unwrap();
-            lose(&bed, &guard, reason).await;
+            lose(&testbed, &guard, reason).await;
             let what = format!("{reason:?}");
-            came += u32::from(bed.came_late(&what, broken + LATE + UNDONE).await);
+            came += u32::from(testbed.came_late(&what, broken + LATE + UNDONE).await);
         }
         assert!((1..8).contains(&came), "{reason:?}: {came} came late");
     }
@@ -156,22 +156,22 @@ async fn a_late_call_before_a_grant_that_came_too_late_takes_nothing() {
         let rival = redis.client();
         let client = redis.builder().command_timeout(ms(10_000)).connect().await.unwrap();
         let link = redis.links().pop().unwrap();
-        let bed = Bed { redis, rival, client, link, seed };
+        let testbed = Testbed { redis, rival, client, link, seed };
         let lease = ms(8000);
-        bed.slow(ms(9000));
-        let lock = bed.client.lock("x");
+        testbed.slow(ms(9000));
+        let lock = testbed.client.lock("x");
         let taking = lock.try_lock(LONG, Lease::fixed(lease));
         let broken = async {
-            let broken = bed.breaks().await;
-            let sent = async || bed.client.stats().calls == 2;
+            let broken = testbed.breaks().await;
+            let sent = async || testbed.client.stats().calls == 2;
             eventually("the second one is on its way", sent).await;
-            bed.is_fast_again();
+            testbed.is_fast_again();
             broken
         };
         let (guard, broken) = tokio::join!(taking, broken);
         assert!(broken.elapsed() > lease, "it was worth nothing: {:?}", broken.elapsed());
         guard.unwrap().unlock().await.unwrap();
-        came += u32::from(bed.came_late("too late", broken + LATE + UNDONE).await);
+        came += u32::from(testbed.came_late("too late", broken + LATE + UNDONE).await);
     }
     assert!((1..8).contains(&came), "{came} came late");
 }
@@ -206,25 +206,25 @@ async fn the_older_of_two_calls_in_doubt_counts() {
     for fair in [false, true] {
         let mut came = 0;
         for seed in SEEDS {
-            let bed = Bed::new(seed);
-            bed.slow(ms(30));
-            let lock = if fair { bed.client.fair_lock("x") } else { bed.client.lock("x") };
+            let testbed = Testbed::new(seed);
+            testbed.slow(ms(30));
+            let lock = if fair { testbed.client.fair_lock("x") } else { testbed.client.lock("x") };
             let taking =
                 tokio::spawn(
                     async move { lock.try_lock(LONG, Lease::fixed(LONG)).await.map(drop) },
                 );
-            let broken = bed.breaks().await;
-            bed.is_fast_again();
+            let broken = testbed.breaks().await;
+            testbed.is_fast_again();
             // The second one is executed on the new line, and the third is on its way.
-            bed.link.set_replies(Flow::Vanishes);
-            let third = async || bed.client.stats().calls >= 3;
+            testbed.link.set_replies(Flow::Vanishes);
+            let third = async || testbed.client.stats().calls >= 3;
             eventually("two of them are in doubt", third).await;
             taking.abort();
-            bed.link.set_replies(Flow::Passes);
-            let free = async || bed.redis.dump().is_empty();
+            testbed.link.set_replies(Flow::Passes);
+            let free = async || testbed.redis.dump().is_empty();
             eventually("what is seen of it is undone", free).await;
             let what = if fair { "fair" } else { "plain" };
-            came += u32::from(bed.came_late(what, broken + LATE + UNDONE).await);
+            came += u32::from(testbed.came_late(what, broken + LATE + UNDONE).await);
         }
         assert!((1..8).contains(&came), "{came} came late");
     }
@@ -235,20 +235,20 @@ async fn the_older_of_two_calls_in_doubt_counts() {
 async fn a_late_call_of_a_waiter_that_timed_out_takes_nothing() {
     let mut came = 0;
     for seed in SEEDS {
-        let bed = Bed::new(seed);
-        let guard = bed.rival.fair_lock("x").lock().await.unwrap();
-        bed.slow(ms(30));
-        let lock = bed.client.fair_lock("x");
+        let testbed = Testbed::new(seed);
+        let guard = testbed.rival.fair_lock("x").lock().await.unwrap();
+        testbed.slow(ms(30));
+        let lock = testbed.client.fair_lock("x");
         let taking = lock.try_lock(ms(3000), Lease::fixed(LONG));
         let broken = async {
-            let broken = bed.breaks().await;
-            bed.is_fast_again();
+            let broken = testbed.breaks().await;
+            testbed.is_fast_again();
             broken
         };
         let (taken, broken) = tokio::join!(taking, broken);
         assert!(taken.unwrap_err().is_timeout(), "its last question was answered");
         guard.unlock().await.unwrap();
-        came += u32::from(bed.came_late("timed out", broken + LATE + UNDONE).await);
+        came += u32::from(testbed.came_late("timed out", broken + LATE + UNDONE).await);
     }
     assert!((1..8).contains(&came), "{came} came late");
 }
@@ -258,25 +258,25 @@ async fn a_late_call_of_a_waiter_that_timed_out_takes_nothing() {
 async fn a_hold_that_was_in_doubt_is_not_handed_over() {
     let mut came = 0;
     for seed in SEEDS {
-        let bed = Bed::new(seed);
-        bed.slow(ms(30));
-        let lock = bed.client.lock("x");
+        let testbed = Testbed::new(seed);
+        testbed.slow(ms(30));
+        let lock = testbed.client.lock("x");
         let broken = async {
-            let broken = bed.breaks().await;
-            bed.is_fast_again();
+            let broken = testbed.breaks().await;
+            testbed.is_fast_again();
             broken
         };
         let wanted = Lease::renewed(LONG);
         let (guard, broken) = tokio::join!(lock.try_lock(LONG, wanted), broken);
         let guard = guard.unwrap();
-        let next = bed.client.lock("x");
+        let next = testbed.client.lock("x");
         let next = tokio::spawn(async move { next.try_lock(LONG, wanted).await });
-        waiting(&bed.client, 1).await;
+        waiting(&testbed.client, 1).await;
         guard.unlock().await.unwrap();
         let next = next.await.unwrap().unwrap();
-        assert_eq!(bed.client.stats().handed_over, 0);
+        assert_eq!(testbed.client.stats().handed_over, 0);
         next.unlock().await.unwrap();
-        came += u32::from(bed.came_late("handed over", broken + LATE + UNDONE).await);
+        came += u32::from(testbed.came_late("handed over", broken + LATE + UNDONE).await);
     }
     assert!((1..8).contains(&came), "{came} came late");
 }
@@ -285,10 +285,10 @@ async fn a_hold_that_was_in_doubt_is_not_handed_over() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_with_calls_that_are_not_settled_is_not_handed_over() {
     for case in ["on the wire", "in doubt", "made up for", "settled"] {
-        let bed = Bed::new(0);
+        let testbed = Testbed::new(0);
         let streak = LocalHandover::Streak { count: 9, time: LONG };
-        let client = bed.redis.builder().local_handover(streak).connect().await.unwrap();
-        let link = bed.redis.links().pop().unwrap();
+        let client = testbed.redis.builder().local_handover(streak).connect().await.unwrap();
+        let link = testbed.redis.links().pop().unwrap();
         let guard = client.lock("x").lock().await.unwrap();
         let next = client.lock("x");
         let next = tokio::spawn(async move { next.lock().await });

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use leasehold::{Error, Lease};
 
 use crate::kinds::{KINDS, Kind};
-use crate::lost_replies::{Bed, HEALED};
+use crate::lost_replies::{HEALED, Testbed};
 use crate::support::resp::Reply;
 use crate::testbed::{alone, ms, until, within};
 
@@ -15,41 +15,41 @@ const LIMIT: Duration = Duration::from_secs(120);
 const LONG: Duration = ms(20_000);
 
 /// Plays one scene for each kind, on a server of its own.
-fn for_each_kind(scene: &impl AsyncFn(&Kind, &mut Bed)) {
+fn for_each_kind(scene: &impl AsyncFn(&Kind, &mut Testbed)) {
     alone(LIMIT, async {
         for kind in &KINDS {
-            let mut bed = Bed::new().await;
+            let mut testbed = Testbed::new().await;
             // Its scripts are known to the server: a call is one round trip.
-            for client in [&bed.client, &bed.rival] {
+            for client in [&testbed.client, &testbed.rival] {
                 let guard = kind.lock(client, "warm").lock().await.expect("free");
                 guard.unlock().await.expect("held");
             }
-            scene(kind, &mut bed).await;
-            until("nothing is left", HEALED, || nothing_is_left(&mut bed)).await;
+            scene(kind, &mut testbed).await;
+            until("nothing is left", HEALED, || nothing_is_left(&mut testbed)).await;
         }
     });
 }
 
-fn nothing_is_left(bed: &mut Bed) -> bool {
-    only(bed, &[])
+fn nothing_is_left(testbed: &mut Testbed) -> bool {
+    only(testbed, &[])
 }
 
 /// No keys but these, and the counters of tokens, which stay.
-fn only(bed: &mut Bed, expected: &[String]) -> bool {
-    let keys = bed.outside.command(&["KEYS", "*"]);
+fn only(testbed: &mut Testbed, expected: &[String]) -> bool {
+    let keys = testbed.outside.command(&["KEYS", "*"]);
     let mut keys: Vec<_> = keys.array().iter().map(Reply::text).collect();
     keys.retain(|key| !key.starts_with("redisson_lock_token:"));
     keys.sort();
     keys == expected
 }
 
-fn are_there(bed: &mut Bed, kind: &Kind) -> bool {
-    kind.keys("n").iter().filter(|key| bed.outside.exists(key)).count() >= kind.need()
+fn are_there(testbed: &mut Testbed, kind: &Kind) -> bool {
+    kind.keys("n").iter().filter(|key| testbed.outside.exists(key)).count() >= kind.need()
 }
 
 /// Which one is first of several does not matter.
-fn is_granted(bed: &mut Bed, kind: &Kind) -> bool {
-    kind.keys("n").iter().any(|key| bed.outside.exists(key))
+fn is_granted(testbed: &mut Testbed, kind: &Kind) -> bool {
+    kind.keys("n").iter().any(|key| testbed.outside.exists(key))
 }
 
 /// A quorum gives back what it may have, and says that nobody answered.
@@ -63,13 +63,13 @@ fn assert_unknown<T: Debug>(kind: &Kind, outcome: &Result<T, Error>) {
 }
 
 /// The rival gets it and keeps it, undisturbed by what may come late.
-async fn rival_takes(bed: &mut Bed, kind: &Kind) {
-    let lock = kind.lock(&bed.rival, "n");
+async fn rival_takes(testbed: &mut Testbed, kind: &Kind) {
+    let lock = kind.lock(&testbed.rival, "n");
     let guard = within("the rival's turn", LIMIT, lock.lock()).await.expect("free");
     let end = Instant::now() + ms(400);
     until("repetitions pass by", LIMIT, || {
         guard.check().expect("not released by anybody else");
-        assert!(are_there(bed, kind), "{}", kind.name);
+        assert!(are_there(testbed, kind), "{}", kind.name);
         Instant::now() > end
     })
     .await;
@@ -78,65 +78,65 @@ async fn rival_takes(bed: &mut Bed, kind: &Kind) {
 
 #[test]
 fn a_lost_grant_of_any_kind_is_unknown_and_undone() {
-    for_each_kind(&async |kind, bed| {
-        bed.proxy.swallow_replies();
-        let outcome = kind.lock(&bed.client, "n").try_lock(ms(200), Lease::fixed(LONG)).await;
+    for_each_kind(&async |kind, testbed| {
+        testbed.proxy.swallow_replies();
+        let outcome = kind.lock(&testbed.client, "n").try_lock(ms(200), Lease::fixed(LONG)).await;
         assert_unknown(kind, &outcome);
-        bed.proxy.pass();
-        until("it is undone", HEALED, || nothing_is_left(bed)).await;
-        rival_takes(bed, kind).await;
+        testbed.proxy.pass();
+        until("it is undone", HEALED, || nothing_is_left(testbed)).await;
+        rival_takes(testbed, kind).await;
     });
 }
 
 #[test]
 fn a_lost_grant_of_any_sort_that_is_dropped_is_undone() {
-    for_each_kind(&async |kind, bed| {
-        bed.proxy.swallow_replies();
-        let lock = kind.lock(&bed.client, "n");
+    for_each_kind(&async |kind, testbed| {
+        testbed.proxy.swallow_replies();
+        let lock = kind.lock(&testbed.client, "n");
         let taking = tokio::spawn(async move { lock.lock().await.map(drop) });
-        until("redis granted the first", LIMIT, || is_granted(bed, kind)).await;
+        until("redis granted the first", LIMIT, || is_granted(testbed, kind)).await;
         taking.abort();
-        bed.proxy.pass();
-        until("it is undone", HEALED, || nothing_is_left(bed)).await;
-        rival_takes(bed, kind).await;
+        testbed.proxy.pass();
+        until("it is undone", HEALED, || nothing_is_left(testbed)).await;
+        rival_takes(testbed, kind).await;
     });
 }
 
 #[test]
 fn a_patient_acquisition_of_any_sort_gets_its_lost_grant_back() {
-    for_each_kind(&async |kind, bed| {
-        bed.proxy.swallow_replies();
-        let lock = kind.lock(&bed.client, "n");
+    for_each_kind(&async |kind, testbed| {
+        testbed.proxy.swallow_replies();
+        let lock = kind.lock(&testbed.client, "n");
         let taking = tokio::spawn(async move { lock.lock().await });
-        until("redis granted the first", LIMIT, || is_granted(bed, kind)).await;
-        bed.proxy.pass();
+        until("redis granted the first", LIMIT, || is_granted(testbed, kind)).await;
+        testbed.proxy.pass();
         let taken = within("the grant", LIMIT, taking).await.expect("no panic");
         let guard = taken.unwrap_or_else(|error| panic!("{}: {error:?}", kind.name));
         assert_eq!(guard.hold_count(), 1);
-        assert!(are_there(bed, kind));
+        assert!(are_there(testbed, kind));
         if let Some(token) = guard.token() {
-            let issued = bed.outside.command(&["GET", "redisson_lock_token:{n}"]).int();
+            let issued = testbed.outside.command(&["GET", "redisson_lock_token:{n}"]).int();
             assert_eq!(token.value(), issued, "a repeated call is told its own token");
         }
         guard.unlock().await.expect("held");
-        until("free", HEALED, || nothing_is_left(bed)).await;
+        until("free", HEALED, || nothing_is_left(testbed)).await;
     });
 }
 
 #[test]
 fn a_lost_re_entry_of_any_sort_leaves_the_outer_hold() {
-    for_each_kind(&async |kind, bed| {
+    for_each_kind(&async |kind, testbed| {
         if !kind.reentrant {
             return;
         }
-        let lock = kind.lock(&bed.client, "n");
+        let lock = kind.lock(&testbed.client, "n");
         let outer = lock.try_lock(Duration::ZERO, Lease::fixed(LONG)).await.expect("free");
-        bed.proxy.swallow_replies();
+        testbed.proxy.swallow_replies();
         let again = lock.acquire().within(&outer).wait(ms(200)).lease(Lease::fixed(LONG));
         assert_unknown(kind, &again.await);
         outer.check().expect("the outer hold is not touched");
         assert_eq!(outer.hold_count(), 1, "{}", kind.name);
-        bed.proxy.pass();
+        testbed.proxy.pass();
         within("redis is told", HEALED, async {
             while lock.hold_count().await.ok() != Some(1) {
                 tokio::task::yield_now().await;
@@ -149,20 +149,20 @@ fn a_lost_re_entry_of_any_sort_leaves_the_outer_hold() {
 
 #[test]
 fn a_lost_take_over_of_any_kind_is_unknown_and_undone() {
-    for_each_kind(&async |kind, bed| {
+    for_each_kind(&async |kind, testbed| {
         if !kind.is_single() {
             return;
         }
-        let (giver, taker) = (kind.lock(&bed.rival, "n"), kind.lock(&bed.client, "n"));
+        let (giver, taker) = (kind.lock(&testbed.rival, "n"), kind.lock(&testbed.client, "n"));
         let text = giver.lock().await.expect("free").hand_on().expect("held");
         // Its script is known to the server from here on.
         let guard = taker.restore(&text).await.expect("still there");
         let text = guard.hand_on().expect("held");
-        bed.proxy.swallow_replies();
+        testbed.proxy.swallow_replies();
         assert_unknown(kind, &taker.restore(&text).await);
-        bed.proxy.pass();
-        until("it is undone", HEALED, || nothing_is_left(bed)).await;
-        rival_takes(bed, kind).await;
+        testbed.proxy.pass();
+        until("it is undone", HEALED, || nothing_is_left(testbed)).await;
+        rival_takes(testbed, kind).await;
         let late = giver.restore(&text).await;
         assert!(matches!(late, Err(Error::NotOwner { .. })), "{}: {late:?}", kind.name);
     });
@@ -170,18 +170,18 @@ fn a_lost_take_over_of_any_kind_is_unknown_and_undone() {
 
 #[test]
 fn a_lost_release_of_any_kind_is_repeated_and_harms_nobody() {
-    for_each_kind(&async |kind, bed| {
+    for_each_kind(&async |kind, testbed| {
         let guard = kind
-            .lock(&bed.client, "n")
+            .lock(&testbed.client, "n")
             .try_lock(Duration::ZERO, Lease::fixed(LONG))
             .await
             .expect("free");
-        bed.proxy.swallow_replies();
+        testbed.proxy.swallow_replies();
         let releasing = tokio::spawn(guard.unlock());
-        until("redis released it", LIMIT, || nothing_is_left(bed)).await;
+        until("redis released it", LIMIT, || nothing_is_left(testbed)).await;
         // While the release is repeated.
-        rival_takes(bed, kind).await;
-        bed.proxy.pass();
+        rival_takes(testbed, kind).await;
+        testbed.proxy.pass();
         let outcome = within("an answer", LIMIT, releasing).await.expect("no panic");
         let told = matches!(outcome, Ok(()) | Err(Error::Unknown { .. }));
         assert!(told, "{}: {outcome:?}", kind.name);
@@ -190,25 +190,25 @@ fn a_lost_release_of_any_kind_is_repeated_and_harms_nobody() {
 
 #[test]
 fn a_lost_refusal_of_any_sort_leaves_the_holder_alone() {
-    for_each_kind(&async |kind, bed| {
+    for_each_kind(&async |kind, testbed| {
         if !kind.exclusive {
             return;
         }
-        let guard = kind.lock(&bed.rival, "n").lock().await.expect("free");
-        bed.proxy.swallow_replies();
-        let lock = kind.lock(&bed.client, "n");
+        let guard = kind.lock(&testbed.rival, "n").lock().await.expect("free");
+        testbed.proxy.swallow_replies();
+        let lock = kind.lock(&testbed.client, "n");
         let outcome = lock.try_lock(ms(300), Lease::fixed(LONG)).await;
         assert!(outcome.is_err(), "{}", kind.name);
-        bed.proxy.pass();
-        until("nothing of it is left", HEALED, || only(bed, &kind.keys("n"))).await;
+        testbed.proxy.pass();
+        until("nothing of it is left", HEALED, || only(testbed, &kind.keys("n"))).await;
         guard.check().expect("the holder is not touched");
-        assert!(are_there(bed, kind));
+        assert!(are_there(testbed, kind));
         // And a patient one is served once, in spite of it.
-        bed.proxy.swallow_replies();
+        testbed.proxy.swallow_replies();
         let taking = tokio::spawn(async move { lock.lock().await });
-        until("it waits", LIMIT, || bed.client.stats().waiting > 0).await;
+        until("it waits", LIMIT, || testbed.client.stats().waiting > 0).await;
         guard.unlock().await.expect("held");
-        bed.proxy.pass();
+        testbed.proxy.pass();
         let guard = within("its turn", LIMIT, taking).await.expect("no panic").expect("its own");
         assert_eq!(guard.hold_count(), 1);
         guard.unlock().await.expect("held");

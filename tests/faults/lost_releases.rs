@@ -4,99 +4,99 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Error, Lease, Lock};
 
-use crate::lost_replies::{AT_ONCE, Bed, HEALED, LEASE, LIMIT};
+use crate::lost_replies::{AT_ONCE, HEALED, LEASE, LIMIT, Testbed};
 use crate::testbed::{alone, assert_unknown, at_rest, beside, hold, ms, until, within};
 
 #[test]
 fn a_release_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
     beside(LIMIT, async {
-        let bed = Bed::new().await;
-        let guard = hold(&bed.client, "n").await;
-        bed.proxy.swallow_replies();
+        let testbed = Testbed::new().await;
+        let guard = hold(&testbed.client, "n").await;
+        testbed.proxy.swallow_replies();
         let releasing = tokio::spawn(guard.unlock());
-        let mut outside = bed.outside;
+        let mut outside = testbed.outside;
         until("redis released it", LIMIT, || !outside.exists("n")).await;
-        bed.proxy.refuse();
-        bed.proxy.cut();
+        testbed.proxy.refuse();
+        testbed.proxy.cut();
         assert_unknown(within("an answer", HEALED, releasing).await.expect("no panic"));
-        bed.proxy.pass();
-        at_rest(&bed.client, LEASE + HEALED).await;
+        testbed.proxy.pass();
+        at_rest(&testbed.client, LEASE + HEALED).await;
     });
 }
 
 #[test]
 fn an_inner_release_whose_reply_is_lost_does_not_free_the_outer_hold() {
     beside(LIMIT, async {
-        let mut bed = Bed::new().await;
-        let lock = bed.client.lock("n");
+        let mut testbed = Testbed::new().await;
+        let lock = testbed.client.lock("n");
         let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.expect("free");
         let owner = outer.owner().to_owned();
         let inner = outer.reenter().await.expect("its own");
-        bed.proxy.swallow_replies();
+        testbed.proxy.swallow_replies();
         assert_unknown(within("an answer", HEALED, inner.unlock()).await);
         outer.check().expect("the outer hold is not touched");
-        bed.proxy.pass();
-        until("the count is right", HEALED, || bed.outside.holds("n") == [(owner.clone(), 1)])
+        testbed.proxy.pass();
+        until("the count is right", HEALED, || testbed.outside.holds("n") == [(owner.clone(), 1)])
             .await;
         let end = Instant::now() + ms(300);
         until("repetitions pass by", LIMIT, || {
-            assert_eq!(bed.outside.holds("n"), [(owner.clone(), 1)]);
+            assert_eq!(testbed.outside.holds("n"), [(owner.clone(), 1)]);
             Instant::now() > end
         })
         .await;
         outer.unlock().await.expect("held all the time");
-        at_rest(&bed.client, HEALED).await;
+        at_rest(&testbed.client, HEALED).await;
     });
 }
 
 #[test]
 fn a_release_whose_first_reply_is_lost_is_ok_once() {
     alone(LIMIT, async {
-        let mut bed = Bed::new().await;
-        let guard = hold(&bed.client, "n").await;
-        bed.proxy.swallow_replies();
+        let mut testbed = Testbed::new().await;
+        let guard = hold(&testbed.client, "n").await;
+        testbed.proxy.swallow_replies();
         let releasing = tokio::spawn(guard.unlock());
-        until("redis released it", LIMIT, || !bed.outside.exists("n")).await;
+        until("redis released it", LIMIT, || !testbed.outside.exists("n")).await;
         // Somebody else has it before the repetition comes.
-        let other = hold(&bed.rival, "n").await;
-        bed.proxy.pass();
+        let other = hold(&testbed.rival, "n").await;
+        testbed.proxy.pass();
         let outcome = within("the release", HEALED, releasing).await.expect("no panic");
         outcome.expect("the first of the two did it");
-        assert_eq!(bed.outside.holds("n"), [(other.owner().to_owned(), 1)]);
+        assert_eq!(testbed.outside.holds("n"), [(other.owner().to_owned(), 1)]);
         other.unlock().await.expect("not touched by the repetition");
-        at_rest(&bed.client, HEALED).await;
+        at_rest(&testbed.client, HEALED).await;
     });
 }
 
 #[test]
 fn a_release_on_a_line_that_was_just_cut_is_ok() {
     alone(LIMIT, async {
-        let bed = Bed::new().await;
+        let testbed = Testbed::new().await;
         // Not many: the pause before a connection is made again grows if they do not last.
         for round in 0..5 {
-            let guard = hold(&bed.client, "n").await;
-            bed.proxy.cut();
+            let guard = hold(&testbed.client, "n").await;
+            testbed.proxy.cut();
             let outcome = within("the release", HEALED, guard.unlock()).await;
             outcome.unwrap_or_else(|error| panic!("round {round}: {error:?}"));
         }
-        at_rest(&bed.client, LEASE + HEALED).await;
+        at_rest(&testbed.client, LEASE + HEALED).await;
     });
 }
 
 #[test]
 fn a_release_without_any_reply_is_unknown_and_releases_nobody_else() {
     beside(LIMIT, async {
-        let mut bed = Bed::new().await;
-        let guard = hold(&bed.client, "n").await;
-        bed.proxy.swallow_replies();
+        let mut testbed = Testbed::new().await;
+        let guard = hold(&testbed.client, "n").await;
+        testbed.proxy.swallow_replies();
         // It does not wait for the end of the lease.
         assert_unknown(within("an answer", HEALED, guard.unlock()).await);
         // It was applied: the rival takes over while the client goes on repeating.
-        bed.rival_takes("n", AT_ONCE).await;
-        let guard = hold(&bed.rival, "n").await;
-        bed.proxy.pass();
-        at_rest(&bed.client, LEASE + HEALED).await;
-        assert_eq!(bed.outside.holds("n"), [(guard.owner().to_owned(), 1)]);
+        testbed.rival_takes("n", AT_ONCE).await;
+        let guard = hold(&testbed.rival, "n").await;
+        testbed.proxy.pass();
+        at_rest(&testbed.client, LEASE + HEALED).await;
+        assert_eq!(testbed.outside.holds("n"), [(guard.owner().to_owned(), 1)]);
         guard.unlock().await.expect("held");
     });
 }
@@ -104,44 +104,44 @@ fn a_release_without_any_reply_is_unknown_and_releases_nobody_else() {
 #[test]
 fn a_release_that_never_arrived_is_repeated_until_it_does() {
     beside(LIMIT, async {
-        let mut bed = Bed::new().await;
-        let lock = bed.client.lock("n");
+        let mut testbed = Testbed::new().await;
+        let lock = testbed.client.lock("n");
         let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.expect("free");
-        bed.proxy.half_open();
+        testbed.proxy.half_open();
         let outcome = within("an answer", HEALED, guard.unlock()).await;
         let told = matches!(outcome, Err(Error::Unknown { .. } | Error::Unavailable { .. }));
         assert!(told, "{outcome:?}");
-        assert!(bed.outside.exists("n"), "the lease goes on");
-        bed.proxy.pass();
-        until("it is released", HEALED, || !bed.outside.exists("n")).await;
-        at_rest(&bed.client, HEALED).await;
+        assert!(testbed.outside.exists("n"), "the lease goes on");
+        testbed.proxy.pass();
+        until("it is released", HEALED, || !testbed.outside.exists("n")).await;
+        at_rest(&testbed.client, HEALED).await;
     });
 }
 
 #[test]
 fn a_dropped_guard_is_released_when_the_line_is_back() {
     beside(LIMIT, async {
-        let mut bed = Bed::new().await;
-        let lock = bed.client.lock("n");
+        let mut testbed = Testbed::new().await;
+        let lock = testbed.client.lock("n");
         let guard = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.expect("free");
-        bed.proxy.half_open();
+        testbed.proxy.half_open();
         drop(guard);
-        assert!(bed.outside.exists("n"));
-        bed.proxy.pass();
-        until("it is released", HEALED, || !bed.outside.exists("n")).await;
-        at_rest(&bed.client, HEALED).await;
+        assert!(testbed.outside.exists("n"));
+        testbed.proxy.pass();
+        until("it is released", HEALED, || !testbed.outside.exists("n")).await;
+        at_rest(&testbed.client, HEALED).await;
     });
 }
 
 #[test]
 fn releases_do_not_wait_for_undos_that_are_repeated() {
     alone(LIMIT, async {
-        let mut bed = Bed::new().await;
+        let mut testbed = Testbed::new().await;
         // More than releases go at once. Their undos are repeated for a lease, as an acquisition in
         // an old socket may come yet.
         let many = 400;
         let crowd = || -> Vec<_> {
-            let locks = (0..many).map(|number| bed.client.lock(format!("n{number}")));
+            let locks = (0..many).map(|number| testbed.client.lock(format!("n{number}")));
             let take = async |lock: Lock| {
                 let guard = lock.try_lock(LIMIT, Lease::fixed(LIMIT)).await.expect("asked again");
                 guard.unlock().await.expect("held");
@@ -152,19 +152,19 @@ fn releases_do_not_wait_for_undos_that_are_repeated() {
         for one in crowd() {
             within("all are free", LIMIT, one).await.expect("no panic");
         }
-        bed.proxy.swallow_replies();
+        testbed.proxy.swallow_replies();
         let taking = crowd();
-        until("redis granted all", LIMIT, || bed.outside.keys() == many).await;
-        bed.proxy.pass();
+        until("redis granted all", LIMIT, || testbed.outside.keys() == many).await;
+        testbed.proxy.pass();
         for one in taking {
             within("the second answer", LIMIT, one).await.expect("no panic");
         }
-        let guard = hold(&bed.client, "x").await;
-        assert!(bed.outside.exists("x"));
+        let guard = hold(&testbed.client, "x").await;
+        assert!(testbed.outside.exists("x"));
         drop(guard);
-        until("it is released", ms(5_000), || !bed.outside.exists("x")).await;
+        until("it is released", ms(5_000), || !testbed.outside.exists("x")).await;
         // And the one of `x`, if its reply is still on the way.
-        let pending = bed.client.stats().releases_pending;
+        let pending = testbed.client.stats().releases_pending;
         assert!((400..=401).contains(&pending), "{pending}: all are repeated yet");
     });
 }

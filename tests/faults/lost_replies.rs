@@ -22,7 +22,7 @@ pub(crate) const HEALED: Duration = ms(2_700);
 /// What is free is had before a lease could have ended.
 pub(crate) const AT_ONCE: Duration = ms(2_000);
 
-pub(crate) struct Bed {
+pub(crate) struct Testbed {
     pub(crate) server: Server,
     pub(crate) proxy: Proxy,
     /// Through the proxy.
@@ -32,7 +32,7 @@ pub(crate) struct Bed {
     pub(crate) outside: Outside,
 }
 
-impl Bed {
+impl Testbed {
     pub(crate) async fn new() -> Self {
         Self::with(|client| client).await
     }
@@ -52,7 +52,7 @@ impl Bed {
             outer.reenter().await.expect("its own").unlock().await.expect("held");
             outer.unlock().await.expect("held");
         }
-        Bed { server, proxy, client, rival, outside }
+        Testbed { server, proxy, client, rival, outside }
     }
 
     /// The rival gets the lock within `limit`, keeps it while the other client settles, and is not
@@ -74,90 +74,90 @@ impl Bed {
 #[test]
 fn an_acquisition_whose_reply_is_lost_is_unknown_and_undone() {
     beside(LIMIT, async {
-        let mut bed = Bed::with(|client| client.command_timeout(SILENCE)).await;
-        bed.proxy.swallow_replies();
-        let lock = bed.client.lock("n");
+        let mut testbed = Testbed::with(|client| client.command_timeout(SILENCE)).await;
+        testbed.proxy.swallow_replies();
+        let lock = testbed.client.lock("n");
         let started = Instant::now();
         let outcome = lock.try_lock(ms(200), Lease::fixed(ms(20_000))).await;
         assert!(started.elapsed() < GIVEN_UP, "{:?}", started.elapsed());
         assert!(outcome.as_ref().is_err_and(Error::may_be_held), "{outcome:?}");
         assert_unknown(outcome);
-        bed.proxy.pass();
-        until("it is undone", HEALED, || !bed.outside.exists("n")).await;
-        bed.rival_takes("n", AT_ONCE).await;
+        testbed.proxy.pass();
+        until("it is undone", HEALED, || !testbed.outside.exists("n")).await;
+        testbed.rival_takes("n", AT_ONCE).await;
         // The undo is repeated for a lease: nothing may come later.
-        assert!(bed.client.stats().holds == 0);
+        assert!(testbed.client.stats().holds == 0);
     });
 }
 
 #[test]
 fn an_acquisition_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
     beside(LIMIT, async {
-        let mut bed = Bed::new().await;
-        bed.proxy.swallow_replies();
-        let lock = bed.client.lock("n");
+        let mut testbed = Testbed::new().await;
+        testbed.proxy.swallow_replies();
+        let lock = testbed.client.lock("n");
         let taking =
             tokio::spawn(async move { lock.try_lock(ms(1_000), Lease::fixed(ms(20_000))).await });
-        until("redis granted it", LIMIT, || bed.outside.exists("n")).await;
-        bed.proxy.refuse();
-        bed.proxy.cut();
+        until("redis granted it", LIMIT, || testbed.outside.exists("n")).await;
+        testbed.proxy.refuse();
+        testbed.proxy.cut();
         // The later calls were certainly not applied, but the first was.
         assert_unknown(within("an answer", ms(5_000), taking).await.expect("no panic"));
-        assert!(bed.outside.exists("n"));
-        bed.proxy.pass();
-        until("it is undone", HEALED, || !bed.outside.exists("n")).await;
-        bed.rival_takes("n", AT_ONCE).await;
+        assert!(testbed.outside.exists("n"));
+        testbed.proxy.pass();
+        until("it is undone", HEALED, || !testbed.outside.exists("n")).await;
+        testbed.rival_takes("n", AT_ONCE).await;
     });
 }
 
 #[test]
 fn an_acquisition_that_never_arrived_is_unknown_and_leaves_nothing() {
     beside(LIMIT, async {
-        let mut bed = Bed::new().await;
-        bed.proxy.swallow_requests();
-        let lock = bed.client.lock("n");
+        let mut testbed = Testbed::new().await;
+        testbed.proxy.swallow_requests();
+        let lock = testbed.client.lock("n");
         assert_unknown(lock.try_lock(ms(200), Lease::fixed(LEASE)).await);
-        assert!(!bed.outside.exists("n"));
-        bed.proxy.pass();
-        bed.rival_takes("n", AT_ONCE).await;
-        at_rest(&bed.client, LEASE + HEALED).await;
-        assert_eq!(bed.outside.keys(), 0);
+        assert!(!testbed.outside.exists("n"));
+        testbed.proxy.pass();
+        testbed.rival_takes("n", AT_ONCE).await;
+        at_rest(&testbed.client, LEASE + HEALED).await;
+        assert_eq!(testbed.outside.keys(), 0);
     });
 }
 
 #[test]
 fn a_patient_acquisition_gets_its_lost_grant_back() {
     beside(LIMIT, async {
-        let mut bed = Bed::new().await;
-        bed.proxy.swallow_replies();
-        let lock = bed.client.lock("n");
+        let mut testbed = Testbed::new().await;
+        testbed.proxy.swallow_replies();
+        let lock = testbed.client.lock("n");
         let taking = tokio::spawn(async move { lock.lock().await });
-        until("redis granted it", LIMIT, || bed.outside.exists("n")).await;
-        let granted = bed.outside.holds("n");
-        bed.proxy.pass();
+        until("redis granted it", LIMIT, || testbed.outside.exists("n")).await;
+        let granted = testbed.outside.holds("n");
+        testbed.proxy.pass();
         let guard = within("the grant", HEALED, taking).await.expect("no panic").expect("its own");
-        assert_eq!(bed.outside.holds("n"), granted, "the same field, once");
+        assert_eq!(testbed.outside.holds("n"), granted, "the same field, once");
         assert_eq!(granted, [(guard.owner().to_owned(), 1)]);
         guard.unlock().await.expect("held");
-        assert_eq!(bed.outside.keys(), 0);
+        assert_eq!(testbed.outside.keys(), 0);
         // An attempt of the lost connection might come late: the undo goes on for a lease.
-        at_rest(&bed.client, LEASE + HEALED).await;
-        assert_eq!(bed.outside.keys(), 0);
+        at_rest(&testbed.client, LEASE + HEALED).await;
+        assert_eq!(testbed.outside.keys(), 0);
     });
 }
 
 #[test]
 fn a_slow_grant_counts_from_when_it_was_asked_for() {
     beside(LIMIT, async {
-        let bed = Bed::with(|client| client.command_timeout(SILENCE)).await;
-        bed.proxy.delay_replies(ms(200));
-        let lock = bed.client.lock("n");
+        let testbed = Testbed::with(|client| client.command_timeout(SILENCE)).await;
+        testbed.proxy.delay_replies(ms(200));
+        let lock = testbed.client.lock("n");
         let asked = tokio::time::Instant::now();
         let guard = lock.try_lock(LIMIT, Lease::fixed(LEASE)).await.expect("free");
         assert!(asked.elapsed() >= ms(200));
         // Redis counts from when it ran the script, which is soon after it was asked.
         assert!(guard.deadline() < asked + LEASE, "{:?}", guard.deadline() - asked);
-        bed.proxy.flow();
+        testbed.proxy.flow();
         within("lost", LIMIT, lost(&guard)).await;
     });
 }
@@ -165,57 +165,61 @@ fn a_slow_grant_counts_from_when_it_was_asked_for() {
 #[test]
 fn an_acquisition_cut_off_before_its_reply_is_neither_lost_nor_doubled() {
     alone(LIMIT, async {
-        let mut bed = Bed::new().await;
+        let mut testbed = Testbed::new().await;
         for round in 0..10 {
-            bed.proxy.delay_replies(ms(30));
-            let lock = bed.client.lock("n");
+            testbed.proxy.delay_replies(ms(30));
+            let lock = testbed.client.lock("n");
             let taking = tokio::spawn(async move { lock.lock().await });
-            until("redis granted it", LIMIT, || bed.outside.exists("n")).await;
-            bed.proxy.pass();
+            until("redis granted it", LIMIT, || testbed.outside.exists("n")).await;
+            testbed.proxy.pass();
             let guard = within("the grant", HEALED, taking).await.expect("no panic");
             let guard = guard.expect("its own");
-            assert_eq!(bed.outside.holds("n"), [(guard.owner().to_owned(), 1)], "round {round}");
+            assert_eq!(
+                testbed.outside.holds("n"),
+                [(guard.owner().to_owned(), 1)],
+                "round {round}"
+            );
             guard.unlock().await.expect("held");
-            assert!(!bed.outside.exists("n"));
+            assert!(!testbed.outside.exists("n"));
         }
-        at_rest(&bed.client, LEASE + HEALED).await;
-        assert_eq!(bed.outside.keys(), 0);
+        at_rest(&testbed.client, LEASE + HEALED).await;
+        assert_eq!(testbed.outside.keys(), 0);
     });
 }
 
 #[test]
 fn a_dropped_acquisition_whose_reply_is_lost_is_undone() {
     beside(LIMIT, async {
-        let mut bed = Bed::new().await;
-        bed.proxy.swallow_replies();
-        let lock = bed.client.lock("n");
+        let mut testbed = Testbed::new().await;
+        testbed.proxy.swallow_replies();
+        let lock = testbed.client.lock("n");
         let taking = tokio::spawn(async move { lock.lock().await.map(drop) });
-        until("redis granted it", LIMIT, || bed.outside.exists("n")).await;
+        until("redis granted it", LIMIT, || testbed.outside.exists("n")).await;
         taking.abort();
-        bed.proxy.pass();
-        until("it is undone", HEALED, || !bed.outside.exists("n")).await;
-        bed.rival_takes("n", AT_ONCE).await;
+        testbed.proxy.pass();
+        until("it is undone", HEALED, || !testbed.outside.exists("n")).await;
+        testbed.rival_takes("n", AT_ONCE).await;
     });
 }
 
 #[test]
 fn a_re_entry_whose_reply_is_lost_leaves_the_outer_hold() {
     beside(LIMIT, async {
-        let mut bed = Bed::new().await;
-        let lock = bed.client.lock("n");
+        let mut testbed = Testbed::new().await;
+        let lock = testbed.client.lock("n");
         let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.expect("free");
         let owner = outer.owner().to_owned();
-        bed.proxy.swallow_replies();
+        testbed.proxy.swallow_replies();
         let again = lock.acquire().within(&outer).wait(ms(200)).lease(Lease::fixed(ms(20_000)));
         assert_unknown(again.await);
         outer.check().expect("the outer hold is not touched");
         assert_eq!(outer.hold_count(), 1);
-        bed.proxy.pass();
-        until("the count is right", HEALED, || bed.outside.holds("n") == [(owner.clone(), 1)])
+        testbed.proxy.pass();
+        until("the count is right", HEALED, || testbed.outside.holds("n") == [(owner.clone(), 1)])
             .await;
         outer.unlock().await.expect("held all the time");
-        assert!(!bed.outside.exists("n"));
-        at_rest(&bed.client, HEALED).await;
+        assert!(!testbed.outside.exists("n"));
+        at_rest(&testbed.client, HEALED).await;
     });
 }
 
@@ -224,18 +228,19 @@ fn renewals_without_replies_make_a_hold_uncertain_then_lost_and_then_free() {
     for applied in [true, false] {
         beside(LIMIT, async {
             // Neither a call nor a connection is given up for its time before the lease ends.
-            let mut bed =
-                Bed::with(|client| client.command_timeout(SILENCE).connect_timeout(SILENCE)).await;
-            let guard = hold(&bed.client, "n").await;
+            let mut testbed =
+                Testbed::with(|client| client.command_timeout(SILENCE).connect_timeout(SILENCE))
+                    .await;
+            let guard = hold(&testbed.client, "n").await;
             if applied {
-                bed.proxy.swallow_replies();
+                testbed.proxy.swallow_replies();
             } else {
-                bed.proxy.half_open();
+                testbed.proxy.half_open();
             }
             let cut = Instant::now();
             until("uncertain", LEASE, || guard.state() == HoldState::Uncertain).await;
             guard.check().expect("nobody else can have it yet");
-            assert!(bed.outside.exists("n"));
+            assert!(testbed.outside.exists("n"));
             let lost = tokio::spawn(lost(&guard));
             let reason = within("lost", LIMIT, lost).await.expect("no panic");
             let after = cut.elapsed();
@@ -244,20 +249,20 @@ fn renewals_without_replies_make_a_hold_uncertain_then_lost_and_then_free() {
             assert!(after < LEASE + LATE, "{after:?}");
             // The guard knows first, by a margin of 2.5 ms: if we look in time. Where calls get
             // through, the client releases what is lost, and may be quicker than this look.
-            let there = bed.outside.exists("n") || applied;
+            let there = testbed.outside.exists("n") || applied;
             let late = guard.deadline().elapsed();
             assert!(there || late > ms(2), "redis ended it first, {late:?} after the deadline");
             // Never longer than another lease, whatever became of the renewals.
             let started = Instant::now();
-            until("free", LEASE + HEALED, || !bed.outside.exists("n")).await;
+            until("free", LEASE + HEALED, || !testbed.outside.exists("n")).await;
             note(&format!("applied {applied}: lost {after:?}, free {:?} later", started.elapsed()));
-            bed.proxy.pass();
-            bed.rival_takes("n", AT_ONCE).await;
+            testbed.proxy.pass();
+            testbed.rival_takes("n", AT_ONCE).await;
             assert_eq!(guard.state(), HoldState::Lost, "for ever");
             let outcome = guard.unlock().await;
             let expired = Error::Lost { name: "n".into(), reason: LossReason::Expired };
             assert_eq!(format!("{outcome:?}"), format!("{:?}", Err::<(), _>(expired)));
-            at_rest(&bed.client, LEASE + HEALED).await;
+            at_rest(&testbed.client, LEASE + HEALED).await;
         });
     }
 }
@@ -266,17 +271,17 @@ fn renewals_without_replies_make_a_hold_uncertain_then_lost_and_then_free() {
 fn a_short_outage_of_renewals_costs_nothing() {
     beside(LIMIT, async {
         let lease = LEASE * 2;
-        let mut bed = Bed::with(|client| client.lease(lease)).await;
-        let guard = hold(&bed.client, "n").await;
+        let mut testbed = Testbed::with(|client| client.lease(lease)).await;
+        let guard = hold(&testbed.client, "n").await;
         for _ in 0..3 {
-            bed.proxy.half_open();
+            testbed.proxy.half_open();
             until("uncertain", lease, || guard.state() == HoldState::Uncertain).await;
-            bed.proxy.pass();
+            testbed.proxy.pass();
             until("held", lease, || guard.state() == HoldState::Held).await;
-            assert_eq!(bed.outside.holds("n"), [(guard.owner().to_owned(), 1)]);
+            assert_eq!(testbed.outside.holds("n"), [(guard.owner().to_owned(), 1)]);
         }
         guard.unlock().await.expect("held all the time");
-        at_rest(&bed.client, HEALED).await;
+        at_rest(&testbed.client, HEALED).await;
     });
 }
 
@@ -285,14 +290,14 @@ fn a_short_outage_of_renewals_costs_nothing() {
 fn a_late_reply_is_nobody_elses() {
     let seed = seed("a_late_reply");
     alone(LIMIT, async move {
-        let bed = Bed::new().await;
+        let testbed = Testbed::new().await;
         let end = Instant::now() + ms(5_000);
         let tasks: Vec<_> = (0..8_u64)
             .map(|task| {
                 let mut random = fastrand::Rng::with_seed(seed ^ task);
                 let name = format!("n{task}");
-                let (mine, theirs) = (bed.client.lock(&name), bed.rival.lock(&name));
-                let (mut outside, rival) = (Outside::of(&bed.server), bed.rival.clone());
+                let (mine, theirs) = (testbed.client.lock(&name), testbed.rival.lock(&name));
+                let (mut outside, rival) = (Outside::of(&testbed.server), testbed.rival.clone());
                 tokio::spawn(async move {
                     let mut granted = 0;
                     while Instant::now() < end {
@@ -325,17 +330,17 @@ fn a_late_reply_is_nobody_elses() {
             .collect();
         let mut random = fastrand::Rng::with_seed(seed);
         while Instant::now() < end {
-            bed.proxy.delay_replies(ms(random.u64(0..500)));
+            testbed.proxy.delay_replies(ms(random.u64(0..500)));
             tokio::time::sleep(ms(random.u64(50..400))).await;
-            bed.proxy.delay_replies(Duration::ZERO);
+            testbed.proxy.delay_replies(Duration::ZERO);
             tokio::time::sleep(ms(random.u64(50..400))).await;
         }
         let mut granted = 0;
         for task in tasks {
             granted += task.await.expect("no panic");
         }
-        note(&format!("late replies: {granted} grants, all right; {:?}", bed.client.stats()));
+        note(&format!("late replies: {granted} grants, all right; {:?}", testbed.client.stats()));
         assert!(granted > 0);
-        at_rest(&bed.client, LEASE * 2 + HEALED).await;
+        at_rest(&testbed.client, LEASE * 2 + HEALED).await;
     });
 }

@@ -54,17 +54,17 @@ impl Work {
 }
 
 /// A client, what it attends to, and the work of one such future.
-struct Bed {
+struct Testbed {
     client: Client,
     attendance: Arc<Attendance>,
     work: Work,
 }
 
-impl Bed {
+impl Testbed {
     fn new() -> Self {
         let client = EmbeddedRedis::new().client();
         let attendance = client.session().attendance.clone();
-        Bed { client, attendance, work: Work::default() }
+        Testbed { client, attendance, work: Work::default() }
     }
 
     /// Attended, and polled once.
@@ -100,93 +100,93 @@ fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 
 #[tokio::test(start_paused = true)]
 async fn who_is_polled_when_it_is_woken_is_never_passed_over() {
-    let bed = Bed::new();
-    let task = tokio::spawn(bed.attended());
+    let testbed = Testbed::new();
+    let task = tokio::spawn(testbed.attended());
     // At all distances to the looks, also many times between two of them.
     for span in (0..200).chain([0; 200]) {
-        bed.work.wake();
+        testbed.work.wake();
         sleep(Duration::from_millis(span)).await;
     }
-    bed.work.finish();
+    testbed.work.finish();
     assert_eq!(task.await.unwrap(), Ok(()));
-    assert_eq!(bed.passed_over(), 0);
+    assert_eq!(testbed.passed_over(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_is_not_woken_may_wait_for_ever() {
-    let bed = Bed::new();
-    let mut kept = bed.attended();
+    let testbed = Testbed::new();
+    let mut kept = testbed.attended();
     sleep(LONG).await;
-    assert!(!bed.work.is_dropped());
-    bed.work.finish();
+    assert!(!testbed.work.is_dropped());
+    testbed.work.finish();
     assert_eq!(poll_once(&mut kept), Poll::Ready(Ok(())));
-    assert_eq!(bed.passed_over(), 0);
+    assert_eq!(testbed.passed_over(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_is_woken_and_not_polled_is_passed_over_in_time_and_is_told() {
     // Whenever it is woken between two looks at others.
     for offset in 0..80 {
-        let bed = Bed::new();
-        let mut kept = bed.attended();
+        let testbed = Testbed::new();
+        let mut kept = testbed.attended();
         let other = Work::default();
-        let others = tokio::spawn(bed.attendance.attend(0, other.future()));
+        let others = tokio::spawn(testbed.attendance.attend(0, other.future()));
         sleep(MOMENT).await;
         other.wake();
         sleep(Duration::from_millis(offset)).await;
-        bed.work.wake();
+        testbed.work.wake();
         let woken = Instant::now();
-        while !bed.work.is_dropped() {
+        while !testbed.work.is_dropped() {
             assert!(woken.elapsed() <= UNATTENDED_MAX, "woken {offset} ms after another one");
             sleep(MOMENT).await;
         }
         assert!(woken.elapsed() >= LOOK, "{:?}", woken.elapsed());
-        assert_eq!(bed.passed_over(), 1);
+        assert_eq!(testbed.passed_over(), 1);
         // Whatever comes later changes nothing.
-        bed.work.finish();
+        testbed.work.finish();
         assert_eq!(poll!(&mut kept), Poll::Ready(Err(PassedOver)));
         other.finish();
         assert_eq!(others.await.unwrap(), Ok(()));
-        assert_eq!(bed.passed_over(), 1);
+        assert_eq!(testbed.passed_over(), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_begins_before_the_first_poll_is_passed_over_without_one() {
-    let bed = Bed::new();
-    let kept = bed.attendance.attend_now(bed.work.future());
-    let never_polled = bed.attendance.attend(0, Work::default().future());
+    let testbed = Testbed::new();
+    let kept = testbed.attendance.attend_now(testbed.work.future());
+    let never_polled = testbed.attendance.attend(0, Work::default().future());
     sleep(UNATTENDED_MAX).await;
-    assert!(bed.work.is_dropped());
-    assert_eq!((kept.await, bed.passed_over()), (Err(PassedOver), 1));
+    assert!(testbed.work.is_dropped());
+    assert_eq!((kept.await, testbed.passed_over()), (Err(PassedOver), 1));
     drop(never_polled);
 }
 
 /// Its caller is slow, and there: each look finds that it was polled since the one before.
 #[tokio::test(start_paused = true)]
 async fn who_is_polled_between_two_looks_is_not_passed_over() {
-    let bed = Bed::new();
-    let mut kept = bed.attended();
+    let testbed = Testbed::new();
+    let mut kept = testbed.attended();
     for _ in 0..50 {
-        bed.work.wake();
+        testbed.work.wake();
         sleep(A_LITTLE_LESS).await;
         assert!(poll_once(&mut kept).is_pending());
         // Woken again at once: it stays in the list.
-        bed.work.wake();
+        testbed.work.wake();
         sleep(2 * MOMENT).await;
     }
-    assert_eq!(bed.passed_over(), 0);
-    assert!(!bed.work.is_dropped());
+    assert_eq!(testbed.passed_over(), 0);
+    assert!(!testbed.work.is_dropped());
 }
 
 /// A process that stood still: the look is as late as the caller, which gets its turn before the next.
 #[tokio::test(start_paused = true)]
 async fn a_late_look_passes_nobody_over_that_had_no_turn() {
     for woken_before in [MOMENT, A_LITTLE_LESS] {
-        let bed = Bed::new();
-        let mut kept = bed.attended();
+        let testbed = Testbed::new();
+        let mut kept = testbed.attended();
         sleep(MOMENT).await;
-        bed.work.wake();
+        testbed.work.wake();
         sleep(woken_before).await;
         advance(LONG).await;
         // The look that was due has been made.
@@ -195,69 +195,69 @@ async fn a_late_look_passes_nobody_over_that_had_no_turn() {
         }
         assert!(poll_once(&mut kept).is_pending(), "it had no turn since");
         sleep(LONG).await;
-        assert_eq!(bed.passed_over(), 0);
+        assert_eq!(testbed.passed_over(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_kept_of_who_is_idle_or_gone() {
-    let bed = Bed::new();
-    let mut idle = bed.attended();
+    let testbed = Testbed::new();
+    let mut idle = testbed.attended();
     for _ in 0..3 {
-        bed.work.wake();
-        bed.work.wake();
+        testbed.work.wake();
+        testbed.work.wake();
         assert!(poll_once(&mut idle).is_pending());
         assert_eq!(idle.entries(), 1, "once in the list");
         sleep(2 * UNATTENDED_MAX).await;
-        assert_eq!((idle.entries(), bed.is_idle()), (0, true));
+        assert_eq!((idle.entries(), testbed.is_idle()), (0, true));
         // A look saw it before it was polled.
-        bed.work.wake();
+        testbed.work.wake();
         sleep(LOOK + 5 * MOMENT).await;
         assert!(poll_once(&mut idle).is_pending());
         sleep(2 * UNATTENDED_MAX).await;
-        assert_eq!((idle.entries(), bed.is_idle()), (0, true));
+        assert_eq!((idle.entries(), testbed.is_idle()), (0, true));
     }
     let crowd: Vec<_> =
-        (0..100).map(|_| bed.attendance.attend_now(Work::default().future())).collect();
-    assert_eq!(bed.attendance.woken.lock().len(), 100);
+        (0..100).map(|_| testbed.attendance.attend_now(Work::default().future())).collect();
+    assert_eq!(testbed.attendance.woken.lock().len(), 100);
     drop(crowd);
     sleep(2 * UNATTENDED_MAX).await;
-    assert!(bed.is_idle());
-    bed.work.wake();
+    assert!(testbed.is_idle());
+    testbed.work.wake();
     sleep(2 * UNATTENDED_MAX).await;
-    assert_eq!((idle.entries(), bed.is_idle(), bed.passed_over()), (0, true, 1));
+    assert_eq!((idle.entries(), testbed.is_idle(), testbed.passed_over()), (0, true, 1));
 }
 
 /// A waker may drop its future before it returns.
 #[tokio::test(start_paused = true)]
 async fn who_is_dropped_by_its_own_waker_waits_for_nobody() {
-    let bed = Bed::new();
-    let kept = bed.attended();
+    let testbed = Testbed::new();
+    let kept = testbed.attended();
     poll_and_drop_when_woken(async move { assert_eq!(kept.await, Ok(())) });
-    let work = bed.work.clone();
+    let work = testbed.work.clone();
     does_not_hang("it is woken", move || work.wake());
-    assert!(bed.work.is_dropped());
+    assert!(testbed.work.is_dropped());
     sleep(2 * UNATTENDED_MAX).await;
-    assert_eq!((bed.passed_over(), bed.is_idle()), (0, true));
+    assert_eq!((testbed.passed_over(), testbed.is_idle()), (0, true));
 }
 
 /// Dropped while it is polled, by a waker that is called inside: what is in it ends all the same.
 #[tokio::test(start_paused = true)]
 async fn who_is_dropped_while_it_is_polled_is_not_put_back() {
-    let bed = Bed::new();
+    let testbed = Testbed::new();
     let shared = {
-        let attended = bed.attendance.attend(0, bed.work.future());
+        let attended = testbed.attendance.attend(0, testbed.work.future());
         let shared = attended.0.clone();
         let Slot::Ready(future) = shared.swap(Slot::Polled) else { panic!("it is new") };
         drop(attended);
-        assert!(!bed.work.is_dropped(), "whoever polls it has it");
+        assert!(!testbed.work.is_dropped(), "whoever polls it has it");
         shared.put_back(future);
         shared
     };
-    assert!(bed.work.is_dropped());
+    assert!(testbed.work.is_dropped());
     assert!(matches!(*shared.slot.lock(), Slot::Dropped));
     // Nor is it passed over while somebody polls it.
-    let other = bed.attendance.attend(0, Work::default().future());
+    let other = testbed.attendance.attend(0, Work::default().future());
     let Slot::Ready(future) = other.0.swap(Slot::Polled) else { panic!("it is new") };
     assert!(!other.0.pass_over());
     other.0.put_back(future);
@@ -265,13 +265,13 @@ async fn who_is_dropped_while_it_is_polled_is_not_put_back() {
 }
 
 /// A waiter is polled before and after the only worker of its runtime stands still.
-fn polled_by_a_worker_that_sleeps(until: impl FnOnce(&Bed)) -> (Result<(), PassedOver>, u64) {
+fn polled_by_a_worker_that_sleeps(until: impl FnOnce(&Testbed)) -> (Result<(), PassedOver>, u64) {
     let session_runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let callers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    let bed = session_runtime.block_on(async { Bed::new() });
+    let testbed = session_runtime.block_on(async { Testbed::new() });
     let (attended, (begun, has_begun)) =
-        (bed.attendance.attend(0, bed.work.future()), std::sync::mpsc::channel());
+        (testbed.attendance.attend(0, testbed.work.future()), std::sync::mpsc::channel());
     let waiter = callers.spawn(async move {
         let mut attended = attended;
         assert!(poll!(&mut attended).is_pending());
@@ -286,25 +286,25 @@ fn polled_by_a_worker_that_sleeps(until: impl FnOnce(&Bed)) -> (Result<(), Passe
         is_over.recv().unwrap();
     });
     is_blocked.recv().unwrap();
-    bed.work.finish();
-    until(&bed);
+    testbed.work.finish();
+    until(&testbed);
     end.send(()).unwrap();
     let done = session_runtime.block_on(waiter).unwrap();
-    (done, bed.passed_over())
+    (done, testbed.passed_over())
 }
 
 #[test]
 fn a_runtime_that_is_slow_for_everybody_loses_no_turn() {
-    let slow = |_: &Bed| std::thread::sleep(Duration::from_millis(400));
+    let slow = |_: &Testbed| std::thread::sleep(Duration::from_millis(400));
     assert_eq!(polled_by_a_worker_that_sleeps(slow), (Ok(()), 0));
 }
 
 #[test]
 fn a_runtime_that_stands_still_is_not_waited_for() {
     // However long it takes: where the machine stands still as well, nobody is passed over for that.
-    let stands_still = |bed: &Bed| {
+    let stands_still = |testbed: &Testbed| {
         let end = std::time::Instant::now() + LONG;
-        while bed.passed_over() == 0 && std::time::Instant::now() < end {
+        while testbed.passed_over() == 0 && std::time::Instant::now() < end {
             std::thread::sleep(MOMENT);
         }
     };
