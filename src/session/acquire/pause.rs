@@ -1,0 +1,112 @@
+//! What the contender does between two questions: it yields, subscribes, or sleeps.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::QueueSlot;
+use crate::error::Error;
+use crate::protocol::kind::Kind;
+use crate::session::local_queue::WaiterSignal;
+use crate::session::retry::Retry;
+use crate::session::sleep_until_some;
+use crate::session::subscriptions::Listener;
+
+/// A wait does not end without an attempt as recent as this.
+const FRESH: Duration = Duration::from_millis(50);
+
+/// Why a pause is over.
+pub(super) enum Pause {
+    Ask { by_message: bool },
+    LookAgain,
+}
+
+impl<'a> QueueSlot<'a> {
+    /// Lets other clients go first, within the wait.
+    pub(super) async fn yield_until(&self, yielding: Instant) {
+        let yielding = self.request.deadline().map_or(yielding, |deadline| yielding.min(deadline));
+        self.waiter.sleeps_until(Some(yielding));
+        let mut slept = pin!(sleep_until(yielding));
+        // At a signal that comes meanwhile it looks when it has asked.
+        while !slept.is_elapsed() {
+            tokio::select! {
+                biased;
+                () = slept.as_mut() => {}
+                () = self.waiter.changed() => {}
+            }
+        }
+    }
+
+    /// Subscribes, riding out an outage; `None` if it could not be confirmed yet, and it is time to ask.
+    pub(super) async fn listen(
+        &self,
+        retry: &mut Retry,
+        channel: Arc<str>,
+        asked_at: Option<Instant>,
+    ) -> Result<Option<Listener<'a>>, Error> {
+        let session = &*self.handle.session;
+        let mut listener = session.subscriptions.listen(&session.transport, &channel, &self.waiter);
+        if self.request.resource.kind == Kind::Fair {
+            listener = listener.private();
+        }
+        let ready = async {
+            tokio::select! {
+                biased;
+                // CANCEL: the listener's drop unsubscribes.
+                ready = listener.ready() => Some(ready),
+                () = sleep_until_some(self.request.deadline()) => None,
+            }
+        };
+        match ready.await {
+            Some(Ok(())) => Ok(Some(listener)),
+            Some(Err(error)) => {
+                self.request.ride_out(session, retry, error.took_nothing()).await?;
+                Ok(None)
+            }
+            None if asked_at.is_some_and(is_fresh) => Err(self.request.timed_out(session)),
+            // It was not listened for a release: the last word is Redis'.
+            None => Ok(None),
+        }
+    }
+
+    /// Sleeps until it makes sense to ask again.
+    pub(super) async fn pause(
+        &self,
+        asked_at: Instant,
+        span: Option<Duration>,
+    ) -> Result<Pause, Error> {
+        let (session, request) = (&*self.handle.session, self.request);
+        let timer = span.and_then(|span| Instant::now().checked_add(span));
+        self.waiter.sleeps_until(timer.into_iter().chain(request.deadline()).min());
+        loop {
+            if self.waiter.take_wake() {
+                return Ok(Pause::Ask { by_message: true });
+            }
+            if matches!(self.waiter.take_signal(), WaiterSignal::LookAgain) {
+                return Ok(Pause::LookAgain);
+            }
+            if session.is_closed() {
+                return Err(Error::Closed);
+            }
+            tokio::select! {
+                biased;
+                () = self.waiter.changed() => {}
+                () = sleep_until_some(timer) => return Ok(Pause::Ask { by_message: false }),
+                () = sleep_until_some(request.deadline()) => {
+                    // A message may have been lost: the last word is Redis'.
+                    if !is_fresh(asked_at) {
+                        return Ok(Pause::Ask { by_message: false });
+                    }
+                    return Err(request.timed_out(session));
+                }
+            }
+        }
+    }
+}
+
+/// An answer to what was asked then is the last word.
+fn is_fresh(asked_at: Instant) -> bool {
+    asked_at.elapsed() <= FRESH
+}
