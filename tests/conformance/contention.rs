@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use futures::FutureExt;
+use leasehold::test_util::{Delay, Faults};
 use leasehold::{Client, Error, Lease, LocalHandover, Lock, LossReason};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
@@ -211,6 +212,11 @@ pub(crate) async fn other_clients_get_their_turn_where_waiters_ask(backend: Back
 /// `busy` has four that want it always, `other` one.
 async fn get_their_turn(backend: &Backend, make: fn(&Client) -> Lock, lease: Lease) {
     let (busy, other) = (backend.client().await, backend.client_without_polls().await);
+    if let Backend::Embedded(engine) = backend {
+        // Who has had its turn is always the nearer one: it must wait on purpose.
+        let far = Faults { request: Delay::fixed(Duration::from_micros(300)), ..Faults::default() };
+        engine.links().pop().unwrap().set_faults(far, 1);
+    }
     // Where nobody is told of anything, others are known only once they were met.
     let met = make(&other).lock().await.unwrap();
     let stop = Arc::new(AtomicU64::new(0));

@@ -104,11 +104,19 @@ fn tried(copy: &Copy, patch: &Patch) -> Result<Verdict> {
     let log = copy.place.join(format!("{}.log", patch.name));
     Ok(match copy.run(&program, &patch.test, patch.limit, &log)? {
         Outcome::Passed => Verdict::Missed,
+        Outcome::Failed(what) if is_of_a_broken_script(&what) => {
+            Verdict::Spoiled(format!("its script does not run: {what}"))
+        }
         Outcome::Failed(what) => Verdict::Found(what),
         Outcome::Hung if patch.hangs => Verdict::Found("it does not end".into()),
         Outcome::Hung => Verdict::Spoiled("it does not end in time".into()),
         Outcome::NotRun => Verdict::Spoiled("there is no such test".into()),
     })
+}
+
+/// Any test finds a script with a name that is not there.
+fn is_of_a_broken_script(what: &str) -> bool {
+    ["user_script:", "compiling script"].iter().any(|part| what.contains(part))
 }
 
 fn say(word: &str, begun: Instant, what: &str) {
@@ -118,4 +126,20 @@ fn say(word: &str, begun: Instant, what: &str) {
 fn short(what: &str) -> String {
     let limit = if what.contains('\n') { 2000 } else { 200 };
     what.chars().take(limit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_that_does_not_run_is_no_fault_that_was_found() {
+        for what in [
+            "redis refused the call: ERR user_script:119: Script attempted to access nonexistent global variable 'x'",
+            "ERR Error compiling script (new function): user_script:3: '=' expected near 'x'",
+        ] {
+            assert!(is_of_a_broken_script(what), "{what}");
+        }
+        assert!(!is_of_a_broken_script("assertion `left == right` failed; left: 1; right: 2"));
+    }
 }
