@@ -281,9 +281,9 @@ fn batches(mut holds: &[(Arc<Hold>, Duration)]) -> Vec<&[(Arc<Hold>, Duration)]>
             entries += hold.resource.entries(&hold.field);
             entries <= BATCH
         });
-        let (batch, yielding) = holds.split_at(fits.count().max(1));
+        let (batch, rest) = holds.split_at(fits.count().max(1));
         batches.push(batch);
-        holds = yielding;
+        holds = rest;
     }
     batches
 }
