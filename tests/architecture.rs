@@ -87,7 +87,10 @@ fn imports(text: &str) -> Vec<Import> {
 /// The visibility and the tree of a line that begins a `use` statement.
 fn use_tree(line: &str) -> Option<(&str, &str)> {
     let (visibility, tree) = line.trim_start().split_once("use ")?;
-    (visibility.is_empty() || visibility.starts_with("pub")).then_some((visibility, tree))
+    // Not `pub(super) enum Pause {`.
+    let is_visibility =
+        |text: &str| text.starts_with("pub") && (text == "pub " || text.ends_with(") "));
+    (visibility.is_empty() || is_visibility(visibility)).then_some((visibility, tree))
 }
 
 /// `a::{b, c::d}` is `a::b` and `a::c::d`.

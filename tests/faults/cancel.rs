@@ -247,8 +247,14 @@ impl Stage {
         let guard = self.kind.lock(from, lock.name()).lock().await.expect("free");
         let text = guard.hand_on().expect("held");
         let done = kept(what, cut.apply(lock.restore(&text)).await);
-        if cut.begins_nothing() {
-            drop(lock.restore(&text).await.expect("still there"));
+        if !done {
+            // A call that never left took nothing: then the text is as good as before.
+            paid(&self.client).await;
+            match lock.restore(&text).await {
+                Ok(guard) => drop(guard),
+                Err(Error::NotOwner { .. }) if !cut.begins_nothing() => {}
+                Err(error) => panic!("{what}: {error:?}"),
+            }
         }
         done
     }
