@@ -63,7 +63,7 @@ impl Sentinels {
         arguments.extend(watch.arguments.iter().map(String::as_str));
         let mut servers = vec![Server::start_with(&arguments)];
         let master = servers[0].port().to_string();
-        let follow = ["--replicaof", &format!("127.0.0.1 {master}")];
+        let follow = ["--replicaof", "127.0.0.1", &master];
         let arguments = [&arguments[..], &follow].concat();
         let quorum = watch.sentinels / 2 + 1;
         let [down_after, failover_timeout] =
