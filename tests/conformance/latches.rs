@@ -202,7 +202,7 @@ pub(crate) async fn a_message_does_not_open_a_latch(backend: Backend) {
     let listens = async || other.stats().listeners == 1 && other.stats().calls >= 2;
     eventually("it listens", listens).await;
     for channel in backend.channels() {
-        backend.command(&["PUBLISH", &channel, "0"]);
+        backend.publish(&channel, "0");
     }
     eventually("it is told", async || other.stats().wakes == 1).await;
     sleep(backend.span(50)).await;

@@ -63,7 +63,7 @@ impl Redisson {
         Redisson::start_with(url, Timeouts { watchdog, fair_wait: None }).await
     }
 
-    /// For several servers, a client each: their URLs with a comma between them.
+    /// For several servers, a client each: their URLs with a semicolon between them.
     pub(crate) async fn start_with(url: &str, timeouts: Timeouts) -> Redisson {
         let java = Redisson::launch();
         let [watchdog, fair_wait] =

@@ -271,4 +271,14 @@ impl Line {
     pub fn half_open(&self) {
         self.proxies.iter().for_each(Proxy::half_open);
     }
+
+    /// See [`Proxy::refuse`].
+    pub fn refuse(&self) {
+        self.proxies.iter().for_each(Proxy::refuse);
+    }
+
+    /// See [`Proxy::cut`].
+    pub fn cut(&self) {
+        self.proxies.iter().for_each(Proxy::cut);
+    }
 }
