@@ -9,6 +9,7 @@ mod attempt;
 pub(crate) mod attendance;
 pub(crate) mod background;
 pub(crate) mod batch_acquire;
+mod events;
 pub(crate) mod existing_hold;
 #[cfg(feature = "test-util")]
 pub(crate) mod gate;
@@ -44,7 +45,7 @@ use crate::lease::{Lease, LossReason};
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::{Counters, Stats, count};
-use crate::transport::{CallError, Fault, Lane, Transport};
+use crate::transport::{CallError, Fault, Group, Lane, Transport};
 
 use attendance::Attendance;
 use hold::{Hold, InDoubt};
@@ -53,10 +54,11 @@ use release::cleanup::{Cleanup, Cleanups};
 use reply_times::ReplyTimes;
 use watchdog::Watchdog;
 
+pub(crate) use events::Reported;
 pub(crate) use hold_share::HoldShare;
 pub(crate) use local_queue::{Streak, Waiter};
 pub use owner::Owner;
-pub(crate) use subscriptions::Subscriptions;
+use subscriptions::Subscriptions;
 
 /// The settings a session runs by; checked by the builder.
 #[derive(Clone, Debug)]
@@ -74,7 +76,7 @@ pub(crate) struct Session {
     pub(crate) transport: Transport,
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) queues: LocalQueues,
-    pub(crate) watchdog: Watchdog,
+    pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) cleanups: Cleanups,
     pub(crate) attendance: Arc<Attendance>,
     pub(crate) reply_times: ReplyTimes,
@@ -124,7 +126,7 @@ impl Drop for Handle {
 /// The parts a session is put together from.
 pub(crate) struct Parts {
     pub(crate) transport: Transport,
-    pub(crate) subscriptions: Arc<Subscriptions>,
+    pub(crate) reported: Reported,
     pub(crate) counters: Arc<Counters>,
     pub(crate) settings: Settings,
     pub(crate) client_id: Uuid,
@@ -132,12 +134,13 @@ pub(crate) struct Parts {
 
 impl Session {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
-        let Parts { transport, subscriptions, counters, settings, client_id } = parts;
+        let Parts { transport, reported, counters, settings, client_id } = parts;
+        let Reported { subscriptions, watchdog } = reported;
         Arc::new(Session {
             transport,
             subscriptions,
             queues: LocalQueues::new(settings.streak),
-            watchdog: Watchdog::new(),
+            watchdog,
             cleanups: Cleanups::new(),
             attendance: Arc::default(),
             reply_times: ReplyTimes::new(settings.command_timeout),
@@ -161,9 +164,21 @@ impl Session {
         if self.is_closed() {
             return Err(Error::Closed);
         }
-        let reply = self.call(Lane::Caller, call).await;
-        let value = reply.map_err(|error| Error::from_call(name, Duration::ZERO, error))?;
-        read(value).map_err(|reply| Error::unexpected(name, &reply))
+        understood(name, self.call(Lane::Caller, call).await, read)
+    }
+
+    /// As [`ask`](Self::ask), of the keys of one group.
+    pub(crate) async fn ask_group<T>(
+        &self,
+        name: &Arc<str>,
+        group: Group,
+        call: Call,
+        read: impl Fn(Value) -> Result<T, Unexpected>,
+    ) -> Result<T, Error> {
+        if self.is_closed() {
+            return Err(Error::Closed);
+        }
+        understood(name, self.call_group(group, Lane::Caller, call).await, read)
     }
 
     /// A call of the background. Its reply tells nothing of how long replies take: what undoes a lost
@@ -180,6 +195,17 @@ impl Session {
             self.reply_times.came_after(sent.elapsed());
         }
         reply
+    }
+
+    /// A call with any keys of one group.
+    pub(crate) async fn call_group(
+        &self,
+        group: Group,
+        lane: Lane,
+        call: Call,
+    ) -> Result<Value, CallError> {
+        count(&self.counters.calls);
+        self.transport.call_group(group, lane, call).await
     }
 
     /// A call whose reply is not waited for beyond `limit`.
@@ -206,9 +232,14 @@ impl Session {
         resource.field(self.client_id, self.next_id(), permits)
     }
 
+    /// By which the scripts of a resource publish.
+    pub(crate) fn publish_command(&self, resource: &Resource) -> &'static str {
+        self.transport.publish_command(&resource.channel, &resource.key)
+    }
+
     /// Lowers the count of a field; zero ends the hold.
     fn release_call(&self, resource: &Resource, field: &Arc<str>, holds: u32) -> Call {
-        resource.release(self.transport.publish_command(), holds, field)
+        resource.release(self.publish_command(resource), holds, field)
     }
 
     /// Ends a hold whose last guard is gone.
@@ -378,6 +409,16 @@ impl From<Unexpected> for CallError {
     fn from(reply: Unexpected) -> Self {
         CallError::Refused(Fault(format!("a reply that no script gives: {:?}", reply.0)))
     }
+}
+
+/// What the reply to a question means, or its error.
+fn understood<T>(
+    name: &Arc<str>,
+    reply: Result<Value, CallError>,
+    read: impl Fn(Value) -> Result<T, Unexpected>,
+) -> Result<T, Error> {
+    let value = reply.map_err(|error| Error::from_call(name, Duration::ZERO, error))?;
+    read(value).map_err(|reply| Error::unexpected(name, &reply))
 }
 
 /// Between 80 % and 120 % of a span, so that clients do not move in step.

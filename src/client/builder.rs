@@ -11,6 +11,8 @@ use crate::session::{Settings, Streak};
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
 use crate::transport::redis::Timing;
+use crate::transport::redis::deployment::Deployment;
+#[cfg(feature = "fred")]
 use crate::transport::redis::endpoint::Endpoint;
 #[cfg(feature = "fred")]
 use crate::transport::redis::fred::FredTemplate;
@@ -71,7 +73,7 @@ pub struct ClientBuilder {
 /// Where the locks live.
 #[derive(Clone, Debug)]
 pub(super) enum Target {
-    Url(Result<Endpoint, ConfigError>),
+    Url(Result<Deployment, ConfigError>),
     #[cfg(feature = "fred")]
     Fred(Result<(FredTemplate, Endpoint), ConfigError>),
     #[cfg(feature = "embedded")]
@@ -83,7 +85,7 @@ pub(super) enum Target {
 
 impl ClientBuilder {
     pub(crate) fn new(url: &str) -> Self {
-        ClientBuilder::with_target(Target::Url(Endpoint::parse(url)))
+        ClientBuilder::with_target(Target::Url(Deployment::parse(url)))
     }
 
     #[cfg(feature = "fred")]

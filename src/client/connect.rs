@@ -1,5 +1,6 @@
 //! Connecting: from checked settings to a client with its session and its background task.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,32 +11,33 @@ use super::Client;
 use super::builder::{ClientBuilder, Target};
 use crate::error::{Cause, ConfigError, Error};
 use crate::session::background::Thread;
-use crate::session::{Parts, Session, Settings, Subscriptions};
+use crate::session::{Parts, Reported, Session, Settings};
 use crate::stats::Counters;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
+use crate::transport::redis::deployment::{ClusterDeployment, Deployment, SentinelDeployment};
 use crate::transport::redis::dial::Dial;
 use crate::transport::redis::endpoint::Endpoint;
-use crate::transport::redis::{IfUnreachable, Node, Redis};
-use crate::transport::{CallError, Transport};
+use crate::transport::redis::{IfUnreachable, Redis, Remote};
+use crate::transport::{CallError, Fault, Transport};
 
 /// The parts that the transport and the session of a client share. They are made before both.
 struct SharedParts {
     counters: Arc<Counters>,
-    subscriptions: Arc<Subscriptions>,
+    reported: Reported,
     client_id: Uuid,
 }
 
 impl SharedParts {
     fn new() -> Self {
         let counters = Arc::<Counters>::default();
-        let subscriptions = Subscriptions::new(counters.clone());
-        SharedParts { counters, subscriptions, client_id: Uuid::new_v4() }
+        let reported = Reported::new(counters.clone());
+        SharedParts { counters, reported, client_id: Uuid::new_v4() }
     }
 
     fn session(self, transport: Transport, settings: Settings) -> Arc<Session> {
-        let SharedParts { counters, subscriptions, client_id } = self;
-        Session::new(Parts { transport, subscriptions, counters, settings, client_id })
+        let SharedParts { counters, reported, client_id } = self;
+        Session::new(Parts { transport, reported, counters, settings, client_id })
     }
 }
 
@@ -84,15 +86,16 @@ impl ClientBuilder {
 
     async fn connect_to(self, if_unreachable: IfUnreachable) -> Result<Client, Error> {
         let settings = self.settings()?;
-        let (dial, endpoint) = match &self.target {
-            Target::Url(endpoint) => {
-                let endpoint = endpoint.clone()?;
-                (Dial::to(&endpoint), endpoint)
-            }
+        let place = match &self.target {
+            Target::Url(deployment) => match deployment.clone()? {
+                Deployment::Single(endpoint) => Place::Server(Dial::to(&endpoint), endpoint),
+                Deployment::Sentinel(deployment) => Place::Sentinel(deployment),
+                Deployment::Cluster(deployment) => Place::Cluster(deployment),
+            },
             #[cfg(feature = "fred")]
             Target::Fred(checked) => {
                 let (template, endpoint) = checked.clone()?;
-                (Ok(Dial::Fred(template)), endpoint)
+                Place::Server(Ok(Dial::Fred(template)), endpoint)
             }
             #[cfg(feature = "embedded")]
             Target::Engine(engine) => return Ok(self.embed(engine, settings)),
@@ -110,30 +113,61 @@ impl ClientBuilder {
             source: Cause::new(error.to_string()),
         };
         let thread = Thread::spawn().map_err(no_thread)?;
-        let session =
-            self.session(dial, &endpoint, settings, if_unreachable, &thread.runtime).await?;
+        let session = self.session(place, settings, if_unreachable, &thread.runtime).await?;
         thread.serve(session.clone());
         Ok(Client::new(session))
     }
 
-    /// A session on a server.
+    /// A session on a deployment.
     async fn session(
         &self,
-        dial: Result<Dial, CallError>,
-        endpoint: &Endpoint,
+        place: Place,
         settings: Settings,
         if_unreachable: IfUnreachable,
         background: &Handle,
     ) -> Result<Arc<Session>, Error> {
+        let place_name = place.to_string();
         let refused =
-            |error| Error::from_call(&Arc::from(endpoint.to_string()), Duration::ZERO, error);
+            |error| Error::from_call(&Arc::from(place_name.as_str()), Duration::ZERO, error);
         let shared = SharedParts::new();
         let name = self.connection_name(shared.client_id);
-        let node = Node::new(dial.map_err(refused)?, endpoint, &name);
-        let subscriptions = shared.subscriptions.clone();
-        let redis = Redis::connect(node, self.timing(), subscriptions, background, if_unreachable);
-        let transport = Transport::Redis(redis.await.map_err(refused)?);
-        Ok(shared.session(transport, settings))
+        let (timing, events) = (self.timing(), Arc::new(shared.reported.clone()));
+        let opened = match place {
+            Place::Server(dial, endpoint) => {
+                let remote = Remote::new(dial.map_err(refused)?, &endpoint, &name);
+                Redis::connect(remote, timing, events, background, if_unreachable).await
+            }
+            Place::Sentinel(deployment) => {
+                let sentinel = Redis::connect_by_sentinels(
+                    deployment,
+                    &name,
+                    timing,
+                    events,
+                    background,
+                    if_unreachable,
+                );
+                sentinel.await
+            }
+            Place::Cluster(_) => Err(CallError::Refused(Fault("not yet".into()))),
+        };
+        Ok(shared.session(Transport::Redis(opened.map_err(refused)?), settings))
+    }
+}
+
+/// Where a client connects to.
+enum Place {
+    Server(Result<Dial, CallError>, Endpoint),
+    Sentinel(SentinelDeployment),
+    Cluster(ClusterDeployment),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Server(_, endpoint) => endpoint.fmt(f),
+            Place::Sentinel(deployment) => deployment.fmt(f),
+            Place::Cluster(deployment) => deployment.fmt(f),
+        }
     }
 }
 
@@ -197,7 +231,7 @@ impl ClientBuilder {
         };
         let runtime = thread.as_ref().map_or_else(Handle::current, |thread| thread.runtime.clone());
         let shared = SharedParts::new();
-        let embedded = engine.connect(shared.subscriptions.clone(), &runtime);
+        let embedded = engine.connect(Arc::new(shared.reported.clone()), &runtime);
         embedded.set_command_timeout(settings.command_timeout);
         let session = shared.session(Transport::Embedded(embedded), settings);
         match thread {
@@ -220,8 +254,8 @@ impl ClientBuilder {
             return Err(Error::Config(ConfigError::NoRuntime));
         };
         let (dialer, _) = engine.dialer(&runtime);
-        let (dial, endpoint) = (Ok(Dial::Memory(dialer)), Endpoint::parse(&engine.url())?);
-        let session = self.session(dial, &endpoint, settings, if_unreachable, &runtime).await?;
+        let place = Place::Server(Ok(Dial::Memory(dialer)), Endpoint::parse(&engine.url())?);
+        let session = self.session(place, settings, if_unreachable, &runtime).await?;
         self.serve_here(&runtime, session.clone());
         Ok(Client::new(session))
     }

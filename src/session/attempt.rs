@@ -175,7 +175,7 @@ impl<'a> Attempt<'a> {
         let writer = under.as_ref().map(|hold| &hold.field);
         let lease = request.terms.lease;
         let ask = AcquireArgs { field: &self.field, lease, queueing, claim, writer };
-        request.resource.acquire(session.transport.publish_command(), &ask)
+        request.resource.acquire(session.publish_command(&request.resource), &ask)
     }
 
     /// Gives up a place in a queue, so that it is gone when the caller gets its time-out. If that is not
@@ -221,7 +221,7 @@ impl<'a> Attempt<'a> {
 
     /// As if a call about our field were sent now, and none before.
     fn first_doubt(&self) -> InDoubt {
-        let epoch = self.session.transport.epoch(Lane::Caller);
+        let epoch = self.session.transport.epoch(Lane::Caller, &self.request.resource.key);
         InDoubt { epoch, lease: self.request.terms.lease, once: true }
     }
 

@@ -23,6 +23,10 @@ pub(crate) async fn acquire_batch(
     if session.is_closed() {
         return Err(Error::Closed);
     }
+    let keys = requests.iter().map(|request| &*request.resource.key);
+    if !session.transport.run_as_one(keys) {
+        return Ok(None);
+    }
     let fits = |request: &Request| {
         matches!(request.relation(), OwnerRelation::Unrelated)
             && !session.queues.is_occupied(&request.resource)

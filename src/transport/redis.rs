@@ -1,32 +1,30 @@
-//! The transport over connections of our own to one server, a *node*.
-//!
-//! Three connections: calls of the caller's lane and messages, driven by the runtime that connected
-//! (the shortest way to a waiting caller), and calls of the background lane, driven by the library's
-//! own runtime. If the caller's runtime ends, its connections move to our own.
+//! The transport over connections of our own to a deployment: one server, Sentinel, or a cluster.
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `endpoint` | the URL of a server, checked |
-//! | `stream`, `tls` | a stream of bytes to the server |
-//! | `codec`, `encode` | RESP3 |
-//! | `handshake` | the first commands on a stream |
-//! | `request` | the requests of a connection, and the notifications that end them |
-//! | `ledger` | the requests without a reply, and which of them were surely not sent |
-//! | `connection` | one ledger, one outbox, one driver |
-//! | `slot`, `subscriptions` | what callers and subscribers see of the present connection |
-//! | `fred` | another driver: requests go through the client `fred` |
-//! | `dial` | which of these ways leads to a server |
+//! | `deployment`, `endpoint` | the URL of a deployment, and of a server, checked |
+//! | `sentinel` | which server is the primary now |
+//! | `cluster` | which node serves a key now |
+//! | `node` | three connections to one server |
 //! | `supervisor` | opens a connection, watches it, makes the next |
+//! | `slot`, `subscriptions` | what callers and subscribers see of the present connection |
+//! | `connection` | one ledger, one outbox, one driver |
+//! | `ledger` | the requests without a reply, and which of them were surely not sent |
+//! | `request` | the requests of a connection, and the notifications that end them |
+//! | `handshake` | the first commands on a stream |
+//! | `codec`, `encode` | RESP3 |
+//! | `dial` | which way leads to a server: a stream, or the client `fred` |
+//! | `stream`, `tls` | a stream of bytes to the server |
+//! | `fred` | another driver: requests go through the client `fred` |
 //!
 //! A connection is never repaired, and no request moves from one connection to the next: a call either
-//! finds a connection or fails at once, and is sent once.
-//!
-//! # Bounds
-//!
-//! Three supervisors, three drivers. Nothing is queued for a connection that is not there.
+//! finds a connection or fails at once, and is sent once. Only a cluster sends a call again, to another
+//! node, when the first answered that it has not run it.
 
 pub(crate) mod codec;
 mod connection;
+mod control;
+pub(crate) mod deployment;
 pub(crate) mod dial;
 mod encode;
 pub(crate) mod endpoint;
@@ -34,7 +32,9 @@ pub(crate) mod endpoint;
 pub(crate) mod fred;
 mod handshake;
 mod ledger;
+mod node;
 mod request;
+mod sentinel;
 mod slot;
 pub(crate) mod stream;
 mod subscriptions;
@@ -43,27 +43,19 @@ mod task;
 #[cfg(feature = "tls")]
 mod tls;
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tokio::time::{Duration, timeout};
+use tokio::time::Duration;
 
-use self::dial::Dial;
-use self::endpoint::Endpoint;
-use self::handshake::Handshake;
-use self::slot::ConnectionSlot;
-use self::subscriptions::SubscriptionRegistry;
-use self::supervisor::{CLOSING_MAX, DrivenBy, DrivenConnection, OpenError, Supervisor};
-use super::{CallError, Fault, Lane, Role, TransportEvents};
+use self::deployment::SentinelDeployment;
+use self::node::{Node, Runtimes, answer};
+use self::request::KeyForm;
+use self::sentinel::Sentinel;
+use super::{CallError, Epoch, Fault, Group, Lane, PubSub, TransportEvents};
 use crate::protocol::{Call, Value};
 
-/// The lanes in the order of the slots.
-const LANES: [Lane; 2] = [Lane::Caller, Lane::Background];
+pub(crate) use self::node::Remote;
 
 /// The time-outs of the transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,31 +66,6 @@ pub(crate) struct Timing {
     pub(crate) connect: Duration,
 }
 
-/// Three connections to one server.
-pub(crate) struct Redis {
-    shared: Arc<Shared>,
-    stop: watch::Sender<bool>,
-    supervisors: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// One server: how it is reached, and how a connection to it begins.
-pub(crate) struct Node {
-    dial: Dial,
-    handshake: Handshake,
-    /// For messages: without user and password.
-    endpoint: String,
-}
-
-/// What the connections' tasks and the callers share.
-struct Shared {
-    node: Node,
-    timing: Timing,
-    events: Arc<dyn TransportEvents>,
-    slots: [ConnectionSlot; LANES.len()],
-    subscriptions: Arc<SubscriptionRegistry>,
-    reconnects: AtomicU64,
-}
-
 /// What a client does whose server cannot be reached when the client is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IfUnreachable {
@@ -106,186 +73,145 @@ pub(crate) enum IfUnreachable {
     RetryLater,
 }
 
-/// The first connection of a supervisor, or why there is none yet.
-async fn open_first(
-    supervisor: &Supervisor,
-    if_unreachable: IfUnreachable,
-) -> Result<Result<DrivenConnection, Fault>, CallError> {
-    match supervisor.open().await {
-        Ok(driven) => Ok(Ok(driven)),
-        Err(OpenError::Call(CallError::NotApplied(fault)))
-            if if_unreachable == IfUnreachable::RetryLater =>
-        {
-            Ok(Err(fault))
-        }
-        Err(OpenError::Call(error)) => Err(error),
-        Err(OpenError::NoRuntime) => {
-            Err(CallError::NotApplied(Fault("the runtime is shut down".into())))
-        }
-    }
-}
-
-impl Node {
-    /// `name` is shown by CLIENT LIST.
-    pub(crate) fn new(dial: Dial, endpoint: &Endpoint, name: &str) -> Self {
-        Node { dial, handshake: Handshake::new(endpoint, name), endpoint: endpoint.to_string() }
-    }
+/// A deployment: which node a key belongs to, and the connections to the nodes.
+#[derive(Debug)]
+pub(crate) enum Redis {
+    Single(Node),
+    Sentinel(Sentinel),
 }
 
 impl Redis {
-    /// Opens the three connections, within `timing.connect`. Must be called on the runtime that is
-    /// to drive the caller's lane; `own_runtime` must have a thread of its own.
-    ///
-    /// With [`IfUnreachable::RetryLater`] a missing connection is opened later, as after a loss.
+    /// One server. Must be called on the runtime that is to drive the caller's lane; `own_runtime` must
+    /// have a thread of its own.
     pub(crate) async fn connect(
-        node: Node,
+        remote: Remote,
         timing: Timing,
         events: Arc<dyn TransportEvents>,
         own_runtime: &Handle,
         if_unreachable: IfUnreachable,
     ) -> Result<Redis, CallError> {
-        let shared = Arc::new(Shared {
-            node,
-            timing,
-            events,
-            slots: LANES.map(|_| ConnectionSlot::new()),
-            subscriptions: Arc::new(SubscriptionRegistry::default()),
-            reconnects: AtomicU64::new(0),
-        });
-        let (stop, stopped) = watch::channel(false);
-        let supervisor = |role, driven_by| Supervisor {
-            shared: shared.clone(),
-            role,
-            caller_runtime: Handle::current(),
-            own_runtime: own_runtime.clone(),
-            driven_by,
-            stop: stopped.clone(),
-        };
-        let supervisors = [
-            supervisor(Role::Calls(Lane::Caller), DrivenBy::CallerRuntime),
-            supervisor(Role::Calls(Lane::Background), DrivenBy::OwnThread),
-            supervisor(Role::Messages, DrivenBy::CallerRuntime),
-        ];
-        // CANCEL: connections that are already open close when they are dropped.
-        let first = |supervisor| open_first(supervisor, if_unreachable);
-        let opened = futures::future::try_join_all(supervisors.iter().map(first)).await?;
-        let tasks = supervisors.into_iter().zip(opened).map(|(supervisor, first)| {
-            match &first {
-                Ok(driven) => supervisor.fill_slot(driven),
-                Err(fault) => supervisor.not_connected(fault),
-            }
-            own_runtime.spawn(supervisor.run(first))
-        });
-        let tasks = tasks.collect();
-        Ok(Redis { shared, stop, supervisors: Mutex::new(tasks) })
+        let runtimes = Runtimes { caller: Handle::current(), own: own_runtime.clone() };
+        let node = Node::connect(remote, timing, events, runtimes, if_unreachable).await?;
+        Ok(Redis::Single(node))
+    }
+
+    /// The primary that sentinels name. `name` is shown by CLIENT LIST.
+    pub(crate) async fn connect_by_sentinels(
+        deployment: SentinelDeployment,
+        name: &str,
+        timing: Timing,
+        events: Arc<dyn TransportEvents>,
+        own_runtime: &Handle,
+        if_unreachable: IfUnreachable,
+    ) -> Result<Redis, CallError> {
+        let runtimes = Runtimes { caller: Handle::current(), own: own_runtime.clone() };
+        let sentinel =
+            Sentinel::connect(deployment, name, timing, events, runtimes, if_unreachable).await?;
+        Ok(Redis::Sentinel(sentinel))
     }
 
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
-        let answer = self.shared.slot(lane).connection()?.call(call)?;
-        let given_up = |_| Err(CallError::Unknown(Fault("the connection was given up".into())));
-        answer.await.unwrap_or_else(given_up)
+        let node = match self {
+            Redis::Single(node) => node,
+            Redis::Sentinel(sentinel) => &sentinel.node,
+        };
+        let sent = node.send(lane, call, KeyForm::Declared)?;
+        answer(sent).await.map_err(not_a_cluster_client)
     }
 
-    pub(crate) fn epoch(&self, lane: Lane) -> u64 {
-        self.shared.slot(lane).epoch()
+    pub(crate) async fn call_group(
+        &self,
+        _group: Group,
+        lane: Lane,
+        call: Call,
+    ) -> Result<Value, CallError> {
+        match self {
+            Redis::Single(_) | Redis::Sentinel(_) => self.call(lane, call).await,
+        }
     }
 
-    pub(crate) async fn subscribe(&self, channel: &Arc<str>) -> Result<(), CallError> {
-        let limit = self.shared.timing.command;
-        let answer = self.shared.subscriptions.subscribe(channel)?;
-        match timeout(limit, answer).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(CallError::Unknown(Fault("the subscription was given up".into()))),
-            Err(_) => Err(CallError::Unknown(Fault(format!(
-                "the subscription was not confirmed within {} ms",
-                limit.as_millis()
-            )))),
+    pub(crate) fn group(&self, _key: &str) -> Group {
+        match self {
+            Redis::Single(_) | Redis::Sentinel(_) => Group::default(),
+        }
+    }
+
+    pub(crate) fn groups(&self) -> Vec<Group> {
+        match self {
+            Redis::Single(_) | Redis::Sentinel(_) => vec![Group::default()],
+        }
+    }
+
+    pub(crate) fn run_as_one(&self, _keys: &mut dyn Iterator<Item = &str>) -> bool {
+        match self {
+            Redis::Single(_) | Redis::Sentinel(_) => true,
+        }
+    }
+
+    pub(crate) fn epoch(&self, lane: Lane, _key: &str) -> Epoch {
+        match self {
+            Redis::Single(node) => Epoch { connection: node.epoch(lane), ..Epoch::default() },
+            Redis::Sentinel(Sentinel { node, .. }) => {
+                Epoch { connection: node.epoch(lane), ..Epoch::default() }
+            }
+        }
+    }
+
+    pub(crate) async fn subscribe(&self, channel: &Arc<str>, _key: &str) -> Result<(), CallError> {
+        match self {
+            Redis::Single(node) => node.subscribe(channel, PubSub::Plain).await,
+            Redis::Sentinel(sentinel) => sentinel.node.subscribe(channel, PubSub::Plain).await,
         }
     }
 
     pub(crate) fn unsubscribe(&self, channel: &Arc<str>) {
-        self.shared.subscriptions.unsubscribe(channel);
+        match self {
+            Redis::Single(node) => node.unsubscribe(channel),
+            Redis::Sentinel(sentinel) => sentinel.node.unsubscribe(channel),
+        }
+    }
+
+    pub(crate) fn pubsub(&self, _channel: &str, _key: &str) -> PubSub {
+        match self {
+            Redis::Single(_) | Redis::Sentinel(_) => PubSub::Plain,
+        }
     }
 
     pub(crate) fn server(&self) -> String {
-        self.shared.node.endpoint.clone()
+        match self {
+            Redis::Single(node) => node.server(),
+            Redis::Sentinel(sentinel) => sentinel.server(),
+        }
     }
 
     pub(crate) fn reconnects(&self) -> u64 {
-        self.shared.reconnects.load(Ordering::Relaxed)
+        match self {
+            Redis::Single(node) => node.reconnects(),
+            Redis::Sentinel(sentinel) => sentinel.node.reconnects(),
+        }
     }
 
     pub(crate) async fn close(&self) {
-        self.shared.close();
-        self.stop.send_replace(true);
-        let supervisors = std::mem::take(&mut *self.supervisors.lock());
-        let aborts: Vec<_> = supervisors.iter().map(JoinHandle::abort_handle).collect();
-        // Supervisors wait for outstanding answers, but not longer than this. A supervisor whose runtime
-        // is gone has ended.
-        drop(timeout(CLOSING_MAX * 2, futures::future::join_all(supervisors)).await);
-        for supervisor in aborts {
-            supervisor.abort();
+        match self {
+            Redis::Single(node) => node.close().await,
+            Redis::Sentinel(sentinel) => sentinel.close().await,
         }
     }
 }
 
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.shared.close();
-        for supervisor in self.supervisors.get_mut() {
-            // The connection is dropped with its supervisor, and its socket with it.
-            supervisor.abort();
+/// A redirect, from a server that was taken for one by itself.
+pub(super) fn not_a_cluster_client(error: CallError) -> CallError {
+    match error {
+        CallError::Refused(Fault(text))
+            if ["MOVED ", "ASK ", "CROSSSLOT "].iter().any(|code| text.starts_with(code)) =>
+        {
+            CallError::Refused(Fault(format!(
+                "{text}: the server is a node of a cluster; connect with redis-cluster://"
+            )))
         }
+        other => other,
     }
 }
-
-impl fmt::Debug for Redis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redis")
-            .field("endpoint", &self.shared.node.endpoint)
-            .field("epochs", &LANES.map(|lane| self.epoch(lane)))
-            .field("reconnects", &self.reconnects())
-            .finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    fn slot(&self, lane: Lane) -> &ConnectionSlot {
-        match lane {
-            Lane::Caller => &self.slots[0],
-            Lane::Background => &self.slots[1],
-        }
-    }
-
-    /// Adds the name of the server to the error of an attempt.
-    fn cannot_connect(&self, error: CallError) -> CallError {
-        let named = |fault| Fault(format!("cannot connect to {}: {fault}", self.node.endpoint));
-        match error {
-            CallError::NotApplied(fault) | CallError::Unknown(fault) => {
-                CallError::NotApplied(named(fault))
-            }
-            CallError::Refused(fault) => CallError::Refused(named(fault)),
-            CallError::Closed => CallError::Closed,
-        }
-    }
-
-    fn reconnected(&self) {
-        self.reconnects.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A silent connection is noticed after two to three intervals.
-    fn probe_interval(&self) -> Duration {
-        self.timing.command.clamp(PROBE_MIN, PROBE_MAX)
-    }
-
-    fn close(&self) {
-        self.slots.iter().for_each(ConnectionSlot::close);
-        self.subscriptions.close();
-    }
-}
-
-const PROBE_MIN: Duration = Duration::from_millis(100);
-const PROBE_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

@@ -15,11 +15,21 @@ pub(super) struct Handshake {
     endpoint: Endpoint,
     /// The name in CLIENT LIST.
     name: String,
+    /// Whether a replica is refused.
+    primary_only: bool,
 }
 
 impl Handshake {
     pub(super) fn new(endpoint: &Endpoint, name: &str) -> Self {
-        Handshake { endpoint: endpoint.clone(), name: name.to_owned() }
+        Handshake { endpoint: endpoint.clone(), name: name.to_owned(), primary_only: false }
+    }
+
+    pub(super) fn primary_only(&mut self) {
+        self.primary_only = true;
+    }
+
+    pub(super) fn is_primary_only(&self) -> bool {
+        self.primary_only
     }
 
     #[cfg(feature = "fred")]
@@ -75,6 +85,11 @@ impl Handshake {
             command(&mut commands, &[b"CLIENT", b"SETINFO", what.as_bytes(), text.as_bytes()]);
             answers.push(Answer::Optional);
         }
+        if self.primary_only {
+            // On this very connection: a role that was asked for on another one says nothing.
+            command(&mut commands, &[b"ROLE"]);
+            answers.push(Answer::Primary);
+        }
         (commands, answers)
     }
 }
@@ -83,12 +98,15 @@ impl Handshake {
 enum Answer {
     Required,
     Optional,
+    /// The server must be a primary.
+    Primary,
 }
 
 impl Answer {
     fn check(self, reply: Result<Value, String>) -> Result<(), CallError> {
         match (self, reply) {
-            (Answer::Required, Err(text)) => {
+            (Answer::Primary, Ok(role)) => primary(&role),
+            (Answer::Required | Answer::Primary, Err(text)) => {
                 let text = without_arguments(&text);
                 Err(match sort_error_reply(text) {
                     CallError::Refused(fault) => CallError::Refused(fault),
@@ -96,8 +114,20 @@ impl Answer {
                     _ => not_connected(text),
                 })
             }
-            _ => Ok(()),
+            (Answer::Required, Ok(_)) | (Answer::Optional, _) => Ok(()),
         }
+    }
+}
+
+/// What ROLE answers: an error unless the server is a primary.
+pub(super) fn primary(role: &Value) -> Result<(), CallError> {
+    match role {
+        Value::Array(parts) if parts.first() == Some(&Value::Text("master".into())) => Ok(()),
+        Value::Array(parts) => {
+            let role = parts.first();
+            Err(not_connected(&format!("the server is not a primary: its role is {role:?}")))
+        }
+        _ => Err(not_connected("the server does not say its role")),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::protocol::{Call, Value};
-use crate::transport::CallError;
+use crate::transport::{CallError, PubSub};
 
 pub(super) type CallOutcome = Result<Value, CallError>;
 pub(super) type SubscribeOutcome = Result<(), CallError>;
@@ -13,9 +13,17 @@ pub(super) type SubscribeOutcome = Result<(), CallError>;
 #[derive(Debug)]
 pub(super) enum Request {
     Call(CallRequest),
+    /// A command that is no script and takes no lock: ROLE, CLUSTER SLOTS, WAIT.
+    Command(CommandRequest),
     Subscribe(SubscribeRequest),
-    Unsubscribe(Arc<str>),
+    Unsubscribe(Arc<str>, PubSub),
     Ping(Option<oneshot::Sender<()>>),
+}
+
+#[derive(Debug)]
+pub(super) struct CommandRequest {
+    pub(super) words: Vec<Vec<u8>>,
+    pub(super) answer: oneshot::Sender<CallOutcome>,
 }
 
 #[derive(Debug)]
@@ -23,6 +31,19 @@ pub(super) struct CallRequest {
     pub(super) call: Call,
     pub(super) answer: oneshot::Sender<CallOutcome>,
     pub(super) form: ScriptForm,
+    pub(super) keys: KeyForm,
+}
+
+/// How a node of a cluster is told the keys of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum KeyForm {
+    /// As keys, all of one slot.
+    #[default]
+    Declared,
+    /// As keys, to the node that takes their slot over: behind ASKING, in one piece.
+    Asking,
+    /// As arguments: they may be of several slots, all of that node.
+    Undeclared,
 }
 
 /// How a script is sent.
@@ -41,6 +62,7 @@ pub(super) struct SubscribeRequest {
     pub(super) generation: u64,
     /// How many connections were lost before the one that carries the request.
     pub(super) epoch: u64,
+    pub(super) pubsub: PubSub,
     /// `None`: the channel is restored after a loss, no caller waits.
     pub(super) answer: Option<oneshot::Sender<SubscribeOutcome>>,
 }
@@ -60,6 +82,9 @@ pub(super) trait SubscriptionObserver: Send + Sync {
     fn answered(&self, request: SubscribeRequest, outcome: SubscribeOutcome);
     /// The connection ended before the server answered.
     fn interrupted(&self, request: SubscribeRequest);
+    /// The server ended the subscription of a sharded channel: it does not serve the slot any more.
+    /// False if the subscription was ended before.
+    fn revoked(&self, channel: &str) -> bool;
 }
 
 impl Notification {
@@ -81,19 +106,26 @@ impl Request {
     /// Whether a request that was not sent may be forgotten. A subscription without a waiter may
     /// not: it restores a channel, or its unsubscription follows.
     pub(super) fn is_abandoned(&self) -> bool {
-        matches!(self, Request::Call(request) if request.answer.is_closed())
+        match self {
+            Request::Call(request) => request.answer.is_closed(),
+            Request::Command(request) => request.answer.is_closed(),
+            Request::Subscribe(_) | Request::Unsubscribe(..) | Request::Ping(_) => false,
+        }
     }
 
-    /// Only calls have a time-out in the ledger.
+    /// Only calls and commands have a time-out in the ledger.
     pub(super) fn is_call(&self) -> bool {
-        matches!(self, Request::Call(_))
+        matches!(self, Request::Call(_) | Request::Command(_))
     }
 
     pub(super) fn unanswered(self, error: CallError) -> Option<Notification> {
         match self {
-            Request::Call(request) => Some(Notification::Called(request.answer, Err(error))),
+            Request::Call(CallRequest { answer, .. })
+            | Request::Command(CommandRequest { answer, .. }) => {
+                Some(Notification::Called(answer, Err(error)))
+            }
             Request::Subscribe(request) => Some(Notification::Interrupted(request)),
-            Request::Unsubscribe(_) | Request::Ping(_) => None,
+            Request::Unsubscribe(..) | Request::Ping(_) => None,
         }
     }
 }

@@ -160,7 +160,7 @@ async fn end(
         match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
             Ok(released) => {
                 let settled = doubt.is_none_or(|doubt| {
-                    session.transport.epoch(lane) == doubt.epoch
+                    session.transport.epoch(lane, &resource.key) == doubt.epoch
                         || doubt.once && matches!(released, Released::Free { .. })
                         || now >= *answered_since.get_or_insert(now) + doubt.lease
                 });

@@ -341,7 +341,7 @@ impl AsyncWrite for Half {
 
 /// A transport on such a server, all of it on the runtime of the test.
 pub(super) struct MemoryTestbed {
-    pub(super) redis: Arc<Redis>,
+    pub(super) redis: Arc<Node>,
     pub(super) events: Arc<Recorder>,
     pub(super) server: MemoryServer,
 }
@@ -354,9 +354,9 @@ impl MemoryTestbed {
     pub(super) async fn open(server: MemoryServer) -> Result<Self, CallError> {
         let events = Arc::<Recorder>::default();
         let endpoint = Endpoint::parse("redis://memory").unwrap();
-        let node = Node::new(server.dial(), &endpoint, NAME);
+        let node = Remote::new(server.dial(), &endpoint, NAME);
         let own = Handle::current();
-        let redis = Redis::connect(node, TIMING, events.clone(), &own, IfUnreachable::Fail);
+        let redis = connect_to(node, TIMING, events.clone(), &own, IfUnreachable::Fail);
         Ok(MemoryTestbed { redis: Arc::new(redis.await?), events, server })
     }
 

@@ -148,8 +148,9 @@ struct NoEvents;
 
 impl TransportEvents for NoEvents {
     fn message(&self, _: &str, _: &[u8]) {}
-    fn missed(&self) {}
+    fn missed(&self, _: Missed<'_>) {}
     fn restored(&self, _: Lane) {}
+    fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
 }
 
 /// Polls a task when it was woken and not otherwise. Shuttle polls twice for each wake-up, and so would

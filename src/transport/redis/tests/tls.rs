@@ -73,7 +73,7 @@ impl Secure {
         &self,
         name: &str,
         roots: RootCertStore,
-    ) -> Result<(Redis, OwnRuntime), CallError> {
+    ) -> Result<(Node, OwnRuntime), CallError> {
         let own = OwnRuntime::new();
         let tls = Tls::new(name, roots)?;
         let dial = Dial::Tls { host: "localhost".to_owned(), port: self.port, tls };
@@ -81,8 +81,8 @@ impl Secure {
         let timing = Timing { command: SECOND * 10, connect: SECOND * 10 };
         let events = Arc::<Recorder>::default();
         let (absent, at) = (IfUnreachable::Fail, own.handle());
-        let node = Node::new(dial, &endpoint, NAME);
-        let redis = Redis::connect(node, timing, events, at, absent).await?;
+        let node = Remote::new(dial, &endpoint, NAME);
+        let redis = connect_to(node, timing, events, at, absent).await?;
         Ok((redis, own))
     }
 }
@@ -115,7 +115,7 @@ async fn calls_and_messages_of_any_size_arrive() {
             assert_eq!(redis.call(lane, call.clone()).await, Ok(Value::Text(text.clone())));
         }
     }
-    redis.subscribe(&Arc::from("c")).await.unwrap();
+    redis.subscribe(&Arc::from("c"), PubSub::Plain).await.unwrap();
     assert_eq!(secure.server.command(&["PUBLISH", "c", "x"]).int(), 1);
     assert_eq!(redis.reconnects(), 0);
     redis.close().await;
