@@ -29,7 +29,7 @@ pub(crate) const fn ms(span: u64) -> Duration {
 
 impl Backend {
     pub(crate) fn redis() -> Self {
-        Backend::Redis(Box::new(Borrowed::new()))
+        Backend::Redis(Box::new(Borrowed::take()))
     }
 
     pub(crate) fn embedded() -> Self {

@@ -50,7 +50,7 @@ fn nothing_outlives_a_program_that_is_killed() {
 #[test]
 #[ignore = "another test runs it"]
 fn starts_and_stays() {
-    let deployment = Borrowed::new();
+    let deployment = Borrowed::take();
     deployment.pause();
     writeln!(std::io::stdout(), "\n{}", deployment.url()).expect("somebody reads");
     std::io::stdin().read_line(&mut String::new()).expect("nothing comes");
@@ -68,22 +68,22 @@ fn what_one_test_leaves_the_next_one_gets_empty() {
 #[test]
 #[ignore = "another test runs it"]
 fn goes_from_test_to_test() {
-    let first = Borrowed::new();
+    let first = Borrowed::take();
     let url = first.url();
     assert_eq!(first.command(&["SET", "n", "1"]), Reply::Status("OK".into()));
     let mut stays = Routes::to(&url);
     stays.command(&["GET", "n"]);
-    let second = Borrowed::new();
+    let second = Borrowed::take();
     assert_ne!(second.url(), url, "that is in use");
     drop(first);
     stays.rest();
-    let mut third = Borrowed::new();
+    let mut third = Borrowed::take();
     assert_eq!(third.url(), url);
     assert_eq!(third.command(&["DBSIZE"]), Reply::Int(0));
     assert!(!third.command(&["INFO", "commandstats"]).text().contains("cmdstat_get:"));
     third.kill();
     drop(third);
-    assert_ne!(Borrowed::new().url(), url, "that is dead");
+    assert_ne!(Borrowed::take().url(), url, "that is dead");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn lines_can_be_made_to_fail() {
 #[test]
 #[ignore = "another test runs it"]
 fn line_that_fails() {
-    let deployment = Borrowed::new();
+    let deployment = Borrowed::take();
     let line = deployment.line();
     let mut inside = Routes::to(line.url());
     for name in ["a", "b", "c", "d"] {

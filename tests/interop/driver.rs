@@ -17,7 +17,7 @@ const CROWD: Contenders =
     Contenders { threads: 3, rounds: 20, work: Duration::from_millis(1), rest: NOW };
 
 async fn alone() -> (Borrowed, Redisson) {
-    let server = Borrowed::new();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     (server, java)
 }
@@ -231,7 +231,7 @@ async fn driver_contends_for_permits() {
 
 #[tokio::test]
 async fn driver_enters_a_fair_lock_in_order() {
-    let server = Borrowed::new();
+    let server = Borrowed::take();
     let timeouts = Timeouts { watchdog: Some(LEASE), fair_wait: Some(LEASE) };
     let java = Redisson::start_with(&server.url(), timeouts).await;
     let mut observer = Observer::of(&server.url());

@@ -51,7 +51,7 @@ impl Harness {
         watchdog: Option<Duration>,
         ours: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Harness {
-        let server = Borrowed::new();
+        let server = Borrowed::take();
         let timeouts = Timeouts { watchdog, fair_wait: None };
         let java = Redisson::start_with(&server.url(), timeouts).await;
         let client = ours(builder(&server.url())).connect().await.expect("connect");

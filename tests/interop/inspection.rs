@@ -16,7 +16,7 @@ const NEARLY_WHOLE: std::ops::RangeInclusive<Duration> =
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redisson_sees_our_hold() {
-    let server = Borrowed::new();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
     let lock = client.lock("seen");
@@ -39,7 +39,7 @@ async fn redisson_sees_our_hold() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn we_see_the_hold_of_redisson() {
-    let server = Borrowed::new();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
     let lock = client.lock("seen");
@@ -68,7 +68,7 @@ async fn we_see_the_hold_of_redisson() {
 /// hash cannot tell who wrote it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn our_hash_has_the_form_of_redissons() {
-    let server = Borrowed::new();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
     let mut observer = Observer::of(&server.url());

@@ -13,7 +13,7 @@ const LOCK: &str = "lock:nested";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_gets_in_after_our_outermost_release() {
-    let server = Borrowed::new();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
     let lock = client.lock("nested");
@@ -29,7 +29,7 @@ async fn a_thread_gets_in_after_our_outermost_release() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn we_get_in_after_the_outermost_release_of_a_thread() {
-    let server = Borrowed::new();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
     let lock = client.lock("nested");

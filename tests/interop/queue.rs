@@ -64,9 +64,9 @@ impl Line {
         let entering = match who {
             Comes::Thread => self.thread(number, None),
             Comes::ThreadFor(wait) => self.thread(number, Some(wait)),
-            Comes::Task => self.task(number, &self.harness.client, Duration::MAX).await,
-            Comes::OtherTask => self.task(number, &self.other, Duration::MAX).await,
-            Comes::TaskFor(wait) => self.task(number, &self.harness.client, wait).await,
+            Comes::Task => self.task(number, &self.harness.client, Duration::MAX),
+            Comes::OtherTask => self.task(number, &self.other, Duration::MAX),
+            Comes::TaskFor(wait) => self.task(number, &self.harness.client, wait),
         };
         self.waiting.push((number, entering));
         self.stands_in_line().await;
@@ -76,7 +76,7 @@ impl Line {
     async fn dies(&mut self) {
         let line = self.harness.server.line();
         let client = builder(line.url()).fair_claim(CLAIM).connect().await;
-        drop(self.task(self.numbers, &client.expect("connect"), Duration::MAX).await);
+        drop(self.task(self.numbers, &client.expect("connect"), Duration::MAX));
         self.numbers += 1;
         self.stands_in_line().await;
         line.refuse();
@@ -101,7 +101,7 @@ impl Line {
         tokio::spawn(self.harness.java.enter_fair(&number, "door", "entered", A_MOMENT, wait))
     }
 
-    async fn task(&self, number: usize, client: &Client, wait: Duration) -> JoinHandle<bool> {
+    fn task(&self, number: usize, client: &Client, wait: Duration) -> JoinHandle<bool> {
         let mut redis = Observer::of(&self.harness.server.url());
         let lock = client.fair_lock("door");
         tokio::spawn(async move {

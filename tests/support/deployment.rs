@@ -196,7 +196,8 @@ pub struct Borrowed(Option<Deployment>);
 static IDLE: Mutex<Vec<Deployment>> = Mutex::new(Vec::new());
 
 impl Borrowed {
-    pub fn new() -> Self {
+    /// One that is idle, or a new one.
+    pub fn take() -> Self {
         loop {
             let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let Some(deployment) = idle else { return Borrowed(Some(Deployment::start())) };
@@ -204,12 +205,6 @@ impl Borrowed {
                 return Borrowed(Some(deployment));
             }
         }
-    }
-}
-
-impl Default for Borrowed {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -23,6 +23,7 @@ for pid in $servers; do kill -9 "$pid"; done
 rm -rf "$0"-*
 "#;
 
+#[expect(clippy::zombie_processes, reason = "it ends after this program, and is not waited for")]
 static KEEPER: LazyLock<Mutex<ChildStdin>> = LazyLock::new(|| {
     let mut keeper = Command::new("sh")
         .args(["-c", SCRIPT])

@@ -232,9 +232,8 @@ fn scope(words: &[&str]) -> Scope {
         ("DEL" | "EXISTS" | "MGET" | "TOUCH" | "UNLINK", _) => Scope::EachKey,
         ("EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" | "FCALL", _) if words[2] != "0" => key(3),
         ("OBJECT", _) | ("MEMORY", Some("USAGE")) => key(2),
-        ("CLUSTER" | "COMMAND" | "ECHO" | "PING" | "TIME", _) => Scope::Anyone,
         // Messages without a slot go round by themselves, to whoever listens at any node.
-        ("PUBLISH", _) => Scope::Anyone,
+        ("CLUSTER" | "COMMAND" | "ECHO" | "PING" | "PUBLISH" | "TIME", _) => Scope::Anyone,
         ("ACL" | "CLIENT" | "CONFIG" | "PUBSUB" | "SCRIPT" | "WAIT", _) => Scope::Nodes,
         (
             "DBSIZE" | "EVAL" | "FLUSHALL" | "FLUSHDB" | "INFO" | "KEYS" | "RANDOMKEY" | "SCAN",

@@ -44,7 +44,7 @@ impl Default for Watch {
 #[derive(Debug)]
 pub struct Sentinels {
     servers: Vec<Server>,
-    sentinels: Vec<Server>,
+    watchers: Vec<Server>,
     routes: Mutex<Routes>,
 }
 
@@ -75,7 +75,7 @@ impl Sentinels {
              sentinel parallel-syncs {NAME} {}\n",
             watch.replicas.max(1)
         );
-        let sentinels: Vec<_> = thread::scope(|scope| {
+        let watchers: Vec<_> = thread::scope(|scope| {
             let replicas: Vec<_> = (0..watch.replicas)
                 .map(|_| scope.spawn(|| Server::start_with(&arguments)))
                 .collect();
@@ -87,8 +87,8 @@ impl Sentinels {
                 .collect();
             sentinels.into_iter().map(|sentinel| sentinel.join().expect("it starts")).collect()
         });
-        let routes = Mutex::new(Routes::to(&url(&sentinels)));
-        let all = Sentinels { servers, sentinels, routes };
+        let routes = Mutex::new(Routes::to(&url(&watchers)));
+        let all = Sentinels { servers, watchers, routes };
         all.until_they_know_each_other();
         all
     }
@@ -97,14 +97,14 @@ impl Sentinels {
     fn until_they_know_each_other(&self) {
         // They tell each other who they are every two seconds, and since 7.0 as often as they are told.
         let often = |millis: &str| {
-            for sentinel in &self.sentinels {
+            for sentinel in &self.watchers {
                 drop(sentinel.command(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", millis]));
             }
         };
         often("100");
-        let (others, replicas) = (self.sentinels.len() - 1, self.servers.len() - 1);
+        let (others, replicas) = (self.watchers.len() - 1, self.servers.len() - 1);
         wait_until("the sentinels know each other and all replicas", LIMIT, || {
-            self.sentinels.iter().all(|sentinel| {
+            self.watchers.iter().all(|sentinel| {
                 field(sentinel, "num-other-sentinels") == others.to_string()
                     && field(sentinel, "num-slaves") == replicas.to_string()
             })
@@ -114,7 +114,7 @@ impl Sentinels {
 
     /// For clients that are told of all sentinels.
     pub fn url(&self) -> String {
-        url(&self.sentinels)
+        url(&self.watchers)
     }
 
     pub fn servers(&self) -> &[Server] {
@@ -126,16 +126,16 @@ impl Sentinels {
     }
 
     pub fn sentinels(&self) -> &[Server] {
-        &self.sentinels
+        &self.watchers
     }
 
     pub fn sentinel(&self, sentinel: usize) -> &Server {
-        &self.sentinels[sentinel]
+        &self.watchers[sentinel]
     }
 
     /// The master that the sentinel names which knows the newest.
     pub fn current_master(&self) -> usize {
-        let up = self.sentinels.iter().filter(|sentinel| sentinel.is_up());
+        let up = self.watchers.iter().filter(|sentinel| sentinel.is_up());
         let newest = up.max_by_key(|sentinel| {
             field(sentinel, "config-epoch").parse::<u64>().expect("an epoch")
         });
@@ -183,18 +183,18 @@ impl Sentinels {
     }
 
     pub fn kill_sentinel(&mut self, sentinel: usize) {
-        self.sentinels[sentinel].kill();
+        self.watchers[sentinel].kill();
     }
 
     pub fn restart_sentinel(&mut self, sentinel: usize) {
-        self.sentinels[sentinel].restart();
+        self.watchers[sentinel].restart();
     }
 
     /// Another master by order of a sentinel, with nothing lost; its number. The old one serves on until
     /// the sentinels tell it, some ten seconds later.
     pub fn failover(&self) -> usize {
         let old = self.current_master();
-        let sentinel = self.sentinels.iter().find(|sentinel| sentinel.is_up());
+        let sentinel = self.watchers.iter().find(|sentinel| sentinel.is_up());
         let sentinel = sentinel.expect("a sentinel that runs");
         wait_until("the sentinel takes the order", LIMIT, || {
             // One that has not seen a replica for some seconds has no good one, and looks.
@@ -208,7 +208,7 @@ impl Sentinels {
     pub fn until_replaced(&self, old: usize) -> usize {
         let old = self.servers[old].port().to_string();
         wait_until("the sentinels name another master", LIMIT, || {
-            let up = self.sentinels.iter().filter(|sentinel| sentinel.is_up());
+            let up = self.watchers.iter().filter(|sentinel| sentinel.is_up());
             let named: Vec<_> = up.map(|sentinel| field(sentinel, "port")).collect();
             named.iter().all(|port| *port == named[0]) && named[0] != old
         });
@@ -229,7 +229,7 @@ impl Sentinels {
 
     /// Listens to a sentinel. What is announced before this returns is not heard.
     pub fn listen(&self, sentinel: usize) -> Announcements {
-        let mut connection = self.sentinels[sentinel].connection();
+        let mut connection = self.watchers[sentinel].connection();
         let reply = connection.command(&["SUBSCRIBE", "+switch-master"]).expect("it answers");
         assert_eq!(reply.array()[0].text(), "subscribe");
         Announcements(connection)
