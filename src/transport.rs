@@ -120,6 +120,20 @@ pub(crate) enum PubSub {
     Sharded,
 }
 
+/// Whether the releases of a cluster's locks are published within their shard (`SPUBLISH`), or to all nodes
+/// (`PUBLISH`); see [`ClientBuilder::sharded_pubsub`](crate::ClientBuilder::sharded_pubsub).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShardedPubSub {
+    /// Within the shard, if the servers can: from Redis 7.0, and all of Valkey.
+    #[default]
+    Auto,
+    /// Within the shard.
+    On,
+    /// To all nodes.
+    Off,
+}
+
 impl PubSub {
     pub(crate) fn publish_command(self) -> &'static str {
         match self {
@@ -134,15 +148,15 @@ impl PubSub {
 pub(crate) struct Epoch {
     /// How many connections the lane's node has lost.
     pub(crate) connection: u64,
-    pub(crate) node: u64,
+    pub(crate) node: u32,
     /// How often another node was asked for the key's slot.
-    pub(crate) served: u64,
+    pub(crate) served: u32,
 }
 
 /// Keys of one group can be in one call. On one server, all keys are of one group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Group {
-    pub(crate) node: u64,
+    pub(crate) node: u32,
     /// `None`: the node takes keys of several slots in one call.
     pub(crate) slot: Option<u16>,
 }

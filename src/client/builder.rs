@@ -8,6 +8,7 @@ use super::local_handover::LocalHandover;
 use crate::error::ConfigError;
 use crate::lease::Lease;
 use crate::session::{Settings, Streak};
+use crate::transport::ShardedPubSub;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
 use crate::transport::redis::Timing;
@@ -66,6 +67,7 @@ pub struct ClientBuilder {
     key_prefix: String,
     name: Option<String>,
     handover: LocalHandover,
+    pub(super) sharded_pubsub: ShardedPubSub,
     #[cfg(feature = "test-util")]
     pub(super) gate: crate::session::gate::Gate,
 }
@@ -104,6 +106,7 @@ impl ClientBuilder {
             key_prefix: String::new(),
             name: None,
             handover: LocalHandover::default(),
+            sharded_pubsub: ShardedPubSub::default(),
             #[cfg(feature = "test-util")]
             gate: crate::session::gate::Gate::default(),
         }
@@ -115,6 +118,17 @@ impl ClientBuilder {
     /// held longer. Shorter: a shorter outage loses the lock.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
+        self
+    }
+
+    /// Whether releases in a cluster are published within their shard. Default: if the servers can, as
+    /// Redisson's `shardedSubscriptionMode` AUTO. Elsewhere than in a cluster it means nothing.
+    ///
+    /// All clients of a lock must agree, those in Java too: a waiter that listens elsewhere goes on only at its
+    /// next poll. A channel that lies in another slot than its lock is published to all nodes in any case: that
+    /// of a count-down latch whose name has braces.
+    pub fn sharded_pubsub(mut self, sharded: ShardedPubSub) -> Self {
+        self.sharded_pubsub = sharded;
         self
     }
 

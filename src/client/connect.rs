@@ -13,13 +13,14 @@ use crate::error::{Cause, ConfigError, Error};
 use crate::session::background::Thread;
 use crate::session::{Parts, Reported, Session, Settings};
 use crate::stats::Counters;
+use crate::transport::Transport;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
-use crate::transport::redis::deployment::{ClusterDeployment, Deployment, SentinelDeployment};
+use crate::transport::redis::deployment::Deployment;
 use crate::transport::redis::dial::Dial;
+#[cfg(any(feature = "fred", feature = "test-util"))]
 use crate::transport::redis::endpoint::Endpoint;
-use crate::transport::redis::{IfUnreachable, Redis, Remote};
-use crate::transport::{CallError, Fault, Transport};
+use crate::transport::redis::{self, IfUnreachable, Opening, Redis, Remote};
 
 /// The parts that the transport and the session of a client share. They are made before both.
 struct SharedParts {
@@ -87,15 +88,11 @@ impl ClientBuilder {
     async fn connect_to(self, if_unreachable: IfUnreachable) -> Result<Client, Error> {
         let settings = self.settings()?;
         let place = match &self.target {
-            Target::Url(deployment) => match deployment.clone()? {
-                Deployment::Single(endpoint) => Place::Server(Dial::to(&endpoint), endpoint),
-                Deployment::Sentinel(deployment) => Place::Sentinel(deployment),
-                Deployment::Cluster(deployment) => Place::Cluster(deployment),
-            },
+            Target::Url(deployment) => Place::Deployment(deployment.clone()?),
             #[cfg(feature = "fred")]
             Target::Fred(checked) => {
                 let (template, endpoint) = checked.clone()?;
-                Place::Server(Ok(Dial::Fred(template)), endpoint)
+                Place::Server(Dial::Fred(template), endpoint)
             }
             #[cfg(feature = "embedded")]
             Target::Engine(engine) => return Ok(self.embed(engine, settings)),
@@ -131,42 +128,47 @@ impl ClientBuilder {
             |error| Error::from_call(&Arc::from(place_name.as_str()), Duration::ZERO, error);
         let shared = SharedParts::new();
         let name = self.connection_name(shared.client_id);
-        let (timing, events) = (self.timing(), Arc::new(shared.reported.clone()));
-        let opened = match place {
+        let place = match place {
+            Place::Deployment(Deployment::Sentinel(deployment)) => {
+                redis::Place::Sentinel(deployment)
+            }
+            Place::Deployment(Deployment::Cluster(deployment)) => redis::Place::Cluster(deployment),
+            Place::Deployment(Deployment::Single(endpoint)) => {
+                let dial = Dial::to(&endpoint).map_err(refused)?;
+                redis::Place::Server(Remote::new(dial, &endpoint, &name))
+            }
+            #[cfg(any(feature = "fred", feature = "test-util"))]
             Place::Server(dial, endpoint) => {
-                let remote = Remote::new(dial.map_err(refused)?, &endpoint, &name);
-                Redis::connect(remote, timing, events, background, if_unreachable).await
+                redis::Place::Server(Remote::new(dial, &endpoint, &name))
             }
-            Place::Sentinel(deployment) => {
-                let sentinel = Redis::connect_by_sentinels(
-                    deployment,
-                    &name,
-                    timing,
-                    events,
-                    background,
-                    if_unreachable,
-                );
-                sentinel.await
-            }
-            Place::Cluster(_) => Err(CallError::Refused(Fault("not yet".into()))),
         };
-        Ok(shared.session(Transport::Redis(opened.map_err(refused)?), settings))
+        let opening = Opening {
+            name,
+            timing: self.timing(),
+            events: Arc::new(shared.reported.clone()),
+            own_runtime: background.clone(),
+            if_unreachable,
+            sharded_pubsub: self.sharded_pubsub,
+        };
+        let redis = Redis::connect(place, opening).await.map_err(refused)?;
+        Ok(shared.session(Transport::Redis(redis), settings))
     }
 }
 
 /// Where a client connects to.
 enum Place {
-    Server(Result<Dial, CallError>, Endpoint),
-    Sentinel(SentinelDeployment),
-    Cluster(ClusterDeployment),
+    Deployment(Deployment),
+    /// A server in a way of its own.
+    #[cfg(any(feature = "fred", feature = "test-util"))]
+    Server(Dial, Endpoint),
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Place::Deployment(deployment) => deployment.fmt(f),
+            #[cfg(any(feature = "fred", feature = "test-util"))]
             Place::Server(_, endpoint) => endpoint.fmt(f),
-            Place::Sentinel(deployment) => deployment.fmt(f),
-            Place::Cluster(deployment) => deployment.fmt(f),
         }
     }
 }
@@ -254,7 +256,7 @@ impl ClientBuilder {
             return Err(Error::Config(ConfigError::NoRuntime));
         };
         let (dialer, _) = engine.dialer(&runtime);
-        let place = Place::Server(Ok(Dial::Memory(dialer)), Endpoint::parse(&engine.url())?);
+        let place = Place::Server(Dial::Memory(dialer), Endpoint::parse(&engine.url())?);
         let session = self.session(place, settings, if_unreachable, &runtime).await?;
         self.serve_here(&runtime, session.clone());
         Ok(Client::new(session))

@@ -6,7 +6,7 @@
 //! | `sentinel` | which server is the primary now |
 //! | `cluster` | which node serves a key now |
 //! | `node` | three connections to one server |
-//! | `supervisor` | opens a connection, watches it, makes the next |
+//! | `node/supervisor` | opens a connection, watches it, makes the next |
 //! | `slot`, `subscriptions` | what callers and subscribers see of the present connection |
 //! | `connection` | one ledger, one outbox, one driver |
 //! | `ledger` | the requests without a reply, and which of them were surely not sent |
@@ -21,6 +21,7 @@
 //! finds a connection or fails at once, and is sent once. Only a cluster sends a call again, to another
 //! node, when the first answered that it has not run it.
 
+mod cluster;
 pub(crate) mod codec;
 mod connection;
 mod control;
@@ -38,7 +39,6 @@ mod sentinel;
 mod slot;
 pub(crate) mod stream;
 mod subscriptions;
-mod supervisor;
 mod task;
 #[cfg(feature = "tls")]
 mod tls;
@@ -48,11 +48,12 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::time::Duration;
 
-use self::deployment::SentinelDeployment;
+use self::cluster::Cluster;
+use self::deployment::{ClusterDeployment, SentinelDeployment};
 use self::node::{Node, Runtimes, answer};
 use self::request::KeyForm;
 use self::sentinel::Sentinel;
-use super::{CallError, Epoch, Fault, Group, Lane, PubSub, TransportEvents};
+use super::{CallError, Epoch, Fault, Group, Lane, PubSub, ShardedPubSub, TransportEvents};
 use crate::protocol::{Call, Value};
 
 pub(crate) use self::node::Remote;
@@ -78,42 +79,55 @@ pub(crate) enum IfUnreachable {
 pub(crate) enum Redis {
     Single(Node),
     Sentinel(Sentinel),
+    Cluster(Cluster),
+}
+
+/// Where a client connects to.
+pub(crate) enum Place {
+    Server(Remote),
+    Sentinel(SentinelDeployment),
+    Cluster(ClusterDeployment),
+}
+
+/// How the connections of a client are opened, wherever they lead.
+#[derive(Clone)]
+pub(crate) struct Opening {
+    /// For CLIENT LIST.
+    pub(crate) name: String,
+    pub(crate) timing: Timing,
+    pub(crate) events: Arc<dyn TransportEvents>,
+    /// With a thread of its own.
+    pub(crate) own_runtime: Handle,
+    pub(crate) if_unreachable: IfUnreachable,
+    pub(crate) sharded_pubsub: ShardedPubSub,
 }
 
 impl Redis {
-    /// One server. Must be called on the runtime that is to drive the caller's lane; `own_runtime` must
-    /// have a thread of its own.
-    pub(crate) async fn connect(
-        remote: Remote,
-        timing: Timing,
-        events: Arc<dyn TransportEvents>,
-        own_runtime: &Handle,
-        if_unreachable: IfUnreachable,
-    ) -> Result<Redis, CallError> {
-        let runtimes = Runtimes { caller: Handle::current(), own: own_runtime.clone() };
-        let node = Node::connect(remote, timing, events, runtimes, if_unreachable).await?;
-        Ok(Redis::Single(node))
-    }
-
-    /// The primary that sentinels name. `name` is shown by CLIENT LIST.
-    pub(crate) async fn connect_by_sentinels(
-        deployment: SentinelDeployment,
-        name: &str,
-        timing: Timing,
-        events: Arc<dyn TransportEvents>,
-        own_runtime: &Handle,
-        if_unreachable: IfUnreachable,
-    ) -> Result<Redis, CallError> {
-        let runtimes = Runtimes { caller: Handle::current(), own: own_runtime.clone() };
-        let sentinel =
-            Sentinel::connect(deployment, name, timing, events, runtimes, if_unreachable).await?;
-        Ok(Redis::Sentinel(sentinel))
+    /// Must be called on the runtime that is to drive the caller's lane.
+    pub(crate) async fn connect(place: Place, opening: Opening) -> Result<Redis, CallError> {
+        let own = opening.own_runtime.clone();
+        let runtimes = Runtimes { caller: Handle::current(), own };
+        Ok(match place {
+            Place::Server(remote) => {
+                let Opening { timing, events, if_unreachable, .. } = opening;
+                let node = Node::connect(remote, timing, events, runtimes, if_unreachable);
+                Redis::Single(node.await?)
+            }
+            Place::Sentinel(deployment) => {
+                Redis::Sentinel(Sentinel::connect(deployment, opening, runtimes).await?)
+            }
+            Place::Cluster(deployment) => {
+                Redis::Cluster(Cluster::connect(deployment, opening, runtimes).await?)
+            }
+        })
     }
 
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
         let node = match self {
             Redis::Single(node) => node,
             Redis::Sentinel(sentinel) => &sentinel.node,
+            // Boxed, so that callers of one server do not pay for its size.
+            Redis::Cluster(cluster) => return Box::pin(cluster.call(lane, call)).await,
         };
         let sent = node.send(lane, call, KeyForm::Declared)?;
         answer(sent).await.map_err(not_a_cluster_client)
@@ -121,35 +135,40 @@ impl Redis {
 
     pub(crate) async fn call_group(
         &self,
-        _group: Group,
+        group: Group,
         lane: Lane,
         call: Call,
     ) -> Result<Value, CallError> {
         match self {
+            Redis::Cluster(cluster) => Box::pin(cluster.call_group(group, lane, call)).await,
             Redis::Single(_) | Redis::Sentinel(_) => self.call(lane, call).await,
         }
     }
 
-    pub(crate) fn group(&self, _key: &str) -> Group {
+    pub(crate) fn group(&self, key: &str) -> Group {
         match self {
+            Redis::Cluster(cluster) => cluster.group(key),
             Redis::Single(_) | Redis::Sentinel(_) => Group::default(),
         }
     }
 
     pub(crate) fn groups(&self) -> Vec<Group> {
         match self {
+            Redis::Cluster(cluster) => cluster.groups(),
             Redis::Single(_) | Redis::Sentinel(_) => vec![Group::default()],
         }
     }
 
-    pub(crate) fn run_as_one(&self, _keys: &mut dyn Iterator<Item = &str>) -> bool {
+    pub(crate) fn run_as_one(&self, keys: &mut dyn Iterator<Item = &str>) -> bool {
         match self {
+            Redis::Cluster(_) => cluster::are_of_one_slot(keys),
             Redis::Single(_) | Redis::Sentinel(_) => true,
         }
     }
 
-    pub(crate) fn epoch(&self, lane: Lane, _key: &str) -> Epoch {
+    pub(crate) fn epoch(&self, lane: Lane, key: &str) -> Epoch {
         match self {
+            Redis::Cluster(cluster) => cluster.epoch(lane, key),
             Redis::Single(node) => Epoch { connection: node.epoch(lane), ..Epoch::default() },
             Redis::Sentinel(Sentinel { node, .. }) => {
                 Epoch { connection: node.epoch(lane), ..Epoch::default() }
@@ -157,8 +176,9 @@ impl Redis {
         }
     }
 
-    pub(crate) async fn subscribe(&self, channel: &Arc<str>, _key: &str) -> Result<(), CallError> {
+    pub(crate) async fn subscribe(&self, channel: &Arc<str>, key: &str) -> Result<(), CallError> {
         match self {
+            Redis::Cluster(cluster) => cluster.subscribe(channel, key).await,
             Redis::Single(node) => node.subscribe(channel, PubSub::Plain).await,
             Redis::Sentinel(sentinel) => sentinel.node.subscribe(channel, PubSub::Plain).await,
         }
@@ -167,12 +187,14 @@ impl Redis {
     pub(crate) fn unsubscribe(&self, channel: &Arc<str>) {
         match self {
             Redis::Single(node) => node.unsubscribe(channel),
+            Redis::Cluster(cluster) => cluster.unsubscribe(channel),
             Redis::Sentinel(sentinel) => sentinel.node.unsubscribe(channel),
         }
     }
 
-    pub(crate) fn pubsub(&self, _channel: &str, _key: &str) -> PubSub {
+    pub(crate) fn pubsub(&self, channel: &str, key: &str) -> PubSub {
         match self {
+            Redis::Cluster(cluster) => cluster.pubsub(channel, key),
             Redis::Single(_) | Redis::Sentinel(_) => PubSub::Plain,
         }
     }
@@ -180,6 +202,7 @@ impl Redis {
     pub(crate) fn server(&self) -> String {
         match self {
             Redis::Single(node) => node.server(),
+            Redis::Cluster(cluster) => cluster.server(),
             Redis::Sentinel(sentinel) => sentinel.server(),
         }
     }
@@ -187,6 +210,7 @@ impl Redis {
     pub(crate) fn reconnects(&self) -> u64 {
         match self {
             Redis::Single(node) => node.reconnects(),
+            Redis::Cluster(cluster) => cluster.reconnects(),
             Redis::Sentinel(sentinel) => sentinel.node.reconnects(),
         }
     }
@@ -194,6 +218,7 @@ impl Redis {
     pub(crate) async fn close(&self) {
         match self {
             Redis::Single(node) => node.close().await,
+            Redis::Cluster(cluster) => cluster.close().await,
             Redis::Sentinel(sentinel) => sentinel.close().await,
         }
     }

@@ -13,7 +13,9 @@
 
 use std::fmt;
 
-use super::endpoint::{Address, Credentials, Endpoint, PORT_DEFAULT, credentials, decode, refused};
+use super::endpoint::{
+    Address, Credentials, Endpoint, PORT_DEFAULT, Security, credentials, decode, refused,
+};
 use crate::error::ConfigError;
 
 const SENTINEL_PORT_DEFAULT: u16 = 26379;
@@ -46,7 +48,7 @@ pub(crate) struct ClusterDeployment {
 /// What the servers of a deployment have in common.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Servers {
-    tls: bool,
+    security: Security,
     credentials: Option<Credentials>,
     database: Option<u8>,
 }
@@ -55,7 +57,13 @@ impl SentinelDeployment {
     /// A sentinel that another one has told of.
     pub(super) fn sentinel_at(&self, host: &str, port: u16) -> Endpoint {
         let credentials = self.sentinels.first().and_then(Endpoint::credentials).cloned();
-        Servers { tls: self.servers.tls, credentials, database: None }.at(host, port)
+        Servers { security: self.servers.security, credentials, database: None }.at(host, port)
+    }
+}
+
+impl ClusterDeployment {
+    pub(super) fn security(&self) -> Security {
+        self.servers.security
     }
 }
 
@@ -68,8 +76,7 @@ impl Servers {
         } else {
             host.to_owned()
         };
-        let address =
-            if self.tls { Address::Tls { host, port } } else { Address::Tcp { host, port } };
+        let address = Address::of(self.security, host, port);
         Endpoint::new(address, self.credentials.clone(), self.database)
     }
 }
@@ -85,17 +92,17 @@ impl Deployment {
         let Some((server, kind)) = scheme.split_once('-') else {
             return Endpoint::parse(text).map(Deployment::Single);
         };
-        let tls = match server {
-            "redis" | "valkey" => false,
-            "rediss" | "valkeys" if cfg!(feature = "tls") => true,
+        let security = match server {
+            "redis" | "valkey" => Security::Plain,
+            "rediss" | "valkeys" if cfg!(feature = "tls") => Security::Tls,
             "rediss" | "valkeys" => {
                 return Err(refused(format!("{scheme}:// needs the feature `tls` of this crate")));
             }
             _ => return Err(unknown_scheme()),
         };
         match kind {
-            "sentinel" => sentinel(rest, tls).map(Deployment::Sentinel),
-            "cluster" => cluster(rest, tls).map(Deployment::Cluster),
+            "sentinel" => sentinel(rest, security).map(Deployment::Sentinel),
+            "cluster" => cluster(rest, security).map(Deployment::Cluster),
             _ => Err(unknown_scheme()),
         }
     }
@@ -139,18 +146,21 @@ impl<'a> Parts<'a> {
     fn endpoints(
         &self,
         port: u16,
-        tls: bool,
+        security: Security,
         credentials: Option<&Credentials>,
     ) -> Result<Vec<Endpoint>, ConfigError> {
         let hosts: Vec<_> = self.hosts.split(',').map(str::trim).collect();
         if hosts.len() > HOSTS_MAX {
             return Err(refused(format!("more than {HOSTS_MAX} hosts")));
         }
-        hosts.iter().map(|host| Endpoint::of_host(host, port, tls, credentials.cloned())).collect()
+        hosts
+            .iter()
+            .map(|host| Endpoint::of_host(host, port, security, credentials.cloned()))
+            .collect()
     }
 }
 
-fn sentinel(rest: &str, tls: bool) -> Result<SentinelDeployment, ConfigError> {
+fn sentinel(rest: &str, security: Security) -> Result<SentinelDeployment, ConfigError> {
     let parts = Parts::of(rest)?;
     let (master, number) = parts.path.split_once('/').unwrap_or((parts.path, ""));
     let master = decode(master)?;
@@ -179,12 +189,12 @@ fn sentinel(rest: &str, tls: bool) -> Result<SentinelDeployment, ConfigError> {
         }
     }
     let own = credentials(user.unwrap_or_default(), password.unwrap_or_default())?;
-    let sentinels = parts.endpoints(SENTINEL_PORT_DEFAULT, tls, own.as_ref())?;
-    let servers = Servers { tls, credentials: parts.credentials()?, database };
+    let sentinels = parts.endpoints(SENTINEL_PORT_DEFAULT, security, own.as_ref())?;
+    let servers = Servers { security, credentials: parts.credentials()?, database };
     Ok(SentinelDeployment { sentinels, master, servers })
 }
 
-fn cluster(rest: &str, tls: bool) -> Result<ClusterDeployment, ConfigError> {
+fn cluster(rest: &str, security: Security) -> Result<ClusterDeployment, ConfigError> {
     let parts = Parts::of(rest)?;
     if !parts.query.is_empty() {
         return Err(refused("redis-cluster:// takes no query parameters"));
@@ -193,8 +203,8 @@ fn cluster(rest: &str, tls: bool) -> Result<ClusterDeployment, ConfigError> {
         return Err(refused("a cluster has no databases but 0"));
     }
     let credentials = parts.credentials()?;
-    let seeds = parts.endpoints(PORT_DEFAULT, tls, credentials.as_ref())?;
-    Ok(ClusterDeployment { seeds, servers: Servers { tls, credentials, database: None } })
+    let seeds = parts.endpoints(PORT_DEFAULT, security, credentials.as_ref())?;
+    Ok(ClusterDeployment { seeds, servers: Servers { security, credentials, database: None } })
 }
 
 impl fmt::Display for Deployment {
@@ -210,30 +220,31 @@ impl fmt::Display for Deployment {
 impl fmt::Display for SentinelDeployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts = host_list(&self.sentinels);
-        write!(f, "{}-sentinel://{hosts}/{}", scheme(self.servers.tls), self.master)?;
+        write!(f, "{}-sentinel://{hosts}/{}", scheme(self.servers.security), self.master)?;
         self.servers.database.map_or(Ok(()), |number| write!(f, "/{number}"))
     }
 }
 
 impl fmt::Display for ClusterDeployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-cluster://{}", scheme(self.servers.tls), host_list(&self.seeds))
+        write!(f, "{}-cluster://{}", scheme(self.servers.security), host_list(&self.seeds))
     }
 }
 
 /// Without credentials.
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Servers { tls, database, .. } = self;
-        f.debug_struct("Servers")
-            .field("tls", tls)
-            .field("database", database)
-            .finish_non_exhaustive()
+        let Servers { security, database, .. } = self;
+        let mut shown = f.debug_struct("Servers");
+        shown.field("security", security).field("database", database).finish_non_exhaustive()
     }
 }
 
-fn scheme(tls: bool) -> &'static str {
-    if tls { "rediss" } else { "redis" }
+fn scheme(security: Security) -> &'static str {
+    match security {
+        Security::Plain => "redis",
+        Security::Tls => "rediss",
+    }
 }
 
 /// In one order, so that equal texts mean the same deployment.

@@ -44,6 +44,13 @@ pub(crate) struct Credentials {
 
 pub(super) const PORT_DEFAULT: u16 = 6379;
 
+/// Whether a server is spoken to by TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Security {
+    Plain,
+    Tls,
+}
+
 impl Endpoint {
     /// Parses a URL; nothing is resolved or opened.
     pub(crate) fn parse(text: &str) -> Result<Self, ConfigError> {
@@ -92,7 +99,7 @@ impl Endpoint {
     pub(super) fn of_host(
         text: &str,
         default: u16,
-        tls: bool,
+        security: Security,
         credentials: Option<Credentials>,
     ) -> Result<Self, ConfigError> {
         let url = Url::parse(&format!("redis://{text}"));
@@ -101,7 +108,7 @@ impl Endpoint {
             return Err(refused("a host that cannot be used; write host:port,host:port"));
         }
         let (host, port) = host_and_port(&url, default)?;
-        let address = if tls { Address::Tls { host, port } } else { Address::Tcp { host, port } };
+        let address = Address::of(security, host, port);
         Ok(Endpoint { address, credentials, database: None })
     }
 
@@ -172,6 +179,15 @@ impl fmt::Display for Endpoint {
             (_, None) => Ok(()),
             (Address::Unix { .. }, Some(number)) => write!(f, "?db={number}"),
             (_, Some(number)) => write!(f, "/{number}"),
+        }
+    }
+}
+
+impl Address {
+    pub(super) fn of(security: Security, host: String, port: u16) -> Self {
+        match security {
+            Security::Plain => Address::Tcp { host, port },
+            Security::Tls => Address::Tls { host, port },
         }
     }
 }

@@ -63,9 +63,16 @@ struct InFlight {
     request: Option<Request>,
     since: Instant,
     first: u64,
-    end: u64,
+    length: u32,
     /// The reply to its ASKING is still to come (L4).
     asking: bool,
+}
+
+impl InFlight {
+    /// The number of the byte behind its last.
+    fn end(&self) -> u64 {
+        self.first + u64::from(self.length)
+    }
 }
 
 impl Ledger {
@@ -139,10 +146,10 @@ impl Ledger {
                 Request::Ping(_) => encode::command(out, &[b"PING"]),
             }
             self.encoded += (out.len() - had) as u64;
-            let end = self.encoded;
+            let length = u32::try_from(out.len() - had).expect("BUG: a request of 4 GiB");
             let asking = matches!(&request, Request::Call(call) if call.keys == KeyForm::Asking);
             let request = Some(request);
-            self.in_flight.push_back(InFlight { request, since, first, end, asking });
+            self.in_flight.push_back(InFlight { request, since, first, length, asking });
         }
     }
 
@@ -154,7 +161,7 @@ impl Ledger {
             if !request.is_abandoned() {
                 let taken = take(&request);
                 let request = Some(request);
-                let sent = InFlight { request, since, first: 0, end: 0, asking: false };
+                let sent = InFlight { request, since, first: 0, length: 0, asking: false };
                 self.in_flight.push_back(sent);
                 return Some(taken);
             }
@@ -184,7 +191,7 @@ impl Ledger {
             _ => {}
         }
         // `VecDeque::pop_front_if` is of Rust 1.93.
-        let answered = self.in_flight.front().is_some_and(|sent| sent.end <= taken);
+        let answered = self.in_flight.front().is_some_and(|sent| sent.end() <= taken);
         let next = if answered { self.in_flight.pop_front() } else { None };
         let Some(InFlight { request, since, .. }) = next else {
             return Err(Fault("the server answered what it was not asked".into()));
@@ -255,14 +262,13 @@ impl Ledger {
         let mut withdrawn = 0;
         self.in_flight.retain_mut(|sent| {
             sent.first -= withdrawn;
-            sent.end -= withdrawn;
             if sent.since > oldest || !sent.request.as_ref().is_some_and(Request::is_call) {
                 return true;
             }
             let is_taken = sent.first < taken;
             if !is_taken {
-                withdraw(out, sent.first - taken, sent.end - taken);
-                withdrawn += sent.end - sent.first;
+                withdraw(out, sent.first - taken, sent.end() - taken);
+                withdrawn += u64::from(sent.length);
             }
             let error = if is_taken { CallError::Unknown } else { CallError::NotApplied };
             let request = sent.request.take();
@@ -291,9 +297,10 @@ impl Ledger {
     /// The connection has ended, for this reason, when the kernel had taken so many bytes.
     pub(super) fn end(&mut self, fault: &Fault, taken: u64, ended: &mut Vec<Notification>) {
         self.close(&CallError::NotApplied(fault.clone()), ended);
-        for InFlight { request, end, .. } in std::mem::take(&mut self.in_flight) {
-            let error = if end <= taken { CallError::Unknown } else { CallError::NotApplied };
-            ended.extend(request.and_then(|request| request.unanswered(error(fault.clone()))));
+        for sent in std::mem::take(&mut self.in_flight) {
+            let is_taken = sent.end() <= taken;
+            let error = if is_taken { CallError::Unknown } else { CallError::NotApplied };
+            ended.extend(sent.request.and_then(|request| request.unanswered(error(fault.clone()))));
         }
     }
 }

@@ -15,23 +15,28 @@
 //!
 //! Three supervisors, three drivers. Nothing is queued for a connection that is not there.
 
+mod supervisor;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
+use self::supervisor::{DrivenBy, DrivenConnection, OpenError, Supervisor};
 use super::dial::Dial;
 use super::endpoint::Endpoint;
 use super::handshake::Handshake;
-use super::request::{CallOutcome, KeyForm};
+use super::request::{CallOutcome, KeyForm, SubscribeOutcome};
 use super::slot::ConnectionSlot;
 use super::subscriptions::SubscriptionRegistry;
-use super::supervisor::{CLOSING_MAX, DrivenBy, DrivenConnection, OpenError, Supervisor};
+
+pub(super) use self::supervisor::CLOSING_MAX;
 use super::{IfUnreachable, Timing};
 use crate::protocol::Call;
 use crate::transport::{CallError, Fault, Lane, PubSub, Role, TransportEvents};
@@ -175,6 +180,7 @@ impl Node {
         Node { shared, stop, supervisors }
     }
 
+    #[cfg(test)]
     pub(super) async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
         let sent = self.send(lane, call, KeyForm::Declared)?;
         answer(sent).await
@@ -209,10 +215,19 @@ impl Node {
     }
 
     /// Why there is no connection for calls, if so.
-    pub(super) fn why_not_connected(&self) -> CallError {
-        let slots = self.shared.slots.iter();
-        let reason = slots.filter_map(|slot| slot.connection().err()).next();
-        reason.unwrap_or_else(|| CallError::NotApplied(Fault("not connected in time".into())))
+    pub(super) fn why_not_connected(&self) -> Option<CallError> {
+        self.shared.slots.iter().find_map(|slot| slot.connection().err())
+    }
+
+    /// Whether the first attempt to connect has no outcome yet.
+    pub(super) fn is_opening(&self, role: Role) -> bool {
+        self.shared.progress.borrow()[position(role)] == Progress::Opening
+    }
+
+    /// Waits until the first attempts to connect have outcomes.
+    pub(super) async fn first_attempts(&self) {
+        let mut progress = self.shared.progress.subscribe();
+        drop(progress.wait_for(|all| !all.contains(&Progress::Opening)).await);
     }
 
     /// Counts the connections that the lane has lost.
@@ -235,6 +250,20 @@ impl Node {
                 limit.as_millis()
             )))),
         }
+    }
+
+    /// Hands a subscription to the connection for messages; the receiver gets its outcome.
+    pub(super) fn start_subscribe(
+        &self,
+        channel: &Arc<str>,
+        pubsub: PubSub,
+    ) -> Result<oneshot::Receiver<SubscribeOutcome>, CallError> {
+        self.shared.subscriptions.subscribe(channel, pubsub)
+    }
+
+    /// The server has confirmed the channel, on the present connection.
+    pub(super) fn is_subscribed(&self, channel: &str) -> bool {
+        self.shared.subscriptions.is_confirmed(channel)
     }
 
     pub(super) fn unsubscribe(&self, channel: &Arc<str>) {
@@ -287,9 +316,11 @@ impl Node {
 }
 
 /// Waits for the outcome of a call that was handed to a connection.
-pub(super) async fn answer(answer: oneshot::Receiver<CallOutcome>) -> CallOutcome {
+pub(super) fn answer(
+    answer: oneshot::Receiver<CallOutcome>,
+) -> impl Future<Output = CallOutcome> + Send {
     let given_up = |_| Err(CallError::Unknown(Fault("the connection was given up".into())));
-    answer.await.unwrap_or_else(given_up)
+    answer.map(move |outcome| outcome.unwrap_or_else(given_up))
 }
 
 impl Drop for Node {

@@ -40,7 +40,7 @@ use super::dial::Dial;
 use super::endpoint::Endpoint;
 use super::handshake::not_connected;
 use super::node::{Node, Remote, Runtimes};
-use super::{IfUnreachable, Timing};
+use super::{IfUnreachable, Opening, Timing};
 use crate::transport::{CallError, Fault, TransportEvents};
 
 /// The longest time between two looks, but for a little jitter.
@@ -70,12 +70,10 @@ struct Shared {
 impl Sentinel {
     pub(super) async fn connect(
         deployment: SentinelDeployment,
-        name: &str,
-        timing: Timing,
-        events: Arc<dyn TransportEvents>,
+        opening: Opening,
         runtimes: Runtimes,
-        if_unreachable: IfUnreachable,
     ) -> Result<Self, CallError> {
+        let Opening { name, timing, events, if_unreachable, .. } = opening;
         // The errors of a URL come before anything is sent.
         Dial::to(&deployment.servers.at("localhost", 1))?;
         let changed = Arc::<Notify>::default();
@@ -84,7 +82,7 @@ impl Sentinel {
         let node = Arc::new(node);
         let shared = Arc::new(Shared {
             deployment,
-            name: name.to_owned(),
+            name,
             timing,
             runtimes: runtimes.clone(),
             events,
@@ -106,7 +104,9 @@ impl Sentinel {
         let refusal = sentinel.shared.refusal.lock().take();
         Err(match refusal {
             Some(fault) => CallError::Refused(fault),
-            None => sentinel.node.why_not_connected(),
+            None => sentinel.node.why_not_connected().unwrap_or_else(|| {
+                not_connected("the connection for messages was not made in time")
+            }),
         })
     }
 

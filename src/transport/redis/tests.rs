@@ -35,7 +35,7 @@ use std::sync::atomic::AtomicUsize;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use tokio::time::timeout;
@@ -43,9 +43,9 @@ use tokio::time::timeout;
 use self::support::server::Server;
 use super::dial::Dial;
 use super::endpoint::Endpoint;
+use super::node::CLOSING_MAX;
 use super::node::LANES;
 use super::request::KeyForm;
-use super::supervisor::CLOSING_MAX;
 use super::*;
 use crate::protocol::{Arg, Script};
 use crate::transport::Missed;

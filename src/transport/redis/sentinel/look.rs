@@ -40,7 +40,11 @@ pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
         if let Some(next) = choose(present.as_ref(), answers) {
             let is_other = present.as_ref().is_none_or(|present| !present.is_at(&next));
             if is_other {
-                follow(&shared, &node, present.is_some(), &next);
+                follow(&shared, &node, &next);
+                if present.is_some() {
+                    // Only now: a renewal that the former primary answered confirms nothing any more.
+                    shared.events.primary_changed(&|_| true);
+                }
             }
             present = Some(next);
             if number % OTHERS == 0 || is_other {
@@ -75,13 +79,9 @@ fn choose(present: Option<&Primary>, answers: Vec<Result<Primary, CallError>>) -
 }
 
 /// Another server is the primary now.
-fn follow(shared: &Shared, node: &Node, is_switch: bool, next: &Primary) {
+fn follow(shared: &Shared, node: &Node, next: &Primary) {
     let fault = Fault(format!("the primary is {}:{} now", next.host, next.port));
     node.switch(shared.primary(&next.host, next.port), &fault);
-    if is_switch {
-        // Only now: a renewal that the former primary answered confirms nothing any more.
-        shared.events.primary_changed(&|_| true);
-    }
 }
 
 async fn primary(sentinel: &Watched, name: &[u8]) -> Result<Primary, CallError> {

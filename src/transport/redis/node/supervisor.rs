@@ -22,13 +22,13 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
-use super::connection::{self, Connection};
-use super::handshake::{not_connected, primary};
-use super::node::{Progress, Runtimes, Shared, Target, answer, cannot_connect};
-use super::stream::{Reader, Writer};
-use super::task::AbortOnDrop;
+use super::{Progress, Runtimes, Shared, Target, answer, cannot_connect};
+use crate::transport::redis::connection::{self, Connection};
+use crate::transport::redis::handshake::{not_connected, primary};
+use crate::transport::redis::stream::{Reader, Writer};
+use crate::transport::redis::task::AbortOnDrop;
 #[cfg(feature = "fred")]
-use super::{dial::Dial, fred};
+use crate::transport::redis::{dial::Dial, fred};
 use crate::transport::{CallError, Fault, Missed, Role};
 
 /// First and longest pause between two connection attempts.
@@ -42,7 +42,7 @@ const RESPONSE_MAX: Duration = Duration::from_millis(250);
 const STALL_MAX: Duration = Duration::from_secs(3);
 
 /// How long closing waits for outstanding answers.
-pub(super) const CLOSING_MAX: Duration = Duration::from_millis(500);
+pub(in crate::transport::redis) const CLOSING_MAX: Duration = Duration::from_millis(500);
 
 /// Why a connection to the server before is not used.
 const OTHER_TARGET: &str = "another server is the primary now";
@@ -141,8 +141,12 @@ impl Supervisor {
                 (connection, runtime.spawn(driver))
             }
         };
-        let (driver, primary_only) = (AbortOnDrop(task), remote.handshake.is_primary_only());
-        let mut driven = DrivenConnection { connection, driver, generation, primary_only };
+        let mut driven = DrivenConnection {
+            connection,
+            driver: AbortOnDrop(task),
+            generation,
+            primary_only: remote.handshake.is_primary_only(),
+        };
         if self.role == Role::Messages {
             self.restore_channels(&mut driven).await.map_err(failed)?;
         }
