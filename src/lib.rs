@@ -122,7 +122,7 @@ pub use read_write::ReadWriteLock;
 pub use semaphore::{Semaphore, SemaphorePermit};
 pub use session::Owner;
 pub use stats::Stats;
-pub use transport::ShardedPubSub;
+pub use transport::{DeploymentKind, ShardedPubSub};
 
 /// The crate fred, in the version whose clients [`Client::builder_with_fred`] takes.
 #[cfg(feature = "fred")]

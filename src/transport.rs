@@ -184,6 +184,20 @@ pub(crate) trait TransportEvents: Send + Sync + 'static {
     fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool);
 }
 
+/// What the locks live on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeploymentKind {
+    /// One server, or whatever a proxy or a load balancer makes look like one.
+    Single,
+    /// The primary that sentinels name.
+    Sentinel,
+    /// A cluster.
+    Cluster,
+    /// The engine of this process.
+    Embedded,
+}
+
 /// The transport of one client.
 #[derive(Debug)]
 pub(crate) enum Transport {
@@ -213,6 +227,39 @@ impl Transport {
             Transport::Redis(redis) => redis.call_group(group, lane, call).await,
             #[cfg(feature = "embedded")]
             Transport::Embedded(embedded) => embedded.call(lane, call).await,
+        }
+    }
+
+    /// A command that is no script, to the node of a group.
+    pub(crate) async fn command(
+        &self,
+        group: Group,
+        lane: Lane,
+        words: &[&[u8]],
+    ) -> Result<Value, CallError> {
+        match self {
+            Transport::Redis(redis) => redis.command(group, lane, words).await,
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(_) => {
+                Err(CallError::Refused(Fault("the embedded engine knows scripts only".into())))
+            }
+        }
+    }
+
+    /// The server of a group: of a cluster, the node.
+    pub(crate) fn server_of(&self, group: Group) -> String {
+        match self {
+            Transport::Redis(redis) => redis.server_of(group),
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(embedded) => embedded.server(),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> DeploymentKind {
+        match self {
+            Transport::Redis(redis) => redis.kind(),
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(_) => DeploymentKind::Embedded,
         }
     }
 

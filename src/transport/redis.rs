@@ -53,7 +53,9 @@ use self::deployment::{ClusterDeployment, SentinelDeployment};
 use self::node::{Node, Runtimes, answer};
 use self::request::KeyForm;
 use self::sentinel::Sentinel;
-use super::{CallError, Epoch, Fault, Group, Lane, PubSub, ShardedPubSub, TransportEvents};
+use super::{
+    CallError, DeploymentKind, Epoch, Fault, Group, Lane, PubSub, ShardedPubSub, TransportEvents,
+};
 use crate::protocol::{Call, Value};
 
 pub(crate) use self::node::Remote;
@@ -142,6 +144,37 @@ impl Redis {
         match self {
             Redis::Cluster(cluster) => Box::pin(cluster.call_group(group, lane, call)).await,
             Redis::Single(_) | Redis::Sentinel(_) => self.call(lane, call).await,
+        }
+    }
+
+    /// A command that is no script, to the node of a group.
+    pub(crate) async fn command(
+        &self,
+        group: Group,
+        lane: Lane,
+        words: &[&[u8]],
+    ) -> Result<Value, CallError> {
+        match self {
+            Redis::Single(node) => node.command(lane, words).await,
+            Redis::Sentinel(sentinel) => sentinel.node.command(lane, words).await,
+            Redis::Cluster(cluster) => cluster.command(group, lane, words).await,
+        }
+    }
+
+    /// The servers of a group, as the deployment names it.
+    pub(crate) fn server_of(&self, group: Group) -> String {
+        match self {
+            Redis::Single(node) => node.server(),
+            Redis::Sentinel(sentinel) => sentinel.node.server(),
+            Redis::Cluster(cluster) => cluster.server_of(group),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> DeploymentKind {
+        match self {
+            Redis::Single(_) => DeploymentKind::Single,
+            Redis::Sentinel(_) => DeploymentKind::Sentinel,
+            Redis::Cluster(_) => DeploymentKind::Cluster,
         }
     }
 

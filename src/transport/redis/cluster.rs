@@ -173,6 +173,16 @@ impl Cluster {
         }
     }
 
+    pub(super) async fn command(&self, group: Group, lane: Lane, words: &[&[u8]]) -> CallOutcome {
+        let node = self.shared.nodes.get(group.node).ok_or_else(retired)?;
+        node.command(lane, words).await
+    }
+
+    pub(super) fn server_of(&self, group: Group) -> String {
+        let node = self.shared.nodes.get(group.node);
+        node.map_or_else(|| "a node that was retired".to_owned(), |node| node.server())
+    }
+
     pub(super) fn group(&self, key: &str) -> Group {
         let slot = keyslot(key);
         let node = self.shared.map.owner(slot).unwrap_or_default();

@@ -68,9 +68,9 @@ use self::socket::Socket;
 use super::super::connection::{self, Connection};
 use super::super::stream::{Reader, Writer};
 use super::*;
+use crate::sync::step;
 use crate::transport::redis::slot::ConnectionSlot;
 use crate::transport::redis::subscriptions::SubscriptionRegistry;
-use crate::sync::step;
 
 /// How many schedules of each kind a test tries.
 const SCHEDULES: usize = 2_000;

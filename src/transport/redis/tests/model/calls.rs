@@ -152,7 +152,8 @@ impl Caller {
         self.id += 1;
         let id = self.id.to_string();
         let args = vec![Arg::Text(Arc::from(id.as_str()))];
-        let asked = connection.call(Call { script: &ECHO, keys: Vec::new(), args });
+        let asked =
+            connection.call(Call { script: &ECHO, keys: Vec::new(), args }, KeyForm::Declared);
         (id, asked)
     }
 
