@@ -288,7 +288,7 @@ pub(crate) async fn a_reply_is_kept_until_no_late_copy_can_come(backend: Backend
 }
 
 pub(crate) async fn a_change_whose_reply_was_lost_counts_once(backend: Backend) {
-    let known = backend.client().await.count_down_latch("known");
+    let known = backend.client().await.count_down_latch("{l}known");
     known.try_set_count(1).await.unwrap();
     known.count_down().await.unwrap();
 
