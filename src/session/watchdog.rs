@@ -358,6 +358,11 @@ async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) {
                 session.lose(hold, LossReason::Gone);
             }
         }
+        // Some of the keys of a slot that is moving are here and others there.
+        Err(CallError::NotApplied(_)) if group.slot.is_some() && batch.len() > 1 => {
+            let alone = batch.into_iter().map(|hold| Box::pin(renew(session, group, vec![hold])));
+            join_all(alone).await;
+        }
         // Some of the keys belong to another node meanwhile.
         Err(CallError::NotApplied(_)) if is_scattered(session, group, &batch) => {
             let parts = batches(session, batch).into_iter();
