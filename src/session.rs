@@ -9,6 +9,7 @@ mod attempt;
 pub(crate) mod attendance;
 pub(crate) mod background;
 pub(crate) mod batch_acquire;
+mod durability;
 mod events;
 pub(crate) mod existing_hold;
 #[cfg(feature = "test-util")]
@@ -41,6 +42,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::durability::Durability;
 use crate::error::Error;
 use crate::lease::{Lease, LossReason};
 use crate::protocol::resource::Resource;
@@ -72,6 +74,8 @@ pub(crate) struct Settings {
     pub(crate) safety_poll: Duration,
     /// How long a waiter of a fair lock keeps its place without a sign of life.
     pub(crate) fair_claim: Duration,
+    /// The copies that a grant and a renewal need before they count.
+    pub(crate) durability: Option<Durability>,
 }
 
 pub(crate) struct Session {

@@ -47,6 +47,8 @@ pub(crate) enum CallError {
     Unknown(Fault),
     /// The server answered with an error that repeating will not mend.
     Refused(Fault),
+    /// It was applied, and too few servers have a copy of what it wrote.
+    NotDurable { wanted: u32, acknowledged: u32 },
     /// The transport was closed.
     Closed,
 }

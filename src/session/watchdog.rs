@@ -328,7 +328,14 @@ async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) {
     // A renewal that takes a third of the lease leaves time for another one.
     let limit = shortest.unwrap_or_default() / 3;
     let call = session.call_group(group, Lane::Background, protocol::renew(kind, &holds));
-    let reply = match timeout(limit, call).await {
+    let key = &batch[0].0.resource.key;
+    let before = session.epoch_if_durable(Lane::Background, key);
+    let durable = async {
+        let value = call.await?;
+        session.made_durable(Lane::Background, key, before).await?;
+        Ok(value)
+    };
+    let reply = match timeout(limit, durable).await {
         Ok(Ok(value)) => replies::renewed(value, batch.len()).map_err(Into::into),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(CallError::Unknown(crate::transport::Fault("no answer".into()))),
