@@ -5,6 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::local_handover::LocalHandover;
+use crate::durability::Durability;
 use crate::error::ConfigError;
 use crate::lease::Lease;
 use crate::session::{Settings, Streak};
@@ -68,6 +69,7 @@ pub struct ClientBuilder {
     name: Option<String>,
     handover: LocalHandover,
     pub(super) sharded_pubsub: ShardedPubSub,
+    durability: Option<Durability>,
     #[cfg(feature = "test-util")]
     pub(super) gate: crate::session::gate::Gate,
 }
@@ -107,6 +109,7 @@ impl ClientBuilder {
             name: None,
             handover: LocalHandover::default(),
             sharded_pubsub: ShardedPubSub::default(),
+            durability: None,
             #[cfg(feature = "test-util")]
             gate: crate::session::gate::Gate::default(),
         }
@@ -129,6 +132,22 @@ impl ClientBuilder {
     /// of a count-down latch whose name has braces.
     pub fn sharded_pubsub(mut self, sharded: ShardedPubSub) -> Self {
         self.sharded_pubsub = sharded;
+        self
+    }
+
+    /// How many servers must have a copy of a grant before it counts. Default: none but the primary.
+    ///
+    /// An acquisition waits for the copies behind its script. If they do not come in time, what was taken is
+    /// given back, and the call ends with [`Error::NotDurable`](crate::Error::NotDurable). A renewal waits
+    /// as well: without the copies the hold is uncertain, and is renewed again. It makes the loss of a lock at
+    /// a failover or a restart rarer, and not impossible: see `docs/guarantees.md`.
+    ///
+    /// # Redis cost
+    ///
+    /// One command for each acquisition and each batch of renewals. The server answers nothing else on that
+    /// connection until the copies are there: all calls of this client to that server share this delay.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
         self
     }
 
@@ -240,6 +259,10 @@ impl ClientBuilder {
             LocalHandover::Off => Streak { count: 0, time: Duration::ZERO },
             LocalHandover::Streak { count, time } => Streak { count, time },
         };
+        let durability = self
+            .durability
+            .map(|durability| durability.checked(self.command_timeout))
+            .transpose()?;
         Ok(Settings {
             lease: Lease::checked("lease", self.lease)?,
             command_timeout: self.command_timeout,
@@ -247,6 +270,7 @@ impl ClientBuilder {
             streak,
             safety_poll: self.safety_poll,
             fair_claim: self.fair_claim,
+            durability,
         })
     }
 }
