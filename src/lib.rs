@@ -92,6 +92,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
+mod clock;
 #[cfg(all(doctest, feature = "embedded"))]
 mod doctests;
 mod error;
@@ -134,6 +135,7 @@ pub use transport::embedded::EmbeddedRedis;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub mod test_util {
+    pub use crate::clock::Machine;
     pub use crate::session::gate::Gate;
     pub use crate::transport::embedded::testing::{
         ByteControl, ByteFaults, ConnectionControl, Delay, Direction, Dumped, ErrorReply, Faults,

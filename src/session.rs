@@ -39,6 +39,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::clock::Clock;
 use crate::error::Error;
 use crate::lease::{Lease, LossReason};
 use crate::protocol::resource::Resource;
@@ -68,6 +69,8 @@ pub(crate) struct Settings {
     pub(crate) safety_poll: Duration,
     /// How long a waiter of a fair lock keeps its place without a sign of life.
     pub(crate) fair_claim: Duration,
+    /// Counts what the leases of this client count.
+    pub(crate) clock: Clock,
 }
 
 pub(crate) struct Session {
@@ -82,6 +85,7 @@ pub(crate) struct Session {
     in_redis_queue: Notify,
     pub(crate) counters: Arc<Counters>,
     pub(crate) settings: Settings,
+    clock: Clock,
     /// The first half of every field of this client.
     client_id: Uuid,
     next_id: AtomicU64,
@@ -143,6 +147,7 @@ impl Session {
             reply_times: ReplyTimes::new(settings.command_timeout),
             in_redis_queue: Notify::new(),
             counters,
+            clock: settings.clock.clone(),
             settings,
             client_id,
             next_id: AtomicU64::new(1),

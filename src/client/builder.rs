@@ -5,6 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::local_handover::LocalHandover;
+use crate::clock::{Clock, Counts};
 use crate::error::ConfigError;
 use crate::lease::Lease;
 use crate::session::{Settings, Streak};
@@ -66,6 +67,8 @@ pub struct ClientBuilder {
     handover: LocalHandover,
     #[cfg(feature = "test-util")]
     pub(super) gate: crate::session::gate::Gate,
+    #[cfg(feature = "test-util")]
+    machine: crate::clock::Machine,
 }
 
 /// Where the locks live.
@@ -104,6 +107,8 @@ impl ClientBuilder {
             handover: LocalHandover::default(),
             #[cfg(feature = "test-util")]
             gate: crate::session::gate::Gate::default(),
+            #[cfg(feature = "test-util")]
+            machine: crate::clock::Machine::default(),
         }
     }
 
@@ -187,6 +192,24 @@ impl ClientBuilder {
         self
     }
 
+    /// Runs the client on a machine that the test suspends.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    pub fn machine(mut self, machine: &crate::clock::Machine) -> Self {
+        self.machine = machine.clone();
+        self
+    }
+
+    fn clock(&self) -> Clock {
+        let on_server = matches!(self.target, Target::Url(_));
+        #[cfg(feature = "fred")]
+        let on_server = on_server || matches!(self.target, Target::Fred(_));
+        let clock = Clock::new(if on_server { Counts::AllTime } else { Counts::TimerTime });
+        #[cfg(feature = "test-util")]
+        let clock = clock.on(&self.machine);
+        clock
+    }
+
     pub(super) fn connection_name(&self, client_id: Uuid) -> String {
         self.name.clone().unwrap_or_else(|| format!("leasehold:{client_id}"))
     }
@@ -231,6 +254,7 @@ impl ClientBuilder {
             streak,
             safety_poll: self.safety_poll,
             fair_claim: self.fair_claim,
+            clock: self.clock(),
         })
     }
 }

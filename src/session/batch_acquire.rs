@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::Handle;
 use super::attempt::Attempt;
 use super::hold_share::HoldShare;
@@ -34,7 +32,7 @@ pub(crate) async fn acquire_batch(
         requests.iter().map(|request| Attempt::new(session, request, None)).collect();
     let questions: Vec<_> = attempts.iter_mut().map(Attempt::acquire_call).collect();
     let Some(call) = multi::acquire(&questions) else { return Ok(None) };
-    let sent = Instant::now();
+    let sent = session.clock.now();
     attempts.iter_mut().for_each(Attempt::begin);
     if session.is_closed() {
         return Err(Error::Closed);
