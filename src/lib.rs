@@ -84,7 +84,7 @@
 //!
 //! | Feature    | Default | What it adds                                                           |
 //! |------------|---------|------------------------------------------------------------------------|
-//! | `tls`      | yes     | `rediss://` URLs, by rustls and the system's root certificates         |
+//! | `tls`      | yes     | `rediss://` URLs, by rustls: the system's root certificates or your own (`TlsOptions`) |
 //! | `embedded` | no      | `Client::embedded` and `EmbeddedRedis`: the same scripts on an engine in memory; compiles Lua |
 //! | `fred`     | no      | `Client::builder_with_fred`: connections by the client fred, and its limits |
 //!
@@ -127,6 +127,10 @@ pub use stats::Stats;
 /// The crate fred, in the version whose clients [`Client::builder_with_fred`] takes.
 #[cfg(feature = "fred")]
 pub use ::fred;
+
+pub use transport::redis::credentials::{Credentials, CredentialsFuture, CredentialsProvider};
+#[cfg(feature = "tls")]
+pub use transport::redis::tls::TlsOptions;
 
 #[cfg(feature = "embedded")]
 pub use transport::embedded::EmbeddedRedis;

@@ -12,9 +12,12 @@ use crate::session::{Settings, Streak};
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
 use crate::transport::redis::Timing;
+use crate::transport::redis::credentials::{CredentialsProvider, Provider};
 use crate::transport::redis::endpoint::Endpoint;
 #[cfg(feature = "fred")]
 use crate::transport::redis::fred::FredTemplate;
+#[cfg(feature = "tls")]
+use crate::transport::redis::tls::TlsOptions;
 
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// A round trip takes well under a millisecond in one data centre: a second is far too long.
@@ -65,6 +68,9 @@ pub struct ClientBuilder {
     key_prefix: String,
     name: Option<String>,
     handover: LocalHandover,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<TlsOptions>,
+    pub(super) credentials: Option<Provider>,
     #[cfg(feature = "test-util")]
     pub(super) gate: crate::session::gate::Gate,
     #[cfg(feature = "test-util")]
@@ -105,6 +111,9 @@ impl ClientBuilder {
             key_prefix: String::new(),
             name: None,
             handover: LocalHandover::default(),
+            #[cfg(feature = "tls")]
+            tls: None,
+            credentials: None,
             #[cfg(feature = "test-util")]
             gate: crate::session::gate::Gate::default(),
             #[cfg(feature = "test-util")]
@@ -184,6 +193,27 @@ impl ClientBuilder {
         self
     }
 
+    /// Which servers a `rediss://` URL trusts, and the certificate that the client shows to them. Default: the
+    /// system's authorities, and none.
+    ///
+    /// Certificates and keys are read and checked before anything is sent. For another URL, the embedded
+    /// engine or a client of fred the options are refused.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, options: TlsOptions) -> Self {
+        self.tls = Some(options);
+        self
+    }
+
+    /// User and password for each login, where they are not in the URL. Default: those of the URL.
+    ///
+    /// For [`Credentials`](crate::Credentials) that change, and for some that should not be in a URL.
+    /// [`CredentialsProvider`] says when the provider is asked. With credentials in the URL, on the embedded
+    /// engine or with a client of fred a provider is refused.
+    pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        self.credentials = Some(Provider::new(provider));
+        self
+    }
+
     /// Puts the background task of a client on the embedded engine behind a gate.
     #[cfg(feature = "test-util")]
     #[doc(hidden)]
@@ -243,6 +273,7 @@ impl ClientBuilder {
                 });
             }
         }
+        self.check_access()?;
         let streak = match self.handover {
             LocalHandover::Off => Streak { count: 0, time: Duration::ZERO },
             LocalHandover::Streak { count, time } => Streak { count, time },

@@ -85,14 +85,11 @@ impl ClientBuilder {
     async fn connect_to(self, if_unreachable: IfUnreachable) -> Result<Client, Error> {
         let settings = self.settings()?;
         let (dial, endpoint) = match &self.target {
-            Target::Url(endpoint) => {
-                let endpoint = endpoint.clone()?;
-                (Dial::to(&endpoint), endpoint)
-            }
+            Target::Url(endpoint) => (None, endpoint.clone()?),
             #[cfg(feature = "fred")]
             Target::Fred(checked) => {
                 let (template, endpoint) = checked.clone()?;
-                (Ok(Dial::Fred(template)), endpoint)
+                (Some(Dial::Fred(template)), endpoint)
             }
             #[cfg(feature = "embedded")]
             Target::Engine(engine) => return Ok(self.embed(engine, settings)),
@@ -110,6 +107,12 @@ impl ClientBuilder {
             source: Cause::new(error.to_string()),
         };
         let thread = Thread::spawn().map_err(no_thread)?;
+        let dial = match dial {
+            Some(dial) => Ok(dial),
+            None => {
+                Dial::to(&endpoint, self.shared_tls(&endpoint, &thread.runtime).await?.as_ref())
+            }
+        };
         let session =
             self.session(dial, &endpoint, settings, if_unreachable, &thread.runtime).await?;
         thread.serve(session.clone());
@@ -130,6 +133,7 @@ impl ClientBuilder {
         let shared = SharedParts::new();
         let name = self.connection_name(shared.client_id);
         let node = Node::new(dial.map_err(refused)?, endpoint, &name);
+        let node = node.log_in_by(self.credentials.clone());
         let subscriptions = shared.subscriptions.clone();
         let redis = Redis::connect(node, self.timing(), subscriptions, background, if_unreachable);
         let transport = Transport::Redis(redis.await.map_err(refused)?);

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | `endpoint` | the URL of a server, checked |
 //! | `stream`, `tls` | a stream of bytes to the server |
+//! | `credentials`, `login` | who logs in, and how a login is renewed |
 //! | `codec`, `encode` | RESP3 |
 //! | `handshake` | the first commands on a stream |
 //! | `request` | the requests of a connection, and the notifications that end them |
@@ -27,6 +28,7 @@
 
 pub(crate) mod codec;
 mod connection;
+pub(crate) mod credentials;
 pub(crate) mod dial;
 mod encode;
 pub(crate) mod endpoint;
@@ -34,6 +36,7 @@ pub(crate) mod endpoint;
 pub(crate) mod fred;
 mod handshake;
 mod ledger;
+mod login;
 mod request;
 mod slot;
 pub(crate) mod stream;
@@ -41,7 +44,7 @@ mod subscriptions;
 mod supervisor;
 mod task;
 #[cfg(feature = "tls")]
-mod tls;
+pub(crate) mod tls;
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,6 +56,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
+use self::credentials::Provider;
 use self::dial::Dial;
 use self::endpoint::Endpoint;
 use self::handshake::Handshake;
@@ -129,6 +133,14 @@ impl Node {
     /// `name` is shown by CLIENT LIST.
     pub(crate) fn new(dial: Dial, endpoint: &Endpoint, name: &str) -> Self {
         Node { dial, handshake: Handshake::new(endpoint, name), endpoint: endpoint.to_string() }
+    }
+
+    /// Asks a provider of credentials at each login, if there is one.
+    pub(crate) fn log_in_by(mut self, provider: Option<Provider>) -> Self {
+        if let Some(provider) = provider {
+            self.handshake.log_in_by(provider);
+        }
+        self
     }
 }
 

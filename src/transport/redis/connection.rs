@@ -36,7 +36,7 @@ use tokio::time::{Duration, Instant};
 use super::codec::{Decoder, Incoming, Malformed};
 use super::ledger::Ledger;
 use super::request::{
-    CallOutcome, CallRequest, Notification, Request, ScriptForm, SubscribeRequest,
+    CallOutcome, CallRequest, CommandRequest, Notification, Request, ScriptForm, SubscribeRequest,
     SubscriptionObserver,
 };
 use super::stream::{Reader, Writer};
@@ -94,6 +94,16 @@ impl Connection {
     pub(super) fn call(&self, call: Call) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
         let (answer, receiver) = oneshot::channel();
         self.push(Request::Call(CallRequest { call, answer, form: ScriptForm::Hash }))?;
+        Ok(receiver)
+    }
+
+    /// Sends a command that is no script of ours.
+    pub(super) fn command(
+        &self,
+        words: Vec<Vec<u8>>,
+    ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
+        let (answer, receiver) = oneshot::channel();
+        self.push(Request::Command(CommandRequest { words, answer }))?;
         Ok(receiver)
     }
 

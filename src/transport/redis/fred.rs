@@ -276,6 +276,16 @@ impl Driver {
                 let words = words(script, &request.call);
                 Box::pin(async move { send(&client, command, words).await.map(Incoming::Reply) })
             }
+            Request::Command(request) => {
+                let mut words = request.words.iter().map(|word| Word::from(word.as_slice()));
+                let name = words.next().and_then(|word| word.as_string()).unwrap_or_default();
+                let command = CustomCommand::new(name, ClusterHash::Random, false);
+                let words: Vec<_> = words.collect();
+                Box::pin(async move {
+                    let answer = Box::pin(client.custom_raw(command, words)).await;
+                    answer.map(value).map(Incoming::Reply).map_err(|error| lost(&error))
+                })
+            }
             Request::Ping(_) => {
                 Box::pin(async move { ping(&client, number).await.map(Incoming::Reply) })
             }

@@ -32,6 +32,7 @@ use bytes::{Buf as _, BytesMut};
 use tokio::time::Instant;
 
 use super::encode;
+use super::handshake::without_arguments;
 use super::request::{Notification, Request, ScriptForm};
 use crate::protocol::Value;
 use crate::transport::{CallError, Fault, sort_error_reply};
@@ -108,6 +109,12 @@ impl Ledger {
             let (first, had) = (self.encoded, out.len());
             match &request {
                 Request::Call(request) => encode::call(out, &request.call, request.form),
+                Request::Command(request) => {
+                    encode::command(
+                        out,
+                        &request.words.iter().map(Vec::as_slice).collect::<Vec<_>>(),
+                    );
+                }
                 Request::Subscribe(request) => {
                     encode::command(out, &[b"SUBSCRIBE", request.channel.as_bytes()]);
                 }
@@ -153,6 +160,10 @@ impl Ledger {
         Ok(match request {
             None | Some(Request::Unsubscribe(_)) => None,
             Some(Request::Ping(pong)) => pong.map(Notification::Pong),
+            Some(Request::Command(request)) => {
+                let refused = |text: String| sort_error_reply(without_arguments(&text));
+                Some(Notification::Called(request.answer, reply.map_err(refused)))
+            }
             Some(Request::Subscribe(request)) => match reply {
                 Err(text) => Some(Notification::Subscribed(request, Err(sort_error_reply(&text)))),
                 Ok(_) => return Err(Fault("the server answered SUBSCRIBE without a push".into())),

@@ -1,5 +1,6 @@
 //! The requests that a connection carries, and the notifications that they end in.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -13,6 +14,7 @@ pub(super) type SubscribeOutcome = Result<(), CallError>;
 #[derive(Debug)]
 pub(super) enum Request {
     Call(CallRequest),
+    Command(CommandRequest),
     Subscribe(SubscribeRequest),
     Unsubscribe(Arc<str>),
     Ping(Option<oneshot::Sender<()>>),
@@ -23,6 +25,19 @@ pub(super) struct CallRequest {
     pub(super) call: Call,
     pub(super) answer: oneshot::Sender<CallOutcome>,
     pub(super) form: ScriptForm,
+}
+
+/// A command that is no script of ours: AUTH.
+pub(super) struct CommandRequest {
+    pub(super) words: Vec<Vec<u8>>,
+    pub(super) answer: oneshot::Sender<CallOutcome>,
+}
+
+/// Without the words, which may have a password.
+impl fmt::Debug for CommandRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandRequest").finish_non_exhaustive()
+    }
 }
 
 /// How a script is sent.
@@ -81,17 +96,22 @@ impl Request {
     /// Whether a request that was not sent may be forgotten. A subscription without a waiter may
     /// not: it restores a channel, or its unsubscription follows.
     pub(super) fn is_abandoned(&self) -> bool {
-        matches!(self, Request::Call(request) if request.answer.is_closed())
+        match self {
+            Request::Call(request) => request.answer.is_closed(),
+            Request::Command(request) => request.answer.is_closed(),
+            Request::Subscribe(_) | Request::Unsubscribe(_) | Request::Ping(_) => false,
+        }
     }
 
-    /// Only calls have a time-out in the ledger.
+    /// Only calls and commands have a time-out in the ledger.
     pub(super) fn is_call(&self) -> bool {
-        matches!(self, Request::Call(_))
+        matches!(self, Request::Call(_) | Request::Command(_))
     }
 
     pub(super) fn unanswered(self, error: CallError) -> Option<Notification> {
         match self {
             Request::Call(request) => Some(Notification::Called(request.answer, Err(error))),
+            Request::Command(request) => Some(Notification::Called(request.answer, Err(error))),
             Request::Subscribe(request) => Some(Notification::Interrupted(request)),
             Request::Unsubscribe(_) | Request::Ping(_) => None,
         }

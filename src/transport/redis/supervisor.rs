@@ -5,7 +5,7 @@
 //! | --- | --- | --- |
 //! | opening | the handshake is done (and registered channels are restored) | up |
 //! | opening | it fails, or takes longer than `timing.connect` | pause; calls end with this reason |
-//! | up | the stream ends or is not RESP3; its runtime ends or stands still; silence; READONLY | lost |
+//! | up | the stream ends or is not RESP3; its runtime ends or stands still; silence; READONLY; a login that is not renewed | lost |
 //! | lost | the epoch rises, then every call gets the outcome that is known | pause |
 //! | pause | it is over | opening |
 //! | any | the transport is closed | sent calls are answered, for [`CLOSING_MAX`]; end |
@@ -14,16 +14,17 @@
 //! has timed out. So a call costs no timer, and times out even where the runtime of its connection
 //! stands still.
 
+use std::future::pending;
 use std::sync::Arc;
 
-use bytes::BytesMut;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
 use super::Shared;
 use super::connection::{self, Connection};
-use super::handshake::not_connected;
+use super::handshake::{Greeting, not_connected};
+use super::login::Validity;
 use super::stream::{Reader, Writer};
 use super::task::AbortOnDrop;
 #[cfg(feature = "fred")]
@@ -67,11 +68,13 @@ pub(super) enum DrivenBy {
 pub(super) struct DrivenConnection {
     connection: Arc<Connection>,
     driver: AbortOnDrop<Fault>,
+    /// Of its login; `None` if the login is not ours.
+    validity: Option<Validity>,
 }
 
 /// What a connection is made of, after the handshake.
 enum Opened {
-    Stream(Reader, Writer, BytesMut),
+    Stream(Reader, Writer, Greeting),
     #[cfg(feature = "fred")]
     Fred(fred::FredClient),
 }
@@ -106,8 +109,8 @@ impl Supervisor {
             let broken = |error: std::io::Error| not_connected(&error.to_string());
             let dialed = shared.node.dial.connect(&resolver).await;
             let (mut reader, mut writer) = dialed.map_err(broken)?;
-            let inbox = shared.node.handshake.run(&mut reader, &mut writer).await?;
-            Ok(Opened::Stream(reader, writer, inbox))
+            let greeting = shared.node.handshake.run(&mut reader, &mut writer, &resolver).await?;
+            Ok(Opened::Stream(reader, writer, greeting))
         }));
         let failed = |error| OpenError::Call(self.shared.cannot_connect(error));
         let opened = match timeout(limit, &mut opening.0).await {
@@ -120,20 +123,20 @@ impl Supervisor {
             }
         };
         let (registry, events) = (self.shared.subscriptions.clone(), self.shared.events.clone());
-        let (connection, task) = match opened {
-            Opened::Stream(reader, writer, inbox) => {
+        let (connection, task, validity) = match opened {
+            Opened::Stream(reader, writer, Greeting { inbox, validity }) => {
                 let connection = Arc::new(Connection::new(writer));
                 let driver = connection::drive(connection.clone(), reader, inbox, registry, events);
-                (connection, runtime.spawn(driver))
+                (connection, runtime.spawn(driver), Some(validity))
             }
             #[cfg(feature = "fred")]
             Opened::Fred(client) => {
                 let connection = Arc::new(Connection::without_bytes());
                 let driver = fred::drive(connection.clone(), client, registry, events);
-                (connection, runtime.spawn(driver))
+                (connection, runtime.spawn(driver), None)
             }
         };
-        let mut driven = DrivenConnection { connection, driver: AbortOnDrop(task) };
+        let mut driven = DrivenConnection { connection, driver: AbortOnDrop(task), validity };
         if self.role == Role::Messages {
             self.restore_channels(&mut driven).await.map_err(failed)?;
         }
@@ -219,6 +222,7 @@ impl Supervisor {
             },
             end = self.probe(connection) => end,
             end = self.expire_calls(connection) => end,
+            end = self.keep_login(connection, driven.validity) => end,
             end = read_only(connection) => end,
         }
     }
@@ -239,6 +243,13 @@ impl Supervisor {
             responds(self.runtime(), limit).await;
             connection.expire(limit, &*self.shared.subscriptions);
         }
+    }
+
+    /// Renews the login before its credentials are over; ends when the server refuses that.
+    async fn keep_login(&self, connection: &Connection, validity: Option<Validity>) -> End {
+        let Some(validity) = validity else { return pending().await };
+        let (login, limit) = (self.shared.node.handshake.login(), self.shared.timing.connect);
+        End::Lost(login.keep(connection, validity, &self.own_runtime, limit).await)
     }
 
     /// Sends PING when nothing else came; ends when nothing comes all the same.

@@ -352,9 +352,16 @@ impl MemoryTestbed {
     }
 
     pub(super) async fn open(server: MemoryServer) -> Result<Self, CallError> {
+        MemoryTestbed::open_by(server, None).await
+    }
+
+    pub(super) async fn open_by(
+        server: MemoryServer,
+        provider: Option<Provider>,
+    ) -> Result<Self, CallError> {
         let events = Arc::<Recorder>::default();
         let endpoint = Endpoint::parse("redis://memory").unwrap();
-        let node = Node::new(server.dial(), &endpoint, NAME);
+        let node = Node::new(server.dial(), &endpoint, NAME).log_in_by(provider);
         let own = Handle::current();
         let redis = Redis::connect(node, TIMING, events.clone(), &own, IfUnreachable::Fail);
         Ok(MemoryTestbed { redis: Arc::new(redis.await?), events, server })
