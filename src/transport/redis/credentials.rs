@@ -90,6 +90,7 @@ impl Credentials {
     /// living connection. If that fails, it is repeated with pauses of a thirtieth of this time (of 1 s to
     /// 30 s), and the connection is used meanwhile. If the server still refuses when the time is over, the
     /// connection is given up, and a login on a new one is tried.
+    #[must_use = "it returns the credentials with their time"]
     pub fn valid_for(mut self, span: Duration) -> Self {
         self.valid_for = Some(span);
         self

@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Handle;
 
-use super::codec::{Decoder, Incoming};
+use super::codec::{Decoder, Incoming, without_arguments};
 use super::credentials::{Credentials, Provider};
 use super::encode::command;
 use super::login::{Login, Validity};
@@ -127,11 +127,6 @@ impl Answer {
             _ => Ok(()),
         }
     }
-}
-
-/// A server that does not know HELLO repeats its arguments, and so the password.
-pub(super) fn without_arguments(text: &str) -> &str {
-    text.find(", with args").map_or(text, |end| &text[..end])
 }
 
 /// A later attempt may succeed.

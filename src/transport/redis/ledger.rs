@@ -31,8 +31,8 @@ use std::collections::VecDeque;
 use bytes::{Buf as _, BytesMut};
 use tokio::time::Instant;
 
+use super::codec::without_arguments;
 use super::encode;
-use super::handshake::without_arguments;
 use super::request::{Notification, Request, ScriptForm};
 use crate::protocol::Value;
 use crate::transport::{CallError, Fault, sort_error_reply};
