@@ -60,11 +60,7 @@ impl ClientBuilder {
     }
 
     #[cfg(not(feature = "tls"))]
-    #[expect(
-        clippy::unused_self,
-        clippy::unused_async,
-        reason = "the same call with and without the feature"
-    )]
+    #[expect(clippy::unused_async, reason = "the same call with and without the feature")]
     pub(super) async fn shared_tls(
         &self,
         _: &Endpoint,

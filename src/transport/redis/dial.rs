@@ -57,6 +57,10 @@ impl Dial {
     }
 
     /// A server at this address. The servers of one deployment share `tls`.
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(clippy::unnecessary_wraps, reason = "a name may be unfit for TLS")
+    )]
     pub(crate) fn network(host: &str, port: u16, tls: Option<&Tls>) -> Result<Self, CallError> {
         let host = host.to_owned();
         match tls {

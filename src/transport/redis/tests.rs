@@ -194,7 +194,7 @@ async fn connect(
 fn node(url: &str) -> Node {
     let endpoint = Endpoint::parse(url).unwrap();
     #[cfg(feature = "tls")]
-    let tls = endpoint.is_secured().then(|| tls::system());
+    let tls = endpoint.is_secured().then(tls::system);
     #[cfg(not(feature = "tls"))]
     let tls = None;
     Node::new(Dial::to(&endpoint, tls.as_ref()).unwrap(), &endpoint, NAME)
