@@ -106,6 +106,12 @@ impl Add<Duration> for Moment {
     }
 }
 
+/// For how long the system says that it was suspended, since this was first asked.
+#[cfg(feature = "test-util")]
+pub fn suspended() -> Duration {
+    system::suspended()
+}
+
 /// Systems with a clock that goes on while tokio's stands still.
 #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 mod system {

@@ -139,7 +139,7 @@ pub use transport::embedded::EmbeddedRedis;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub mod test_util {
-    pub use crate::clock::Machine;
+    pub use crate::clock::{Machine, suspended};
     pub use crate::session::gate::Gate;
     pub use crate::transport::embedded::testing::{
         ByteControl, ByteFaults, ConnectionControl, Delay, Direction, Dumped, ErrorReply, Faults,
