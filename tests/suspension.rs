@@ -37,7 +37,10 @@ mod linux {
         assert!(start.elapsed() < NOISE, "the clock of the timers does not jump");
         assert!(after.abs_diff(before + ahead) < NOISE, "{before:?}, {after:?}");
         assert!(suspended() < after + NOISE, "it is counted once");
-        eprintln!("ok: CLOCK_BOOTTIME jumped by {ahead:?}, counted were {:?}", after.abs_diff(before));
+        eprintln!(
+            "ok: CLOCK_BOOTTIME jumped by {ahead:?}, counted were {:?}",
+            after.abs_diff(before)
+        );
     }
 
     /// Enters a namespace whose clock is ahead by the duration that it returns.

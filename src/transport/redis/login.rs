@@ -23,6 +23,9 @@ use crate::transport::{CallError, Fault};
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
+/// So that credentials that are over as soon as they are given do not keep the connection busy.
+const VALID_MIN: Duration = Duration::from_millis(100);
+
 /// Beyond what tokio's timers reach, credentials count as valid for ever.
 const VALID_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -69,7 +72,7 @@ impl Login {
     ) -> Fault {
         loop {
             let Validity { since, span: Some(span) } = validity else { return pending().await };
-            sleep_until(since + span / 4 * 3).await;
+            sleep_until(since + (span / 4 * 3).max(VALID_MIN)).await;
             validity = loop {
                 match timeout(limit, self.renew(connection, runtime)).await {
                     Ok(Ok(validity)) => break validity,

@@ -99,6 +99,16 @@ async fn credentials_without_an_end_are_asked_for_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn credentials_that_are_over_at_once_are_renewed_with_pauses() {
+    let server = MemoryServer::new();
+    let vault = Vault::with(ann("x").valid_for(Duration::ZERO));
+    let testbed = in_memory(&server, vault.clone()).await.unwrap();
+    sleep(SECOND * 10).await;
+    assert!((200..=303).contains(&vault.asked()), "{}", vault.asked());
+    assert_eq!(testbed.redis.reconnects(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_provider_that_fails_costs_no_connection_that_lives() {
     let server = MemoryServer::new();
     let vault = Vault::with(Credentials::password("x").valid_for(SECOND * 60));
@@ -168,7 +178,9 @@ fn server_of_ann(password: &str) -> Server {
 
 fn set_password(server: &Server, password: &str) {
     let password = format!(">{password}");
-    let words = ["ACL", "SETUSER", "ann", "reset", "on", &password, "~*", "&*", "+@all"];
+    // AUTH needs no right.
+    let rights = ["~*", "&*", "+@all", "-auth"];
+    let words = [&["ACL", "SETUSER", "ann", "reset", "on", &password][..], &rights].concat();
     assert_eq!(server.command(&words).text(), "OK");
 }
 
@@ -240,7 +252,8 @@ async fn tokens_that_expire_are_renewed_on_the_living_connections_and_no_call_fa
             // The issuer tells the server. Only the latest tokens are accepted.
             let mut server = support::resp::Connection::open(address)?;
             let password = format!(">{token}");
-            server.command(&["ACL", "SETUSER", "ann", "on", &password, "~*", "&*", "+@all"])?;
+            let rights = ["~*", "&*", "+@all", "-auth"];
+            server.command(&[&["ACL", "SETUSER", "ann", "on", &password][..], &rights].concat())?;
             Ok(Credentials::new("ann", token).valid_for(Duration::from_millis(200)))
         }
     };
