@@ -43,12 +43,12 @@ pub(crate) enum Dial {
 }
 
 impl Dial {
-    /// `tls` is there if the endpoint needs it.
+    /// `tls` is there if the endpoint needs it. Without it no connection is made: never a plain one.
     pub(crate) fn to(endpoint: &Endpoint, tls: Option<&Tls>) -> Result<Self, CallError> {
         match endpoint.address() {
-            Address::Tcp { host, port } | Address::Tls { host, port } => {
-                Dial::network(host, *port, tls)
-            }
+            Address::Tcp { host, port } => Dial::network(host, *port, None),
+            Address::Tls { .. } if tls.is_none() => Err(refused("there are no TLS settings")),
+            Address::Tls { host, port } => Dial::network(host, *port, tls),
             #[cfg(unix)]
             Address::Unix { path } => Ok(Dial::Unix(path.clone())),
             #[cfg(not(unix))]
@@ -104,7 +104,6 @@ impl Dial {
     }
 }
 
-#[cfg(not(unix))]
 fn refused(text: &str) -> CallError {
     CallError::Refused(crate::transport::Fault(text.to_owned()))
 }

@@ -37,6 +37,15 @@ async fn connect_to(secure: &Secure, tls: &Tls) -> (Redis, OwnRuntime) {
     (redis.await.unwrap(), own)
 }
 
+#[test]
+fn a_secured_endpoint_is_never_reached_in_plain_text() {
+    let endpoint = Endpoint::parse("rediss://localhost").unwrap();
+    assert!(matches!(Dial::to(&endpoint, None), Err(CallError::Refused(_))));
+    assert!(matches!(Dial::to(&endpoint, Some(&system())), Ok(Dial::Tls { .. })));
+    let plain = Endpoint::parse("redis://localhost").unwrap();
+    assert!(matches!(Dial::to(&plain, Some(&system())), Ok(Dial::Tcp { .. })));
+}
+
 #[tokio::test]
 async fn calls_and_messages_of_any_size_arrive() {
     needs_a_server!();
