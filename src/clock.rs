@@ -8,7 +8,7 @@
 //! | system | what is counted beside tokio's clock |
 //! | --- | --- |
 //! | Linux, Android | the growth of `CLOCK_BOOTTIME` beyond `CLOCK_MONOTONIC` |
-//! | macOS, iOS | the growth of `CLOCK_MONOTONIC`, which counts sleep there, beyond the uptime |
+//! | macOS, iOS | the growth of `CLOCK_MONOTONIC_RAW`, which counts sleep there, beyond the uptime |
 //! | others | nothing: on Windows tokio's clock counts sleep itself |
 //!
 //! Time for which a virtual machine was paused by its host is in none of these clocks, unless the host
@@ -112,22 +112,30 @@ pub fn suspended() -> Duration {
     system::suspended()
 }
 
-/// Systems with a clock that goes on while tokio's stands still.
+/// Systems with a clock that goes on while tokio's stands still, and at the same rate.
 #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 mod system {
     use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::{Duration, Instant};
 
-    use rustix::time::{ClockId, Timespec, clock_gettime};
+    use nix::time::{ClockId, clock_gettime};
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    const COUNTS_SLEEP: ClockId = ClockId::Boottime;
+    const COUNTS_SLEEP: ClockId = ClockId::CLOCK_BOOTTIME;
+    // Beside the uptime, which `Instant` is there. Neither is adjusted.
     #[cfg(target_vendor = "apple")]
-    const COUNTS_SLEEP: ClockId = ClockId::Monotonic;
+    const COUNTS_SLEEP: ClockId = ClockId::from_raw(nix::libc::CLOCK_MONOTONIC_RAW);
+
+    /// What reading two clocks one after the other may seem to be. Far below the margin of a deadline.
+    const NOISE: Duration = Duration::from_micros(100);
+
+    /// Of the first readings the best is taken: a thread may stand still between two clocks.
+    const FIRST_READINGS: usize = 5;
 
     /// Both clocks at one time.
     struct Reading {
-        counts_sleep: Timespec,
+        counts_sleep: Duration,
         timers: Instant,
     }
 
@@ -135,17 +143,36 @@ mod system {
         #[expect(clippy::disallowed_methods, reason = "paused time is no suspension")]
         fn take() -> Self {
             // In this order: a thread that stands still between the two was not suspended for longer.
-            Reading { counts_sleep: clock_gettime(COUNTS_SLEEP), timers: Instant::now() }
+            let counts_sleep = clock_gettime(COUNTS_SLEEP).map(Duration::from).unwrap_or_default();
+            Reading { counts_sleep, timers: Instant::now() }
+        }
+
+        /// For how long the machine was suspended since an earlier reading.
+        fn suspended_since(&self, earlier: &Reading) -> Duration {
+            let all = self.counts_sleep.saturating_sub(earlier.counts_sleep);
+            all.saturating_sub(self.timers.saturating_duration_since(earlier.timers))
+        }
+
+        fn first() -> Self {
+            let readings = (0..FIRST_READINGS).map(|_| Reading::take());
+            let better = |one: Reading, other: Reading| {
+                if other.suspended_since(&one) > Duration::ZERO { other } else { one }
+            };
+            readings.reduce(better).expect("BUG: there are some")
         }
     }
 
     pub(super) fn suspended() -> Duration {
-        static FIRST: LazyLock<Reading> = LazyLock::new(Reading::take);
-        let first = &*FIRST;
-        let now = Reading::take();
-        // Negative where the system set its clock back.
-        let all = Duration::try_from(now.counts_sleep - first.counts_sleep).unwrap_or_default();
-        all.saturating_sub(now.timers.saturating_duration_since(first.timers))
+        static FIRST: LazyLock<Reading> = LazyLock::new(Reading::first);
+        /// Nanoseconds. It changes with a suspension only, and never goes back.
+        static COUNTED: AtomicU64 = AtomicU64::new(0);
+        let now = Reading::take().suspended_since(&FIRST);
+        let counted = COUNTED.load(Ordering::Relaxed);
+        if now <= Duration::from_nanos(counted) + NOISE {
+            return Duration::from_nanos(counted);
+        }
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(now.max(COUNTED.fetch_max(now, Ordering::Relaxed)))
     }
 }
 
