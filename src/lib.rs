@@ -95,6 +95,7 @@ mod client;
 mod clock;
 #[cfg(all(doctest, feature = "embedded"))]
 mod doctests;
+mod durability;
 mod error;
 mod fencing;
 mod latch;
@@ -112,6 +113,7 @@ mod synchronizer;
 mod transport;
 
 pub use client::{Client, ClientBuilder, LocalHandover};
+pub use durability::Durability;
 pub use error::{Cause, ConfigError, Error};
 pub use fencing::FencingToken;
 pub use latch::CountDownLatch;
@@ -123,6 +125,7 @@ pub use read_write::ReadWriteLock;
 pub use semaphore::{Semaphore, SemaphorePermit};
 pub use session::Owner;
 pub use stats::Stats;
+pub use transport::{DeploymentKind, ShardedPubSub};
 
 /// The crate fred, in the version whose clients [`Client::builder_with_fred`] takes.
 #[cfg(feature = "fred")]

@@ -142,20 +142,28 @@ impl fmt::Display for LockKind {
 pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, Error> {
     let pattern = format!("{}{pattern}", escaped(&handle.session.settings.key_prefix));
     let name = Arc::from(pattern.as_str());
-    let mut cursor: scan::Cursor = Arc::from("0");
     let mut locks: Vec<LockInfo> = Vec::new();
-    for _ in 0..STEPS_MAX {
-        let call = scan::step(&cursor, &pattern, STEP);
-        let (next, found) = handle.session.ask(&name, call, scan::found).await?;
-        locks.extend(found.into_iter().map(LockInfo::from));
-        cursor = next;
-        if &*cursor == "0" || locks.len() > LOCKS_MAX {
-            break;
+    let mut steps = 0;
+    let mut truncated = false;
+    for group in handle.session.transport.groups() {
+        let mut cursor: scan::Cursor = Arc::from("0");
+        loop {
+            let call = scan::step(&cursor, &pattern, STEP);
+            let (next, found) = handle.session.ask_group(&name, group, call, scan::found).await?;
+            locks.extend(found.into_iter().map(LockInfo::from));
+            (cursor, steps) = (next, steps + 1);
+            if &*cursor == "0" {
+                break;
+            }
+            if locks.len() > LOCKS_MAX || steps == STEPS_MAX {
+                truncated = true;
+                break;
+            }
         }
     }
     locks.sort_by(|left, right| left.key.cmp(&right.key));
     locks.dedup_by(|left, right| left.key == right.key);
-    let truncated = &*cursor != "0" || locks.len() > LOCKS_MAX;
+    truncated |= locks.len() > LOCKS_MAX;
     locks.truncate(LOCKS_MAX);
     Ok(LockList { locks, truncated })
 }

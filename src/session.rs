@@ -9,6 +9,8 @@ mod attempt;
 pub(crate) mod attendance;
 pub(crate) mod background;
 pub(crate) mod batch_acquire;
+mod durability;
+mod events;
 pub(crate) mod existing_hold;
 #[cfg(feature = "test-util")]
 pub(crate) mod gate;
@@ -19,6 +21,7 @@ mod idempotency;
 mod local_queue;
 mod outcome;
 pub(crate) mod owner;
+mod recent_releases;
 pub(crate) mod release;
 mod reply_times;
 pub(crate) mod request;
@@ -40,24 +43,27 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::clock::Clock;
+use crate::durability::Durability;
 use crate::error::Error;
 use crate::lease::{Lease, LossReason};
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::{Counters, Stats, count};
-use crate::transport::{CallError, Fault, Lane, Transport};
+use crate::transport::{CallError, Fault, Group, Lane, Transport};
 
 use attendance::Attendance;
 use hold::{Hold, InDoubt};
 use local_queue::LocalQueues;
+use recent_releases::RecentReleases;
 use release::cleanup::{Cleanup, Cleanups};
 use reply_times::ReplyTimes;
 use watchdog::Watchdog;
 
+pub(crate) use events::Reported;
 pub(crate) use hold_share::HoldShare;
 pub(crate) use local_queue::{Streak, Waiter};
 pub use owner::Owner;
-pub(crate) use subscriptions::Subscriptions;
+use subscriptions::Subscriptions;
 
 /// The settings a session runs by; checked by the builder.
 #[derive(Clone, Debug)]
@@ -71,13 +77,17 @@ pub(crate) struct Settings {
     pub(crate) fair_claim: Duration,
     /// Counts what the leases of this client count.
     pub(crate) clock: Clock,
+    /// The copies that a grant and a renewal need before they count.
+    pub(crate) durability: Option<Durability>,
 }
 
 pub(crate) struct Session {
     pub(crate) transport: Transport,
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) queues: LocalQueues,
-    pub(crate) watchdog: Watchdog,
+    pub(crate) watchdog: Arc<Watchdog>,
+    /// Kept only where there are failovers.
+    recent_releases: Arc<RecentReleases>,
     pub(crate) cleanups: Cleanups,
     pub(crate) attendance: Arc<Attendance>,
     pub(crate) reply_times: ReplyTimes,
@@ -128,7 +138,7 @@ impl Drop for Handle {
 /// The parts a session is put together from.
 pub(crate) struct Parts {
     pub(crate) transport: Transport,
-    pub(crate) subscriptions: Arc<Subscriptions>,
+    pub(crate) reported: Reported,
     pub(crate) counters: Arc<Counters>,
     pub(crate) settings: Settings,
     pub(crate) client_id: Uuid,
@@ -136,12 +146,14 @@ pub(crate) struct Parts {
 
 impl Session {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
-        let Parts { transport, subscriptions, counters, settings, client_id } = parts;
+        let Parts { transport, reported, counters, settings, client_id } = parts;
+        let Reported { subscriptions, watchdog, recent_releases } = reported;
         Arc::new(Session {
             transport,
             subscriptions,
             queues: LocalQueues::new(settings.streak),
-            watchdog: Watchdog::new(),
+            watchdog,
+            recent_releases,
             cleanups: Cleanups::new(),
             attendance: Arc::default(),
             reply_times: ReplyTimes::new(settings.command_timeout),
@@ -166,9 +178,26 @@ impl Session {
         if self.is_closed() {
             return Err(Error::Closed);
         }
-        let reply = self.call(Lane::Caller, call).await;
-        let value = reply.map_err(|error| Error::from_call(name, Duration::ZERO, error))?;
-        read(value).map_err(|reply| Error::unexpected(name, &reply))
+        understood(name, self.call(Lane::Caller, call).await, read)
+    }
+
+    /// As [`ask`](Self::ask), of the keys of one group.
+    pub(crate) async fn ask_group<T>(
+        &self,
+        name: &Arc<str>,
+        group: Group,
+        call: Call,
+        read: impl Fn(Value) -> Result<T, Unexpected>,
+    ) -> Result<T, Error> {
+        if self.is_closed() {
+            return Err(Error::Closed);
+        }
+        understood(name, self.call_group(group, Lane::Caller, call).await, read)
+    }
+
+    /// The node that serves the keys of a call at present.
+    fn node_of(&self, call: &Call) -> u32 {
+        call.keys.first().map_or(0, |key| self.transport.group(key).node)
     }
 
     /// A call of the background. Its reply tells nothing of how long replies take: what undoes a lost
@@ -185,6 +214,17 @@ impl Session {
             self.reply_times.came_after(sent.elapsed());
         }
         reply
+    }
+
+    /// A call with any keys of one group.
+    pub(crate) async fn call_group(
+        &self,
+        group: Group,
+        lane: Lane,
+        call: Call,
+    ) -> Result<Value, CallError> {
+        count(&self.counters.calls);
+        self.transport.call_group(group, lane, call).await
     }
 
     /// A call whose reply is not waited for beyond `limit`.
@@ -211,9 +251,14 @@ impl Session {
         resource.field(self.client_id, self.next_id(), permits)
     }
 
+    /// By which the scripts of a resource publish.
+    pub(crate) fn publish_command(&self, resource: &Resource) -> &'static str {
+        self.transport.publish_command(&resource.channel, &resource.key)
+    }
+
     /// Lowers the count of a field; zero ends the hold.
     fn release_call(&self, resource: &Resource, field: &Arc<str>, holds: u32) -> Call {
-        resource.release(self.transport.publish_command(), holds, field)
+        resource.release(self.publish_command(resource), holds, field)
     }
 
     /// Ends a hold whose last guard is gone.
@@ -263,6 +308,9 @@ impl Session {
         // One of them is this client, if it listens: only others need to be let first.
         let own = i64::from(self.subscriptions.is_subscribed(&hold.resource.channel));
         self.queues.vacate(hold, receivers - own);
+        if self.transport.may_fail_over() {
+            self.recent_releases.note(hold);
+        }
         if let Some(doubt) = hold.doubt() {
             self.undo(hold, doubt);
         }
@@ -383,6 +431,16 @@ impl From<Unexpected> for CallError {
     fn from(reply: Unexpected) -> Self {
         CallError::Refused(Fault(format!("a reply that no script gives: {:?}", reply.0)))
     }
+}
+
+/// What the reply to a question means, or its error.
+fn understood<T>(
+    name: &Arc<str>,
+    reply: Result<Value, CallError>,
+    read: impl Fn(Value) -> Result<T, Unexpected>,
+) -> Result<T, Error> {
+    let value = reply.map_err(|error| Error::from_call(name, Duration::ZERO, error))?;
+    read(value).map_err(|reply| Error::unexpected(name, &reply))
 }
 
 /// Between 80 % and 120 % of a span, so that clients do not move in step.

@@ -44,7 +44,9 @@ impl Synchronizer {
     }
 
     pub(crate) fn publish(&self) -> &'static str {
-        self.handle.session.transport.publish_command()
+        // A name that cannot be used is refused before anything is published.
+        let publish = |resource: &Arc<Resource>| self.handle.session.publish_command(resource);
+        self.resource.as_ref().map_or("PUBLISH", publish)
     }
 
     /// Takes permits. Each acquisition is an owner of its own.

@@ -8,8 +8,9 @@
 //!
 //! Calls on one lane are executed in the order in which they were sent, as long as the lane's
 //! connection lives. A call whose future is dropped is executed in its place in that order, or not at
-//! all. [`Transport::epoch`] changes whenever a connection of the lane was lost. While the epoch stays
-//! the same, a call whose future was dropped is surely settled before a call that is sent later.
+//! all. [`Transport::epoch`] changes whenever the lane's connection for a key was lost, or another node
+//! may have been asked for the key. While the epoch stays the same, a call whose future was dropped is
+//! surely settled before a call for the same key that is sent later.
 
 #[cfg(feature = "embedded")]
 pub(crate) mod embedded;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use crate::protocol::{Call, Value};
 
 /// Which connection a call travels on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Lane {
     /// Driven by the caller's runtime: the shortest way for a call with a waiting caller.
     Caller,
@@ -46,6 +47,8 @@ pub(crate) enum CallError {
     Unknown(Fault),
     /// The server answered with an error that repeating will not mend.
     Refused(Fault),
+    /// It was applied, and too few servers have a copy of what it wrote.
+    NotDurable { wanted: u32, acknowledged: u32 },
     /// The transport was closed.
     Closed,
 }
@@ -105,24 +108,96 @@ pub(crate) fn sort_error_reply(text: &str) -> CallError {
     match code {
         "LOADING" | "MASTERDOWN" | "BUSY" | "READONLY" | "OOM" | "CLUSTERDOWN" | "TRYAGAIN"
         | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" => CallError::NotApplied(fault),
-        // The answer never changes: only a client that knows all nodes finds the right one.
-        "MOVED" | "ASK" | "CROSSSLOT" => CallError::Refused(Fault(format!(
-            "{text}: the server is a node of a cluster, and this version speaks to one server by \
-             itself; connect to a server without `cluster-enabled`"
-        ))),
         _ if text.starts_with("ERR max number of clients") => CallError::NotApplied(fault),
         _ => CallError::Refused(fault),
     }
+}
+
+/// The commands by which a channel is published to and subscribed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PubSub {
+    /// PUBLISH and SUBSCRIBE: in a cluster, every node hears it.
+    Plain,
+    /// SPUBLISH and SSUBSCRIBE: only the node that serves the channel's slot hears it.
+    Sharded,
+}
+
+/// Whether the releases of a cluster's locks are published within their shard (`SPUBLISH`), or to all nodes
+/// (`PUBLISH`); see [`ClientBuilder::sharded_pubsub`](crate::ClientBuilder::sharded_pubsub).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ShardedPubSub {
+    /// Within the shard, if the servers can: from Redis 7.0, and all of Valkey.
+    #[default]
+    Auto,
+    /// Within the shard.
+    On,
+    /// To all nodes.
+    Off,
+}
+
+impl PubSub {
+    pub(crate) fn publish_command(self) -> &'static str {
+        match self {
+            PubSub::Plain => "PUBLISH",
+            PubSub::Sharded => "SPUBLISH",
+        }
+    }
+}
+
+/// What has carried the calls for a key on one lane. While it stays the same, the same connection does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Epoch {
+    /// How many connections the lane's node has lost.
+    pub(crate) connection: u64,
+    pub(crate) node: u32,
+    /// How often another node was asked for the key's slot.
+    pub(crate) served: u32,
+}
+
+/// Keys of one group can be in one call. On one server, all keys are of one group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Group {
+    pub(crate) node: u32,
+    /// `None`: the node takes keys of several slots in one call.
+    pub(crate) slot: Option<u16>,
+}
+
+/// Where messages may have been missed.
+#[derive(Clone, Copy)]
+pub(crate) enum Missed<'a> {
+    /// On every channel.
+    All,
+    Channel(&'a str),
+    /// On every channel for which this is true.
+    Where(&'a dyn Fn(&str) -> bool),
 }
 
 /// Receives messages and reconnections. Each call must return at once.
 pub(crate) trait TransportEvents: Send + Sync + 'static {
     /// A message on a subscribed channel.
     fn message(&self, channel: &str, payload: &[u8]);
-    /// Messages may have been missed on every channel: after a reconnect, or because a queue was full.
-    fn missed(&self);
+    /// Messages may have been missed: after a reconnect, or because a queue was full.
+    fn missed(&self, what: Missed<'_>);
     /// The lane's connection is usable again after it was lost.
     fn restored(&self, lane: Lane);
+    /// Another server serves the keys for which `concerns` is true, and may lack the last writes of the
+    /// server before.
+    fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool);
+}
+
+/// What the locks live on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeploymentKind {
+    /// One server, or whatever a proxy or a load balancer makes look like one.
+    Single,
+    /// The primary that sentinels name.
+    Sentinel,
+    /// A cluster.
+    Cluster,
+    /// The engine of this process.
+    Embedded,
 }
 
 /// The transport of one client.
@@ -143,22 +218,103 @@ impl Transport {
         }
     }
 
-    /// Counts the connections that the lane has lost.
-    pub(crate) fn epoch(&self, lane: Lane) -> u64 {
+    /// As [`call`](Self::call), for a script that takes any keys of one group.
+    pub(crate) async fn call_group(
+        &self,
+        group: Group,
+        lane: Lane,
+        call: Call,
+    ) -> Result<Value, CallError> {
         match self {
-            Transport::Redis(redis) => redis.epoch(lane),
+            Transport::Redis(redis) => redis.call_group(group, lane, call).await,
             #[cfg(feature = "embedded")]
-            Transport::Embedded(embedded) => embedded.epoch(lane),
+            Transport::Embedded(embedded) => embedded.call(lane, call).await,
         }
     }
 
-    /// Subscribes to a channel. When this returns `Ok` the server has confirmed it: every message
+    /// A command that is no script, to the node of a group.
+    pub(crate) async fn command(
+        &self,
+        group: Group,
+        lane: Lane,
+        words: &[&[u8]],
+    ) -> Result<Value, CallError> {
+        match self {
+            Transport::Redis(redis) => redis.command(group, lane, words).await,
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(_) => {
+                Err(CallError::Refused(Fault("the embedded engine knows scripts only".into())))
+            }
+        }
+    }
+
+    /// The server of a group: of a cluster, the node.
+    pub(crate) fn server_of(&self, group: Group) -> String {
+        match self {
+            Transport::Redis(redis) => redis.server_of(group),
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(embedded) => embedded.server(),
+        }
+    }
+
+    /// Whether another server may take over that lacks the last writes, and this client learns of it.
+    pub(crate) fn may_fail_over(&self) -> bool {
+        matches!(self.kind(), DeploymentKind::Sentinel | DeploymentKind::Cluster)
+    }
+
+    pub(crate) fn kind(&self) -> DeploymentKind {
+        match self {
+            Transport::Redis(redis) => redis.kind(),
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(_) => DeploymentKind::Embedded,
+        }
+    }
+
+    /// The group of a key at present.
+    pub(crate) fn group(&self, key: &str) -> Group {
+        match self {
+            Transport::Redis(redis) => redis.group(key),
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(_) => Group::default(),
+        }
+    }
+
+    /// All groups, for a script that searches the keys of a whole node.
+    pub(crate) fn groups(&self) -> Vec<Group> {
+        match self {
+            Transport::Redis(redis) => redis.groups(),
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(_) => vec![Group::default()],
+        }
+    }
+
+    /// Whether one call can write to all these keys, and is never seen in part.
+    pub(crate) fn run_as_one<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> bool {
+        match self {
+            Transport::Redis(redis) => redis.run_as_one(&mut keys),
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(_) => true,
+        }
+    }
+
+    /// What carries the calls for a key at present.
+    pub(crate) fn epoch(&self, lane: Lane, key: &str) -> Epoch {
+        match self {
+            Transport::Redis(redis) => redis.epoch(lane, key),
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(embedded) => {
+                Epoch { connection: embedded.epoch(lane), ..Epoch::default() }
+            }
+        }
+    }
+
+    /// Subscribes to a channel of a key. When this returns `Ok` the server has confirmed it: every message
     /// published later reaches [`TransportEvents::message`], or [`TransportEvents::missed`] is called.
     /// Subscriptions outlive reconnects. If the future is dropped the channel may or may not be
     /// subscribed.
-    pub(crate) async fn subscribe(&self, channel: &Arc<str>) -> Result<(), CallError> {
+    pub(crate) async fn subscribe(&self, channel: &Arc<str>, key: &str) -> Result<(), CallError> {
         match self {
-            Transport::Redis(redis) => redis.subscribe(channel).await,
+            Transport::Redis(redis) => redis.subscribe(channel, key).await,
             #[cfg(feature = "embedded")]
             Transport::Embedded(embedded) => embedded.subscribe(channel).await,
         }
@@ -173,10 +329,13 @@ impl Transport {
         }
     }
 
-    /// PUBLISH, or SPUBLISH where Redisson would use it.
-    #[expect(clippy::unused_self, reason = "it is for the server to say, not for this crate")]
-    pub(crate) fn publish_command(&self) -> &'static str {
-        "PUBLISH"
+    /// PUBLISH, or SPUBLISH where Redisson would use it: by which a script with this key publishes there.
+    pub(crate) fn publish_command(&self, channel: &str, key: &str) -> &'static str {
+        match self {
+            Transport::Redis(redis) => redis.pubsub(channel, key).publish_command(),
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(_) => PubSub::Plain.publish_command(),
+        }
     }
 
     /// The server as the configuration names it. Equal texts mean the same server.

@@ -4,8 +4,10 @@ use tokio::runtime::Handle;
 
 use super::builder::{ClientBuilder, Target};
 use crate::error::ConfigError;
+use crate::transport::redis::access::Access;
+use crate::transport::redis::deployment::Deployment;
+#[cfg(feature = "tls")]
 use crate::transport::redis::dial::Tls;
-use crate::transport::redis::endpoint::Endpoint;
 
 impl ClientBuilder {
     /// TLS options and credentials are for servers of a URL that needs them.
@@ -14,14 +16,14 @@ impl ClientBuilder {
         match &self.target {
             // A URL that cannot be used is refused when the client connects.
             Target::Url(Err(_)) => Ok(()),
-            Target::Url(Ok(endpoint)) => {
+            Target::Url(Ok(deployment)) => {
                 #[cfg(feature = "tls")]
-                if self.tls.is_some() && !endpoint.is_secured() {
+                if self.tls.is_some() && !deployment.is_secured() {
                     let reason =
                         "they are for a URL with rediss://, and this one is not".to_owned();
                     return Err(ConfigError::Tls { reason });
                 }
-                if self.credentials.is_some() && endpoint.credentials().is_some() {
+                if self.credentials.is_some() && deployment.has_credentials() {
                     return credentials(
                         "they are given twice: take user and password out of the URL",
                     );
@@ -45,28 +47,25 @@ impl ClientBuilder {
         }
     }
 
-    /// What TLS connections need, if the endpoint needs them. Certificates and keys are read.
-    #[cfg(feature = "tls")]
-    pub(super) async fn shared_tls(
+    /// What the servers of a deployment need. Certificates and keys are read on `runtime`.
+    pub(super) async fn access(
         &self,
-        endpoint: &Endpoint,
+        deployment: &Deployment,
         runtime: &Handle,
-    ) -> Result<Option<Tls>, ConfigError> {
-        if !endpoint.is_secured() {
-            return Ok(None);
-        }
-        let options = self.tls.clone().unwrap_or_default();
-        Tls::load(options, runtime).await.map(Some)
-    }
-
-    #[cfg(not(feature = "tls"))]
-    #[expect(clippy::unused_async, reason = "the same call with and without the feature")]
-    pub(super) async fn shared_tls(
-        &self,
-        _: &Endpoint,
-        _: &Handle,
-    ) -> Result<Option<Tls>, ConfigError> {
-        Ok(None)
+    ) -> Result<Access, ConfigError> {
+        #[cfg(feature = "tls")]
+        let tls = if deployment.is_secured() {
+            let options = self.tls.clone().unwrap_or_default();
+            Some(Tls::load(options, runtime).await?)
+        } else {
+            None
+        };
+        Ok(Access {
+            #[cfg(feature = "tls")]
+            tls,
+            provider: self.credentials.clone(),
+            ..Access::default()
+        })
     }
 }
 
@@ -100,10 +99,18 @@ mod tests {
     #[tokio::test]
     async fn credentials_are_given_once() {
         let given = |builder: ClientBuilder| builder.credentials(Credentials::password("hunter2"));
-        for url in ["redis://:x@127.0.0.1:PORT", "redis+unix:///x?pass=x"] {
+        for url in [
+            "redis://:x@127.0.0.1:PORT",
+            "redis+unix:///x?pass=x",
+            "redis-sentinel://ann:x@127.0.0.1:PORT/primary",
+            "redis-cluster://:x@127.0.0.1:PORT",
+        ] {
             let refused = refusal(url, given).await.to_string();
             assert!(refused.contains("out of the URL"), "{refused}");
         }
+        // The sentinels have users of their own.
+        let sentinel = "redis-sentinel://127.0.0.1/primary?sentinel_password=x";
+        assert!(given(Client::builder(sentinel)).check_access().is_ok());
         let builder = given(Client::builder("redis://127.0.0.1"));
         assert!(builder.check_access().is_ok());
         assert!(!format!("{builder:?}").contains("hunter2"), "{builder:?}");
@@ -125,9 +132,12 @@ mod tests {
     #[tokio::test]
     #[cfg(feature = "tls")]
     async fn tls_options_are_for_a_secured_url() {
-        for url in ["redis://127.0.0.1:PORT", "redis+unix:///x"] {
+        for url in ["redis://127.0.0.1:PORT", "redis+unix:///x", "redis-cluster://127.0.0.1:PORT"] {
             let refused = refusal(url, |builder| builder.tls(TlsOptions::new())).await.to_string();
             assert!(refused.contains("rediss://"), "{refused}");
+        }
+        for url in ["rediss://x", "rediss-sentinel://x/primary", "rediss-cluster://x"] {
+            assert!(Client::builder(url).tls(TlsOptions::new()).check_access().is_ok(), "{url}");
         }
     }
 

@@ -6,13 +6,17 @@ use uuid::Uuid;
 
 use super::local_handover::LocalHandover;
 use crate::clock::{Clock, Counts};
+use crate::durability::Durability;
 use crate::error::ConfigError;
 use crate::lease::Lease;
 use crate::session::{Settings, Streak};
+use crate::transport::ShardedPubSub;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
 use crate::transport::redis::Timing;
 use crate::transport::redis::credentials::{CredentialsProvider, Provider};
+use crate::transport::redis::deployment::Deployment;
+#[cfg(feature = "fred")]
 use crate::transport::redis::endpoint::Endpoint;
 #[cfg(feature = "fred")]
 use crate::transport::redis::fred::FredTemplate;
@@ -71,6 +75,8 @@ pub struct ClientBuilder {
     #[cfg(feature = "tls")]
     pub(super) tls: Option<TlsOptions>,
     pub(super) credentials: Option<Provider>,
+    pub(super) sharded_pubsub: ShardedPubSub,
+    durability: Option<Durability>,
     #[cfg(feature = "test-util")]
     pub(super) gate: crate::session::gate::Gate,
     #[cfg(feature = "test-util")]
@@ -80,7 +86,7 @@ pub struct ClientBuilder {
 /// Where the locks live.
 #[derive(Clone, Debug)]
 pub(super) enum Target {
-    Url(Result<Endpoint, ConfigError>),
+    Url(Result<Deployment, ConfigError>),
     #[cfg(feature = "fred")]
     Fred(Result<(FredTemplate, Endpoint), ConfigError>),
     #[cfg(feature = "embedded")]
@@ -92,7 +98,7 @@ pub(super) enum Target {
 
 impl ClientBuilder {
     pub(crate) fn new(url: &str) -> Self {
-        ClientBuilder::with_target(Target::Url(Endpoint::parse(url)))
+        ClientBuilder::with_target(Target::Url(Deployment::parse(url)))
     }
 
     #[cfg(feature = "fred")]
@@ -114,6 +120,8 @@ impl ClientBuilder {
             #[cfg(feature = "tls")]
             tls: None,
             credentials: None,
+            sharded_pubsub: ShardedPubSub::default(),
+            durability: None,
             #[cfg(feature = "test-util")]
             gate: crate::session::gate::Gate::default(),
             #[cfg(feature = "test-util")]
@@ -127,6 +135,33 @@ impl ClientBuilder {
     /// held longer. Shorter: a shorter outage loses the lock.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
+        self
+    }
+
+    /// Whether releases in a cluster are published within their shard. Default: if the servers can, as
+    /// Redisson's `shardedSubscriptionMode` AUTO. Elsewhere than in a cluster it means nothing.
+    ///
+    /// All clients of a lock must agree, those in Java too: a waiter that listens elsewhere goes on only at its
+    /// next poll. A channel that lies in another slot than its lock is published to all nodes in any case: that
+    /// of a count-down latch whose name has braces.
+    pub fn sharded_pubsub(mut self, sharded: ShardedPubSub) -> Self {
+        self.sharded_pubsub = sharded;
+        self
+    }
+
+    /// How many servers must have a copy of a grant before it counts. Default: none but the primary.
+    ///
+    /// An acquisition waits for the copies behind its script. If they do not come in time, what was taken is
+    /// given back, and the call ends with [`Error::NotDurable`](crate::Error::NotDurable). A renewal waits
+    /// as well: without the copies the hold is uncertain, and is renewed again. It makes the loss of a lock at
+    /// a failover or a restart rarer, and not impossible: see `docs/guarantees.md`.
+    ///
+    /// # Redis cost
+    ///
+    /// One command for each acquisition and each batch of renewals. The server answers nothing else on that
+    /// connection until the copies are there: all calls of this client to that server share this delay.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
         self
     }
 
@@ -208,7 +243,8 @@ impl ClientBuilder {
     ///
     /// For [`Credentials`](crate::Credentials) that change, and for some that should not be in a URL.
     /// [`CredentialsProvider`] says when the provider is asked. With credentials in the URL, on the embedded
-    /// engine or with a client of fred a provider is refused.
+    /// engine or with a client of fred a provider is refused. Sentinels are not servers: their user and
+    /// password stay in the URL.
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.credentials = Some(Provider::new(provider));
         self
@@ -278,6 +314,10 @@ impl ClientBuilder {
             LocalHandover::Off => Streak { count: 0, time: Duration::ZERO },
             LocalHandover::Streak { count, time } => Streak { count, time },
         };
+        let durability = self
+            .durability
+            .map(|durability| durability.checked(self.command_timeout))
+            .transpose()?;
         Ok(Settings {
             lease: Lease::checked("lease", self.lease)?,
             command_timeout: self.command_timeout,
@@ -286,6 +326,7 @@ impl ClientBuilder {
             safety_poll: self.safety_poll,
             fair_claim: self.fair_claim,
             clock: self.clock(),
+            durability,
         })
     }
 }

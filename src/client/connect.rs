@@ -1,5 +1,6 @@
 //! Connecting: from checked settings to a client with its session and its background task.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,32 +11,35 @@ use super::Client;
 use super::builder::{ClientBuilder, Target};
 use crate::error::{Cause, ConfigError, Error};
 use crate::session::background::Thread;
-use crate::session::{Parts, Session, Settings, Subscriptions};
+use crate::session::{Parts, Reported, Session, Settings};
 use crate::stats::Counters;
+use crate::transport::Transport;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
+use crate::transport::redis::access::Access;
+use crate::transport::redis::deployment::Deployment;
 use crate::transport::redis::dial::Dial;
+#[cfg(any(feature = "fred", feature = "test-util"))]
 use crate::transport::redis::endpoint::Endpoint;
-use crate::transport::redis::{IfUnreachable, Node, Redis};
-use crate::transport::{CallError, Transport};
+use crate::transport::redis::{self, IfUnreachable, Opening, Redis, Remote};
 
 /// The parts that the transport and the session of a client share. They are made before both.
 struct SharedParts {
     counters: Arc<Counters>,
-    subscriptions: Arc<Subscriptions>,
+    reported: Reported,
     client_id: Uuid,
 }
 
 impl SharedParts {
     fn new() -> Self {
         let counters = Arc::<Counters>::default();
-        let subscriptions = Subscriptions::new(counters.clone());
-        SharedParts { counters, subscriptions, client_id: Uuid::new_v4() }
+        let reported = Reported::new(counters.clone());
+        SharedParts { counters, reported, client_id: Uuid::new_v4() }
     }
 
     fn session(self, transport: Transport, settings: Settings) -> Arc<Session> {
-        let SharedParts { counters, subscriptions, client_id } = self;
-        Session::new(Parts { transport, subscriptions, counters, settings, client_id })
+        let SharedParts { counters, reported, client_id } = self;
+        Session::new(Parts { transport, reported, counters, settings, client_id })
     }
 }
 
@@ -84,12 +88,12 @@ impl ClientBuilder {
 
     async fn connect_to(self, if_unreachable: IfUnreachable) -> Result<Client, Error> {
         let settings = self.settings()?;
-        let (dial, endpoint) = match &self.target {
-            Target::Url(endpoint) => (None, endpoint.clone()?),
+        let place = match &self.target {
+            Target::Url(deployment) => Place::Deployment(deployment.clone()?),
             #[cfg(feature = "fred")]
             Target::Fred(checked) => {
                 let (template, endpoint) = checked.clone()?;
-                (Some(Dial::Fred(template)), endpoint)
+                Place::Server(Dial::Fred(template), endpoint)
             }
             #[cfg(feature = "embedded")]
             Target::Engine(engine) => return Ok(self.embed(engine, settings)),
@@ -107,37 +111,71 @@ impl ClientBuilder {
             source: Cause::new(error.to_string()),
         };
         let thread = Thread::spawn().map_err(no_thread)?;
-        let dial = match dial {
-            Some(dial) => Ok(dial),
-            None => {
-                Dial::to(&endpoint, self.shared_tls(&endpoint, &thread.runtime).await?.as_ref())
-            }
-        };
-        let session =
-            self.session(dial, &endpoint, settings, if_unreachable, &thread.runtime).await?;
+        let session = self.session(place, settings, if_unreachable, &thread.runtime).await?;
         thread.serve(session.clone());
         Ok(Client::new(session))
     }
 
-    /// A session on a server.
+    /// A session on a deployment.
     async fn session(
         &self,
-        dial: Result<Dial, CallError>,
-        endpoint: &Endpoint,
+        place: Place,
         settings: Settings,
         if_unreachable: IfUnreachable,
         background: &Handle,
     ) -> Result<Arc<Session>, Error> {
+        let place_name = place.to_string();
         let refused =
-            |error| Error::from_call(&Arc::from(endpoint.to_string()), Duration::ZERO, error);
+            |error| Error::from_call(&Arc::from(place_name.as_str()), Duration::ZERO, error);
         let shared = SharedParts::new();
         let name = self.connection_name(shared.client_id);
-        let node = Node::new(dial.map_err(refused)?, endpoint, &name);
-        let node = node.log_in_by(self.credentials.clone());
-        let subscriptions = shared.subscriptions.clone();
-        let redis = Redis::connect(node, self.timing(), subscriptions, background, if_unreachable);
-        let transport = Transport::Redis(redis.await.map_err(refused)?);
-        Ok(shared.session(transport, settings))
+        let access = match &place {
+            Place::Deployment(deployment) => self.access(deployment, background).await?,
+            #[cfg(any(feature = "fred", feature = "test-util"))]
+            Place::Server(..) => Access::default(),
+        };
+        let place = match place {
+            Place::Deployment(Deployment::Sentinel(deployment)) => {
+                redis::Place::Sentinel(deployment)
+            }
+            Place::Deployment(Deployment::Cluster(deployment)) => redis::Place::Cluster(deployment),
+            Place::Deployment(Deployment::Single(endpoint)) => {
+                redis::Place::Server(access.server(&endpoint, &name).map_err(refused)?)
+            }
+            #[cfg(any(feature = "fred", feature = "test-util"))]
+            Place::Server(dial, endpoint) => {
+                redis::Place::Server(Remote::new(dial, &endpoint, &name))
+            }
+        };
+        let opening = Opening {
+            name,
+            access,
+            timing: self.timing(),
+            events: Arc::new(shared.reported.clone()),
+            own_runtime: background.clone(),
+            if_unreachable,
+            sharded_pubsub: self.sharded_pubsub,
+        };
+        let redis = Redis::connect(place, opening).await.map_err(refused)?;
+        Ok(shared.session(Transport::Redis(redis), settings))
+    }
+}
+
+/// Where a client connects to.
+enum Place {
+    Deployment(Deployment),
+    /// A server in a way of its own.
+    #[cfg(any(feature = "fred", feature = "test-util"))]
+    Server(Dial, Endpoint),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Deployment(deployment) => deployment.fmt(f),
+            #[cfg(any(feature = "fred", feature = "test-util"))]
+            Place::Server(_, endpoint) => endpoint.fmt(f),
+        }
     }
 }
 
@@ -201,7 +239,7 @@ impl ClientBuilder {
         };
         let runtime = thread.as_ref().map_or_else(Handle::current, |thread| thread.runtime.clone());
         let shared = SharedParts::new();
-        let embedded = engine.connect(shared.subscriptions.clone(), &runtime);
+        let embedded = engine.connect(Arc::new(shared.reported.clone()), &runtime);
         embedded.set_command_timeout(settings.command_timeout);
         let session = shared.session(Transport::Embedded(embedded), settings);
         match thread {
@@ -224,8 +262,8 @@ impl ClientBuilder {
             return Err(Error::Config(ConfigError::NoRuntime));
         };
         let (dialer, _) = engine.dialer(&runtime);
-        let (dial, endpoint) = (Ok(Dial::Memory(dialer)), Endpoint::parse(&engine.url())?);
-        let session = self.session(dial, &endpoint, settings, if_unreachable, &runtime).await?;
+        let place = Place::Server(Dial::Memory(dialer), Endpoint::parse(&engine.url())?);
+        let session = self.session(place, settings, if_unreachable, &runtime).await?;
         self.serve_here(&runtime, session.clone());
         Ok(Client::new(session))
     }

@@ -60,7 +60,7 @@ impl SingleLock {
 
     pub(crate) async fn force_unlock(&self) -> Result<bool, Error> {
         let resource = self.resource()?;
-        let call = resource.force_release(self.handle.session.transport.publish_command());
+        let call = resource.force_release(self.handle.session.publish_command(resource));
         self.handle.session.ask(&resource.name, call, replies::yes_or_no).await
     }
 

@@ -9,11 +9,33 @@ pub(crate) struct Script {
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
     sha1: OnceLock<String>,
+    undeclared: OnceLock<(String, String)>,
 }
+
+/// Before a script whose keys come as arguments, behind their number.
+const UNDECLARED: &str = "\
+local KEYS, ARGV = (function(all)
+  local number, keys, args = tonumber(all[1]), {}, {}
+  for at = 2, #all do
+    if at <= number + 1 then keys[at - 1] = all[at] else args[at - 1 - number] = all[at] end
+  end
+  return keys, args
+end)(ARGV)
+";
 
 impl Script {
     pub(crate) const fn new(name: &'static str, text: &'static str) -> Self {
-        Script { name, text, sha1: OnceLock::new() }
+        Script { name, text, sha1: OnceLock::new(), undeclared: OnceLock::new() }
+    }
+
+    /// Whether it looks at keys that it is not given: those of other readers of a read/write lock, which are
+    /// in the slot of the lock.
+    ///
+    /// While that slot moves from one node to another, its keys are on both. A node that gives the slot away
+    /// refuses to look at a key that has gone. A node that takes the slot over takes a key that has not come
+    /// for one that is not there, and the script would pass over a living reader.
+    pub(crate) fn reads_undeclared_keys(&self) -> bool {
+        self.text.contains(include_str!("read_write/read_holds.lua"))
     }
 
     /// Whether the two are the same script.
@@ -23,8 +45,23 @@ impl Script {
 
     /// The name by which EVALSHA knows this script: 40 lower-case hex digits.
     pub(crate) fn sha1(&self) -> &str {
-        self.sha1.get_or_init(|| sha1_smol::Sha1::from(self.text).digest().to_string())
+        self.sha1.get_or_init(|| hash(self.text))
     }
+
+    /// Text and hash of the same script with keys that the server is not told: a node of a cluster takes
+    /// declared keys of one slot only, and others if they are all its own.
+    pub(crate) fn undeclared(&self) -> (&str, &str) {
+        let (text, sha1) = self.undeclared.get_or_init(|| {
+            let text = format!("{UNDECLARED}{}", self.text);
+            let sha1 = hash(&text);
+            (text, sha1)
+        });
+        (text, sha1)
+    }
+}
+
+fn hash(text: &str) -> String {
+    sha1_smol::Sha1::from(text).digest().to_string()
 }
 
 /// The scripts of a kind: `CONSTANT = "name" from "file"…;`. The files are joined: the last one is the

@@ -9,6 +9,7 @@ use super::request::{OwnerRelation, Request};
 use crate::error::Error;
 use crate::protocol::multi;
 use crate::stats::count;
+use crate::transport::Lane;
 
 /// Asks once for all; `None` if one of them is in the way, or if this form does not fit.
 ///
@@ -21,6 +22,10 @@ pub(crate) async fn acquire_batch(
     if session.is_closed() {
         return Err(Error::Closed);
     }
+    let keys = requests.iter().map(|request| &*request.resource.key);
+    if !session.transport.run_as_one(keys) {
+        return Ok(None);
+    }
     let fits = |request: &Request| {
         matches!(request.relation(), OwnerRelation::Unrelated)
             && !session.queues.is_occupied(&request.resource)
@@ -32,6 +37,8 @@ pub(crate) async fn acquire_batch(
         requests.iter().map(|request| Attempt::new(session, request, None)).collect();
     let questions: Vec<_> = attempts.iter_mut().map(Attempt::acquire_call).collect();
     let Some(call) = multi::acquire(&questions) else { return Ok(None) };
+    let key = &first.resource.key;
+    let before = session.epoch_if_durable(Lane::Caller, key);
     let sent = session.clock.now();
     attempts.iter_mut().for_each(Attempt::begin);
     if session.is_closed() {
@@ -53,6 +60,13 @@ pub(crate) async fn acquire_batch(
             return Err(first.failed(unexpected.into()));
         }
     };
+    if before.is_some() {
+        // CANCEL: the drop of each attempt undoes its field.
+        attempts.iter_mut().for_each(Attempt::begin);
+        let durable = session.made_durable(Lane::Caller, key, before).await;
+        attempts.iter_mut().for_each(|attempt| attempt.settle_durable(&durable));
+        durable.map_err(|error| first.failed(error))?;
+    }
     let mut shares = Vec::with_capacity(number);
     let mut late = None;
     for ((attempt, request), token) in attempts.iter_mut().zip(requests).zip(tokens) {

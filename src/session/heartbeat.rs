@@ -70,7 +70,7 @@ async fn newcomer(session: &Session) {
 
 /// One call of a heartbeat. Returns when something ends by itself, if that is known.
 async fn keep(session: &Session, resource: &Resource, waiters: &RedisQueue) -> Option<Duration> {
-    let (publish, claim) = (session.transport.publish_command(), session.settings.fair_claim);
+    let (publish, claim) = (session.publish_command(resource), session.settings.fair_claim);
     let fields = waiters.iter().map(|(field, _)| field.clone());
     let sent = Instant::now();
     let call = session.call(Lane::Background, fair::heartbeat(resource, publish, claim, fields));

@@ -50,6 +50,8 @@ pub(crate) struct Hold {
 struct State {
     phase: Phase,
     uncertain: bool,
+    /// Another server serves the key since then, and has not confirmed the hold yet.
+    unverified: Option<Moment>,
     deadline: Moment,
     drift: Duration,
     guards: u32,
@@ -129,6 +131,10 @@ pub(crate) enum Duty {
     None,
 }
 
+/// The lease that a renewal asks for which is only to find out whether the hold is there: a renewal
+/// shortens no lease.
+pub(crate) const VERIFICATION: Duration = Duration::from_millis(1);
+
 /// When a lease that was asked for at `sent` is surely still running.
 ///
 /// The margin covers the drift of two clocks over one lease (0.1 %) and Redis' whole milliseconds.
@@ -150,6 +156,7 @@ impl Hold {
         let state = State {
             phase: Phase::Live,
             uncertain: false,
+            unverified: None,
             deadline: local_deadline(sent, terms.lease, terms.drift),
             drift: terms.drift,
             guards: 1,
@@ -416,10 +423,25 @@ impl Hold {
         // H1: a hold whose deadline passed meanwhile stays lost.
         if state.loss(self.clock.now()).is_none() {
             state.deadline = state.deadline.max(local_deadline(sent, lease, state.drift));
-            state.uncertain = false;
+            // A call that was sent before may have been answered by the server before.
+            if state.unverified.is_none_or(|since| sent >= since) {
+                state.unverified = None;
+                state.uncertain = false;
+            }
             drop(state);
             self.changed.notify_waiters();
         }
+    }
+
+    /// Another server serves the key: uncertain until it has confirmed the hold.
+    pub(crate) fn must_be_verified(&self) {
+        let mut state = self.state.lock();
+        state.uncertain = true;
+        state.unverified = Some(self.clock.now());
+    }
+
+    pub(crate) fn is_unverified(&self) -> bool {
+        self.state.lock().unverified.is_some()
     }
 
     pub(crate) fn mark_uncertain(&self) {
@@ -454,7 +476,11 @@ impl Hold {
         if let Some(reason) = state.loss(now) {
             return Duty::End(reason);
         }
+        let is_renewed = state.renewed > 0 && !state.unclaimed;
         match state.renew_at(now) {
+            _ if state.unverified.is_some() => {
+                Duty::Renew(if is_renewed { state.lease } else { VERIFICATION })
+            }
             Some(at) if at > now => Duty::Wait(self.clock.timer(at.min(state.end()))),
             Some(_) if !state.unclaimed => Duty::Renew(state.lease),
             Some(_) | None => Duty::Wait(self.clock.timer(state.end())),

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use super::{Session, jittered};
@@ -14,7 +15,7 @@ use crate::lease::LossReason;
 use crate::protocol::existence;
 use crate::protocol::resource::Resource;
 use crate::stats::count;
-use crate::transport::Lane;
+use crate::transport::{Group, Lane};
 
 /// Keys in one call.
 const BATCH: usize = 500;
@@ -47,21 +48,25 @@ pub(crate) async fn sweep(session: &Session) {
 pub(crate) async fn run(session: &Session) {
     loop {
         sleep(jittered(session.settings.safety_poll)).await;
-        let resources = session.queues.waited_for();
-        for batch in resources.chunks(BATCH) {
-            check(session, batch).await;
-        }
+        let mut resources = session.queues.waited_for();
+        let group_of = |resource: &Arc<Resource>| session.transport.group(&resource.key);
+        // Stable: what is sent must not depend on hashing.
+        resources.sort_by_cached_key(group_of);
+        let groups = resources.chunk_by(|one, next| group_of(one) == group_of(next));
+        let batches = groups.flat_map(|group| group.chunks(BATCH));
+        // Side by side: a node that does not answer holds up no other.
+        join_all(batches.map(|batch| check(session, group_of(&batch[0]), batch))).await;
     }
 }
 
 /// Finds the keys that are gone: one call, however many those are.
-async fn check(session: &Session, resources: &[Arc<Resource>]) {
+async fn check(session: &Session, group: Group, resources: &[Arc<Resource>]) {
     // A hold that is older than the question must be there; a younger one may not have been.
     let holders: Vec<_> =
         resources.iter().map(|resource| session.queues.holder(&resource.queue_name)).collect();
     let keys = resources.iter().map(|resource| resource.key.clone()).collect();
     count(&session.counters.polls);
-    let reply = session.call(Lane::Background, existence::keys_exist(keys)).await;
+    let reply = session.call_group(group, Lane::Background, existence::keys_exist(keys)).await;
     let missing = reply.ok().and_then(|value| existence::missing(value, resources.len()).ok());
     // A poll that fails is followed by another one.
     for at in missing.unwrap_or_default() {

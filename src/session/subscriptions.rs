@@ -32,7 +32,7 @@ use tokio::time::Instant;
 
 use super::local_queue::Waiter;
 use crate::stats::Counters;
-use crate::transport::{CallError, Lane, Transport, TransportEvents};
+use crate::transport::{CallError, Missed, Transport};
 
 /// How long a subscription outlives its last waiter.
 const WARM: Duration = Duration::from_secs(3);
@@ -60,6 +60,8 @@ pub(crate) struct Listener<'a> {
     subscriptions: &'a Subscriptions,
     transport: &'a Transport,
     channel: Arc<str>,
+    /// Of the resource that the channel belongs to.
+    key: Arc<str>,
     id: u64,
     /// Nobody will ever listen to this channel again.
     private: bool,
@@ -80,13 +82,15 @@ impl Subscriptions {
         &'a self,
         transport: &'a Transport,
         channel: &Arc<str>,
+        key: &Arc<str>,
         waiter: &Arc<Waiter>,
     ) -> Listener<'a> {
         let id = self.next.fetch_add(1, Relaxed);
         let mut entry = self.channels.entry(channel.clone()).or_default();
         entry.listeners.push((id, waiter.clone()));
         entry.idle_since = None;
-        Listener { subscriptions: self, transport, channel: channel.clone(), id, private: false }
+        let (channel, key) = (channel.clone(), key.clone());
+        Listener { subscriptions: self, transport, channel, key, id, private: false }
     }
 
     pub(crate) fn is_subscribed(&self, channel: &str) -> bool {
@@ -167,7 +171,7 @@ impl Listener<'_> {
             return Ok(());
         }
         // CANCEL: the channel may or may not be subscribed; our drop unsubscribes it, in order.
-        self.transport.subscribe(&self.channel).await?;
+        self.transport.subscribe(&self.channel, &self.key).await?;
         if let Some(mut entry) = self.subscriptions.channels.get_mut(&self.channel) {
             entry.confirmed = true;
         }
@@ -197,8 +201,9 @@ impl Drop for Listener<'_> {
     }
 }
 
-impl TransportEvents for Subscriptions {
-    fn message(&self, channel: &str, _payload: &[u8]) {
+impl Subscriptions {
+    /// A message came on a channel.
+    pub(super) fn message(&self, channel: &str) {
         let listeners = self.channels.get(channel).map(|entry| entry.listeners.clone());
         let listeners = listeners.unwrap_or_default();
         self.counters.wakes.fetch_add(listeners.len() as u64, Relaxed);
@@ -207,18 +212,20 @@ impl TransportEvents for Subscriptions {
         }
     }
 
-    fn missed(&self) {
-        let mut all: Vec<_> =
-            self.channels.iter().flat_map(|entry| entry.listeners.clone()).collect();
+    /// Messages may have been missed: their waiters ask Redis.
+    pub(super) fn missed(&self, what: Missed<'_>) {
+        let concerns = |channel: &str| match what {
+            Missed::All => true,
+            Missed::Channel(one) => channel == one,
+            Missed::Where(concerns) => concerns(channel),
+        };
+        let concerned = self.channels.iter().filter(|entry| concerns(entry.key()));
+        let mut all: Vec<_> = concerned.flat_map(|entry| entry.listeners.clone()).collect();
         // In the order in which they came, not that of a hash.
         all.sort_by_key(|(id, _)| *id);
         for (_, waiter) in all {
             waiter.wake();
         }
-    }
-
-    fn restored(&self, _lane: Lane) {
-        self.end_outage();
     }
 }
 

@@ -29,14 +29,14 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::Session;
-use super::hold::{Duty, Hold};
+use super::hold::{Duty, Hold, VERIFICATION};
 use super::release::under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::lease::LossReason;
 use crate::protocol;
 use crate::protocol::kind::Kind;
 use crate::protocol::replies;
 use crate::protocol::resource::Resource;
-use crate::transport::{CallError, Lane};
+use crate::transport::{CallError, Group, Lane};
 
 /// Entries of Redis renewed by one call: it is kept for a few milliseconds at most.
 const BATCH: usize = 500;
@@ -170,6 +170,25 @@ impl Watchdog {
         self.under_way.begin(resource, field)
     }
 
+    /// Another server serves these keys: each hold is uncertain until that server has confirmed it.
+    pub(crate) fn must_verify(&self, concerns: &dyn Fn(&str) -> bool) {
+        for hold in self.holds() {
+            if concerns(&hold.resource.key) {
+                hold.must_be_verified();
+                self.arm(&hold, None);
+            }
+        }
+    }
+
+    /// The server may be there now: holds that wait for their verification do not wait on.
+    pub(crate) fn verify_at_once(&self) {
+        for hold in self.holds() {
+            if hold.is_unverified() {
+                self.arm(&hold, None);
+            }
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.table.lock().due.len()
     }
@@ -263,12 +282,8 @@ pub(crate) async fn run(session: &Session) {
                 Duty::None => {}
             }
         }
-        // Kinds of locks with scripts of their own are renewed by calls of their own.
-        to_renew.sort_by_key(|(hold, _)| script_of(hold));
-        for kind in to_renew.chunk_by(|(one, _), (next, _)| script_of(one) == script_of(next)) {
-            for batch in batches(kind) {
-                renewals.push(renew(session, batch.to_vec()));
-            }
+        for (group, batch) in batches(session, to_renew) {
+            renewals.push(renew(session, group, batch));
         }
         let next = session.watchdog.next();
         tokio::select! {
@@ -280,18 +295,29 @@ pub(crate) async fn run(session: &Session) {
     }
 }
 
+/// A hold, and the lease that it is to get.
+type ToRenew = (Arc<Hold>, Duration);
+
 /// Parts that are one call's work each; a hold that is more than that is a part of its own.
-fn batches(mut holds: &[(Arc<Hold>, Duration)]) -> Vec<&[(Arc<Hold>, Duration)]> {
-    let mut batches = Vec::new();
-    while !holds.is_empty() {
-        let mut entries = 0;
-        let fits = holds.iter().take_while(|(hold, _)| {
-            entries += hold.resource.entries(&hold.field);
-            entries <= BATCH
-        });
-        let (batch, rest) = holds.split_at(fits.count().max(1));
-        batches.push(batch);
-        holds = rest;
+///
+/// Kinds of locks with scripts of their own are renewed by calls of their own, and keys of different
+/// nodes by calls to each.
+fn batches(session: &Session, mut holds: Vec<ToRenew>) -> Vec<(Group, Vec<ToRenew>)> {
+    let kind_of =
+        |(hold, _): &ToRenew| (session.transport.group(&hold.resource.key), script_of(hold));
+    holds.sort_by_cached_key(kind_of);
+    let mut batches: Vec<(Group, Vec<ToRenew>)> = Vec::new();
+    let (mut last, mut entries) = (None, 0);
+    for hold in holds {
+        let (kind, number) = (kind_of(&hold), hold.0.resource.entries(&hold.0.field));
+        entries += number;
+        match batches.last_mut() {
+            Some((_, batch)) if last == Some(kind) && entries <= BATCH => batch.push(hold),
+            _ => {
+                (last, entries) = (Some(kind), number);
+                batches.push((kind.0, vec![hold]));
+            }
+        }
     }
     batches
 }
@@ -301,15 +327,23 @@ fn script_of(hold: &Hold) -> &'static str {
 }
 
 /// One batch: one call, and for each hold what it means.
-async fn renew(session: &Session, batch: Vec<(Arc<Hold>, Duration)>) {
+async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) {
     let sent = session.clock.now();
     let holds: Vec<(&Resource, _, _)> =
         batch.iter().map(|(hold, lease)| (&*hold.resource, &hold.field, *lease)).collect();
     let kind = batch[0].0.resource.kind;
-    let shortest = batch.iter().map(|(_, lease)| *lease).min().unwrap_or_default();
+    let shortest = batch.iter().map(|(_, lease)| time_for(session, *lease)).min();
     // A renewal that takes a third of the lease leaves time for another one.
-    let call = session.call(Lane::Background, protocol::renew(kind, &holds));
-    let reply = match timeout(shortest / 3, call).await {
+    let limit = shortest.unwrap_or_default() / 3;
+    let call = session.call_group(group, Lane::Background, protocol::renew(kind, &holds));
+    let key = &batch[0].0.resource.key;
+    let before = session.epoch_if_durable(Lane::Background, key);
+    let durable = async {
+        let value = call.await?;
+        session.made_durable(Lane::Background, key, before).await?;
+        Ok(value)
+    };
+    let reply = match timeout(limit, durable).await {
         Ok(Ok(value)) => replies::renewed(value, batch.len()).map_err(Into::into),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(CallError::Unknown(crate::transport::Fault("no answer".into()))),
@@ -331,13 +365,23 @@ async fn renew(session: &Session, batch: Vec<(Arc<Hold>, Duration)>) {
         Err(CallError::Refused(_)) if batch.len() > 1 => {
             let mut half = batch;
             let other_half = half.split_off(half.len() / 2);
-            let halves = [half, other_half].map(|half| Box::pin(renew(session, half)));
+            let halves = [half, other_half].map(|half| Box::pin(renew(session, group, half)));
             join_all(halves).await;
         }
         Err(CallError::Refused(fault)) if fault.is_wrong_type() => {
             for (hold, _) in &batch {
                 session.lose(hold, LossReason::Gone);
             }
+        }
+        // Some of the keys of a slot that is moving are here and others there.
+        Err(CallError::NotApplied(_)) if group.slot.is_some() && batch.len() > 1 => {
+            let alone = batch.into_iter().map(|hold| Box::pin(renew(session, group, vec![hold])));
+            join_all(alone).await;
+        }
+        // Some of the keys belong to another node meanwhile.
+        Err(CallError::NotApplied(_)) if is_scattered(session, group, &batch) => {
+            let parts = batches(session, batch).into_iter();
+            join_all(parts.map(|(group, batch)| Box::pin(renew(session, group, batch)))).await;
         }
         Err(_) => {
             for (hold, lease) in &batch {
@@ -347,10 +391,20 @@ async fn renew(session: &Session, batch: Vec<(Arc<Hold>, Duration)>) {
     }
 }
 
+fn is_scattered(session: &Session, group: Group, batch: &[ToRenew]) -> bool {
+    batch.iter().any(|(hold, _)| session.transport.group(&hold.resource.key) != group)
+}
+
+/// How long a renewal may be repeated before the lease that it is for ends.
+fn time_for(session: &Session, lease: Duration) -> Duration {
+    if lease == VERIFICATION { session.settings.command_timeout } else { lease }
+}
+
 /// A renewal failed: try again soon, as long as the deadline has not passed.
 fn postpone(session: &Session, hold: &Arc<Hold>, lease: Duration) {
     session.counters.renewals_failed.fetch_add(1, Relaxed);
     hold.mark_uncertain();
-    let pause = (lease / 30).clamp(Duration::from_millis(2), Duration::from_millis(500));
+    let pause =
+        (time_for(session, lease) / 30).clamp(Duration::from_millis(2), Duration::from_millis(500));
     session.watchdog.arm(hold, Some(Instant::now() + super::jittered(pause)));
 }

@@ -60,9 +60,10 @@ fn a_node_of_a_cluster_is_refused_with_what_to_do() {
         "CROSSSLOT Keys in request don't hash to the same slot",
     ];
     for text in texts {
-        let CallError::Refused(fault) = sort_error_reply(text) else { panic!("{text}") };
+        let refused = redis::not_a_cluster_client(sort_error_reply(text));
+        let CallError::Refused(fault) = refused else { panic!("{text}") };
         assert!(fault.0.starts_with(text), "{fault}");
         assert!(fault.0.contains("node of a cluster"), "{fault}");
-        assert!(fault.0.contains("connect to a server without `cluster-enabled`"), "{fault}");
+        assert!(fault.0.contains("connect with redis-cluster://"), "{fault}");
     }
 }

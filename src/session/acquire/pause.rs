@@ -47,7 +47,8 @@ impl<'a> QueueSlot<'a> {
         asked_at: Option<Instant>,
     ) -> Result<Option<Listener<'a>>, Error> {
         let session = &*self.handle.session;
-        let mut listener = session.subscriptions.listen(&session.transport, &channel, &self.waiter);
+        let (transport, key) = (&session.transport, &self.request.resource.key);
+        let mut listener = session.subscriptions.listen(transport, &channel, key, &self.waiter);
         if self.request.resource.kind == Kind::Fair {
             listener = listener.private();
         }

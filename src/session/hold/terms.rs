@@ -6,6 +6,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::protocol::resource::Resource;
+use crate::transport::Epoch;
 
 /// Who holds what under which name.
 #[derive(Clone, Debug)]
@@ -33,8 +34,8 @@ pub(crate) struct HoldTerms {
 /// A field that may be taken by a call whose outcome is not known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InDoubt {
-    /// The lane's epoch when the first such call was sent.
-    pub(crate) epoch: u64,
+    /// The epoch of lane and key when the first such call was sent.
+    pub(crate) epoch: Epoch,
     /// How long the field may stay once it is taken.
     pub(crate) lease: Duration,
     /// No other call can have taken what an undo of the field finds.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::clock::{Counts, Machine};
 use crate::protocol::kind::Kind;
+use crate::transport::Epoch;
 
 const TERMS: HoldTerms = HoldTerms {
     lease: Duration::from_secs(30),
@@ -16,7 +17,7 @@ type Becoming = fn(Hold) -> Hold;
 /// What may have become of a hold by the time its last guard goes.
 const STAINS: [(&str, Becoming); 7] = [
     ("an earlier call may yet come", |hold| {
-        hold.with_doubt(Some(InDoubt { epoch: 0, lease: TERMS.lease, once: true }))
+        hold.with_doubt(Some(InDoubt { epoch: Epoch::default(), lease: TERMS.lease, once: true }))
     }),
     ("a re-entry is on the wire", |hold| changed(hold, Hold::call_sent)),
     ("one of two re-entries is settled", |hold| {

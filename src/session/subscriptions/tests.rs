@@ -6,19 +6,21 @@ use super::*;
 use crate::EmbeddedRedis;
 use crate::session::hold::HoldTerms;
 use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
+use crate::transport::{Lane, TransportEvents};
 
 struct Deaf;
 
 impl TransportEvents for Deaf {
     fn message(&self, _: &str, _: &[u8]) {}
-    fn missed(&self) {}
+    fn missed(&self, _: Missed<'_>) {}
     fn restored(&self, _: Lane) {}
+    fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
 }
 
 #[tokio::test]
 async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
     for tell in
-        [Subscriptions::missed, |subscriptions: &Subscriptions| subscriptions.message("c", b"0")]
+        [|all: &Subscriptions| all.missed(Missed::All), |all: &Subscriptions| all.message("c")]
     {
         let subscriptions = Subscriptions::new(Arc::default());
         let link = EmbeddedRedis::new().connect(Arc::new(Deaf), &Handle::current());
@@ -27,7 +29,7 @@ async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
         let waiter = Waiter::new(terms, Arc::default());
         let (listening, transport) = (subscriptions.clone(), Transport::Embedded(link));
         poll_and_drop_when_woken(async move {
-            let _listener = listening.listen(&transport, &Arc::from("c"), &waiter);
+            let _listener = listening.listen(&transport, &Arc::from("c"), &Arc::from("k"), &waiter);
             waiter.changed().await;
         });
         assert_eq!(subscriptions.listening(), 1);

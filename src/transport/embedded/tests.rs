@@ -11,7 +11,7 @@ use tokio::time::{advance, sleep};
 use super::testing::{Delay, Faults, Flow, LinkControl, Reply, Restart};
 use super::{EmbeddedRedis, EmbeddedTransport};
 use crate::protocol::{Arg, Call, Script, Value, lock};
-use crate::transport::{CallError, Lane, TransportEvents};
+use crate::transport::{CallError, Lane, Missed, TransportEvents};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
@@ -23,12 +23,14 @@ impl TransportEvents for Recorder {
     fn message(&self, channel: &str, payload: &[u8]) {
         self.0.lock().push(format!("{channel}={}", String::from_utf8_lossy(payload)));
     }
-    fn missed(&self) {
+    fn missed(&self, _: Missed<'_>) {
         self.0.lock().push("missed".to_owned());
     }
     fn restored(&self, lane: Lane) {
         self.0.lock().push(format!("restored {lane:?}"));
     }
+
+    fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
 }
 
 impl Recorder {

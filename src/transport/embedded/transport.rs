@@ -13,7 +13,7 @@ use super::engine::Engine;
 use super::faults::Activity;
 use super::reply::to_value;
 use crate::protocol::{Call, Value};
-use crate::transport::{CallError, Lane, Role, TransportEvents};
+use crate::transport::{CallError, Lane, Missed, Role, TransportEvents};
 
 pub(crate) struct EmbeddedTransport {
     engine: Arc<Engine>,
@@ -146,7 +146,7 @@ fn perform(engine: &Engine, connections: &Connections, event: Event) {
         }
         Event::Missed => {
             if let Some(events) = connections.events() {
-                events.missed();
+                events.missed(Missed::All);
             }
         }
         Event::Healed(role) => healed(engine, connections, role),
@@ -188,6 +188,6 @@ fn healed(engine: &Engine, connections: &Connections, healed: Role) {
     let Some(events) = connections.events() else { return };
     match healed {
         Role::Calls(lane) => events.restored(lane),
-        Role::Messages => events.missed(),
+        Role::Messages => events.missed(Missed::All),
     }
 }

@@ -36,13 +36,13 @@ use tokio::time::{Duration, Instant};
 use super::codec::{Decoder, Incoming, Malformed};
 use super::ledger::Ledger;
 use super::request::{
-    CallOutcome, CallRequest, CommandRequest, Notification, Request, ScriptForm, SubscribeRequest,
-    SubscriptionObserver,
+    CallOutcome, CallRequest, CommandRequest, KeyForm, Notification, Request, ScriptForm,
+    SubscribeRequest, SubscriptionObserver,
 };
 use super::stream::{Reader, Writer};
 use crate::protocol::{Call, Value};
 use crate::sync::{AtomicU64, AtomicUsize, AtomicWaker, Mutex};
-use crate::transport::{CallError, Fault, TransportEvents};
+use crate::transport::{CallError, Fault, Missed, PubSub, TransportEvents};
 
 /// How many bytes are gathered for one write.
 const CHUNK: usize = 64 * 1024;
@@ -91,18 +91,23 @@ impl Connection {
     }
 
     /// Sends a call. An error says why this connection takes no requests any more.
-    pub(super) fn call(&self, call: Call) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
+    pub(super) fn call(
+        &self,
+        call: Call,
+        keys: KeyForm,
+    ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
         let (answer, receiver) = oneshot::channel();
-        self.push(Request::Call(CallRequest { call, answer, form: ScriptForm::Hash }))?;
+        self.push(Request::Call(CallRequest { call, answer, form: ScriptForm::Hash, keys }))?;
         Ok(receiver)
     }
 
-    /// Sends a command that is no script of ours.
+    /// Sends a command that is no script.
     pub(super) fn command(
         &self,
-        words: Vec<Vec<u8>>,
+        words: &[&[u8]],
     ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
         let (answer, receiver) = oneshot::channel();
+        let words = words.iter().map(|word| word.to_vec()).collect();
         self.push(Request::Command(CommandRequest { words, answer }))?;
         Ok(receiver)
     }
@@ -111,8 +116,8 @@ impl Connection {
         self.push(Request::Subscribe(request))
     }
 
-    pub(super) fn unsubscribe(&self, channel: &Arc<str>) -> Result<(), CallError> {
-        self.push(Request::Unsubscribe(channel.clone()))
+    pub(super) fn unsubscribe(&self, channel: &Arc<str>, pubsub: PubSub) -> Result<(), CallError> {
+        self.push(Request::Unsubscribe(channel.clone(), pubsub))
     }
 
     /// The receiver resolves when every earlier request is answered.
@@ -272,13 +277,21 @@ impl Connection {
             }
             Incoming::Push(push) => match push.as_slice() {
                 [Value::Text(kind), Value::Text(channel), Value::Text(payload)]
-                    if kind == "message" =>
+                    if kind == "message" || kind == "smessage" =>
                 {
                     events.message(channel, payload.as_bytes());
                     None
                 }
                 [Value::Text(kind), Value::Text(channel), Value::Int(_)]
-                    if kind == "subscribe" || kind == "unsubscribe" =>
+                    if kind == "sunsubscribe" =>
+                {
+                    if observer.revoked(channel) {
+                        events.missed(Missed::Channel(channel));
+                    }
+                    None
+                }
+                [Value::Text(kind), Value::Text(channel), Value::Int(_)]
+                    if ["subscribe", "ssubscribe", "unsubscribe"].contains(&kind.as_str()) =>
                 {
                     let mut ledger = self.ledger.lock();
                     let notification = ledger.confirmed(kind, channel);

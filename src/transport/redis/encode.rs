@@ -2,21 +2,32 @@
 
 use bytes::{BufMut as _, BytesMut};
 
-use super::request::ScriptForm;
+use super::request::{KeyForm, ScriptForm};
 use crate::protocol::{Arg, Call};
 
 /// EVALSHA, or EVAL where the server does not know the script.
-pub(super) fn call(out: &mut BytesMut, call: &Call, form: ScriptForm) {
-    head(out, b'*', 3 + call.keys.len() + call.args.len());
+pub(super) fn call(out: &mut BytesMut, call: &Call, form: ScriptForm, keys: KeyForm) {
+    if keys == KeyForm::Asking {
+        command(out, &[b"ASKING"]);
+    }
+    let is_undeclared = keys == KeyForm::Undeclared;
+    head(out, b'*', 3 + usize::from(is_undeclared) + call.keys.len() + call.args.len());
+    let (text, sha1) = match keys {
+        KeyForm::Declared | KeyForm::Asking => (call.script.text, call.script.sha1()),
+        KeyForm::Undeclared => call.script.undeclared(),
+    };
     match form {
         ScriptForm::Hash => {
             bulk(out, b"EVALSHA");
-            bulk(out, call.script.sha1().as_bytes());
+            bulk(out, sha1.as_bytes());
         }
         ScriptForm::Text => {
             bulk(out, b"EVAL");
-            bulk(out, call.script.text.as_bytes());
+            bulk(out, text.as_bytes());
         }
+    }
+    if is_undeclared {
+        number(out, 0);
     }
     number(out, call.keys.len());
     for key in &call.keys {

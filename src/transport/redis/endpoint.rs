@@ -35,7 +35,14 @@ pub(crate) enum Address {
     Unix { path: PathBuf },
 }
 
-const PORT_DEFAULT: u16 = 6379;
+pub(super) const PORT_DEFAULT: u16 = 6379;
+
+/// Whether a server is spoken to by TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Security {
+    Plain,
+    Tls,
+}
 
 impl Endpoint {
     /// Parses a URL; nothing is resolved or opened.
@@ -50,20 +57,16 @@ impl Endpoint {
         }
         match url.scheme() {
             "redis" | "valkey" => {
-                let (host, port) = host_and_port(&url)?;
+                let (host, port) = host_and_port(&url, PORT_DEFAULT)?;
                 Self::networked(&url, Address::Tcp { host, port })
             }
             "rediss" | "valkeys" if cfg!(feature = "tls") => {
-                let (host, port) = host_and_port(&url)?;
+                let (host, port) = host_and_port(&url, PORT_DEFAULT)?;
                 Self::networked(&url, Address::Tls { host, port })
             }
             "rediss" | "valkeys" => Err(refused("rediss:// needs the feature `tls` of this crate")),
             "redis+unix" | "valkey+unix" if cfg!(unix) => Self::unix(&url),
             "redis+unix" | "valkey+unix" => Err(refused("this platform has no Unix sockets")),
-            scheme if scheme.contains("sentinel") || scheme.contains("cluster") => Err(refused(
-                "Sentinel and Cluster are not supported by this version; \
-                 give one node as redis:// or rediss://",
-            )),
             _ => Err(refused(
                 "unknown scheme; use redis://, rediss:// or redis+unix://, \
                  or valkey://, valkeys:// or valkey+unix://",
@@ -77,6 +80,31 @@ impl Endpoint {
         Endpoint { address, credentials: None, database }
     }
 
+    pub(super) fn new(
+        address: Address,
+        credentials: Option<Credentials>,
+        database: Option<u8>,
+    ) -> Self {
+        Endpoint { address, credentials, database }
+    }
+
+    /// One of several hosts: `host` or `host:port`.
+    pub(super) fn of_host(
+        text: &str,
+        default: u16,
+        security: Security,
+        credentials: Option<Credentials>,
+    ) -> Result<Self, ConfigError> {
+        let url = Url::parse(&format!("redis://{text}"));
+        let url = url.map_err(|error| refused(format!("a host that cannot be used: {error}")))?;
+        if !matches!(url.path(), "" | "/") || url.query().is_some() || !url.username().is_empty() {
+            return Err(refused("a host that cannot be used; write host:port,host:port"));
+        }
+        let (host, port) = host_and_port(&url, default)?;
+        let address = Address::of(security, host, port);
+        Ok(Endpoint { address, credentials, database: None })
+    }
+
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }
@@ -86,7 +114,6 @@ impl Endpoint {
     }
 
     /// Whether it is reached by TLS.
-    #[cfg(feature = "tls")]
     pub(crate) fn is_secured(&self) -> bool {
         matches!(self.address, Address::Tls { .. })
     }
@@ -154,17 +181,35 @@ impl fmt::Display for Endpoint {
     }
 }
 
+impl Address {
+    pub(super) fn of(security: Security, host: String, port: u16) -> Self {
+        match security {
+            Security::Plain => Address::Tcp { host, port },
+            Security::Tls => Address::Tls { host, port },
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp { host, port } | Address::Tls { host, port } => write!(f, "{host}:{port}"),
+            Address::Unix { path } => write!(f, "{}", path.display()),
+        }
+    }
+}
+
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Endpoint({self})")
     }
 }
 
-fn refused(reason: impl Into<String>) -> ConfigError {
+pub(super) fn refused(reason: impl Into<String>) -> ConfigError {
     ConfigError::Url { reason: reason.into() }
 }
 
-fn host_and_port(url: &Url) -> Result<(String, u16), ConfigError> {
+fn host_and_port(url: &Url, default: u16) -> Result<(String, u16), ConfigError> {
     let host = match url.host() {
         Some(Host::Ipv6(address)) => format!("[{address}]"),
         Some(Host::Ipv4(address)) => address.to_string(),
@@ -174,17 +219,20 @@ fn host_and_port(url: &Url) -> Result<(String, u16), ConfigError> {
     if host.is_empty() {
         return Err(refused("the host is missing; write redis://host:port"));
     }
-    match url.port().unwrap_or(PORT_DEFAULT) {
+    match url.port().unwrap_or(default) {
         0 => Err(refused("the port must be a number from 1 to 65535")),
         port => Ok((host, port)),
     }
 }
 
-fn database(text: &str) -> Result<u8, ConfigError> {
+pub(super) fn database(text: &str) -> Result<u8, ConfigError> {
     text.parse().map_err(|_| refused("the database must be a number from 0 to 255"))
 }
 
-fn credentials(user: String, password: String) -> Result<Option<Credentials>, ConfigError> {
+pub(super) fn credentials(
+    user: String,
+    password: String,
+) -> Result<Option<Credentials>, ConfigError> {
     match (user.is_empty(), password.is_empty()) {
         (true, true) => Ok(None),
         // Sent without a password the user would silently be the default user.
@@ -198,7 +246,7 @@ fn credentials(user: String, password: String) -> Result<Option<Credentials>, Co
 }
 
 /// Undoes percent-encoding.
-fn decode(text: &str) -> Result<String, ConfigError> {
+pub(super) fn decode(text: &str) -> Result<String, ConfigError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

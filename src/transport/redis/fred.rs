@@ -28,6 +28,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use fred::bytes_utils::Str;
 use fred::clients::Client;
 use fred::error::{Error, ErrorKind};
 use fred::interfaces::{ClientLike as _, EventInterface as _, PubsubInterface as _};
@@ -51,7 +52,7 @@ use super::subscriptions::SubscriptionRegistry;
 use super::task::AbortOnDrop;
 use crate::error::ConfigError;
 use crate::protocol::{Arg, Call, Value};
-use crate::transport::{CallError, Fault, Role, TransportEvents, sort_error_reply};
+use crate::transport::{CallError, Fault, Missed, Role, TransportEvents, sort_error_reply};
 
 /// How many events `fred` keeps for a slow reader, of each kind.
 const EVENTS: usize = 32;
@@ -195,7 +196,7 @@ async fn deliver(messages: &mut Receiver<Message>, events: &dyn TransportEvents)
             Ok(message) => {
                 events.message(&message.channel, message.value.as_bytes().unwrap_or_default());
             }
-            Err(RecvError::Lagged(_)) => events.missed(),
+            Err(RecvError::Lagged(_)) => events.missed(Missed::All),
             Err(RecvError::Closed) => return,
         }
     }
@@ -276,16 +277,6 @@ impl Driver {
                 let words = words(script, &request.call);
                 Box::pin(async move { send(&client, command, words).await.map(Incoming::Reply) })
             }
-            Request::Command(request) => {
-                let mut words = request.words.iter().map(|word| Word::from(word.as_slice()));
-                let name = words.next().and_then(|word| word.as_string()).unwrap_or_default();
-                let command = CustomCommand::new(name, ClusterHash::Random, false);
-                let words: Vec<_> = words.collect();
-                Box::pin(async move {
-                    let answer = Box::pin(client.custom_raw(command, words)).await;
-                    answer.map(value).map(Incoming::Reply).map_err(|error| lost(&error))
-                })
-            }
             Request::Ping(_) => {
                 Box::pin(async move { ping(&client, number).await.map(Incoming::Reply) })
             }
@@ -303,7 +294,17 @@ impl Driver {
                     })
                 })
             }
-            Request::Unsubscribe(channel) => {
+            Request::Command(request) => {
+                let mut words = request.words.iter().map(|word| String::from_utf8_lossy(word));
+                let command = words.next().unwrap_or_default().into_owned();
+                let words = words.map(|word| word.as_ref().into()).collect();
+                Box::pin(async move {
+                    let reply = send(&client, command, words).await;
+                    reply.map(Incoming::Reply)
+                })
+            }
+            // Sharded channels are a cluster's, which fred is not asked for.
+            Request::Unsubscribe(channel, _) => {
                 let channel = channel.clone();
                 Box::pin(async move {
                     let gone = client.unsubscribe(channel.to_string()).await;
@@ -332,8 +333,8 @@ async fn ping(client: &Client, number: String) -> Result<Answer, Fault> {
 /// An answer of the server. Commands are sent raw: an answer is never mistaken for an error of `fred`.
 type Answer = Result<Value, String>;
 
-async fn send(client: &Client, command: &'static str, words: Vec<Word>) -> Result<Answer, Fault> {
-    let command = CustomCommand::new_static(command, ClusterHash::Random, false);
+async fn send(client: &Client, command: impl Into<Str>, words: Vec<Word>) -> Result<Answer, Fault> {
+    let command = CustomCommand::new(command, ClusterHash::Random, false);
     Box::pin(client.custom_raw(command, words)).await.map(value).map_err(|error| lost(&error))
 }
 

@@ -19,6 +19,8 @@ pub(super) struct Handshake {
     database: Option<u8>,
     /// The name in CLIENT LIST.
     name: String,
+    /// Whether a replica is refused.
+    primary_only: bool,
 }
 
 /// What is known of a connection after the handshake.
@@ -31,7 +33,8 @@ pub(super) struct Greeting {
 impl Handshake {
     pub(super) fn new(endpoint: &Endpoint, name: &str) -> Self {
         let login = Login::Fixed(endpoint.credentials().cloned());
-        Handshake { login, database: endpoint.database(), name: name.to_owned() }
+        let (database, name) = (endpoint.database(), name.to_owned());
+        Handshake { login, database, name, primary_only: false }
     }
 
     /// Asks a provider at each login.
@@ -41,6 +44,14 @@ impl Handshake {
 
     pub(super) fn login(&self) -> &Login {
         &self.login
+    }
+
+    pub(super) fn primary_only(&mut self) {
+        self.primary_only = true;
+    }
+
+    pub(super) fn is_primary_only(&self) -> bool {
+        self.primary_only
     }
 
     #[cfg(feature = "fred")]
@@ -103,6 +114,11 @@ impl Handshake {
             command(&mut commands, &[b"CLIENT", b"SETINFO", what.as_bytes(), text.as_bytes()]);
             answers.push(Answer::Optional);
         }
+        if self.primary_only {
+            // On this very connection: a role that was asked for on another one says nothing.
+            command(&mut commands, &[b"ROLE"]);
+            answers.push(Answer::Primary);
+        }
         (commands, answers)
     }
 }
@@ -111,12 +127,15 @@ impl Handshake {
 enum Answer {
     Required,
     Optional,
+    /// The server must be a primary.
+    Primary,
 }
 
 impl Answer {
     fn check(self, reply: Result<Value, String>) -> Result<(), CallError> {
         match (self, reply) {
-            (Answer::Required, Err(text)) => {
+            (Answer::Primary, Ok(role)) => primary(&role),
+            (Answer::Required | Answer::Primary, Err(text)) => {
                 let text = without_arguments(&text);
                 Err(match sort_error_reply(text) {
                     CallError::Refused(fault) => CallError::Refused(fault),
@@ -124,8 +143,20 @@ impl Answer {
                     _ => not_connected(text),
                 })
             }
-            _ => Ok(()),
+            (Answer::Required, Ok(_)) | (Answer::Optional, _) => Ok(()),
         }
+    }
+}
+
+/// What ROLE answers: an error unless the server is a primary.
+pub(super) fn primary(role: &Value) -> Result<(), CallError> {
+    match role {
+        Value::Array(parts) if parts.first() == Some(&Value::Text("master".into())) => Ok(()),
+        Value::Array(parts) => {
+            let role = parts.first();
+            Err(not_connected(&format!("the server is not a primary: its role is {role:?}")))
+        }
+        _ => Err(not_connected("the server does not say its role")),
     }
 }
 

@@ -12,6 +12,7 @@
 //! | waiting | it is too old, or the connection ends | *not applied* |
 //! | waiting | its turn comes: it is encoded | in flight |
 //! | in flight | its reply comes | answered |
+//! | in flight | the reply to the ASKING before it comes | in flight |
 //! | in flight | NOSCRIPT comes, and its future is there | waiting, at the front, with the text |
 //! | in flight | too old, none of it taken: withdrawn from the outbox | *not applied* |
 //! | in flight | too old, some of it taken | *unknown*; its entry waits for the reply |
@@ -25,6 +26,10 @@
 //! - **L2** A request is answered at most once, by exactly one of the rows above.
 //! - **L3** The undo of a call is pushed after the call's future was dropped. A call is sent again with
 //!   its text only if its future is still there: the undo then comes behind it.
+//! - **L4** ASKING and its call are one request: no other command is sent between the two, and none of
+//!   the two is withdrawn without the other.
+//! - **L5** No reply is taken for the answer to SUNSUBSCRIBE: the server's own `sunsubscribe` may
+//!   overtake it, and then it is an error. A PING in the same request says that it was answered.
 
 use std::collections::VecDeque;
 
@@ -33,9 +38,9 @@ use tokio::time::Instant;
 
 use super::codec::without_arguments;
 use super::encode;
-use super::request::{Notification, Request, ScriptForm};
+use super::request::{KeyForm, Notification, Request, ScriptForm};
 use crate::protocol::Value;
-use crate::transport::{CallError, Fault, sort_error_reply};
+use crate::transport::{CallError, Fault, PubSub, sort_error_reply};
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -59,7 +64,16 @@ struct InFlight {
     request: Option<Request>,
     since: Instant,
     first: u64,
-    end: u64,
+    length: u32,
+    /// The reply to its ASKING is still to come (L4).
+    asking: bool,
+}
+
+impl InFlight {
+    /// The number of the byte behind its last.
+    fn end(&self) -> u64 {
+        self.first + u64::from(self.length)
+    }
 }
 
 impl Ledger {
@@ -108,24 +122,35 @@ impl Ledger {
             }
             let (first, had) = (self.encoded, out.len());
             match &request {
-                Request::Call(request) => encode::call(out, &request.call, request.form),
+                Request::Call(request) => {
+                    encode::call(out, &request.call, request.form, request.keys);
+                }
                 Request::Command(request) => {
-                    encode::command(
-                        out,
-                        &request.words.iter().map(Vec::as_slice).collect::<Vec<_>>(),
-                    );
+                    let words: Vec<_> = request.words.iter().map(Vec::as_slice).collect();
+                    encode::command(out, &words);
                 }
                 Request::Subscribe(request) => {
-                    encode::command(out, &[b"SUBSCRIBE", request.channel.as_bytes()]);
+                    let command = match request.pubsub {
+                        PubSub::Plain => "SUBSCRIBE",
+                        PubSub::Sharded => "SSUBSCRIBE",
+                    };
+                    encode::command(out, &[command.as_bytes(), request.channel.as_bytes()]);
                 }
-                Request::Unsubscribe(channel) => {
+                Request::Unsubscribe(channel, PubSub::Plain) => {
                     encode::command(out, &[b"UNSUBSCRIBE", channel.as_bytes()]);
+                }
+                Request::Unsubscribe(channel, PubSub::Sharded) => {
+                    encode::command(out, &[b"SUNSUBSCRIBE", channel.as_bytes()]);
+                    // INVARIANT L5.
+                    encode::command(out, &[b"PING"]);
                 }
                 Request::Ping(_) => encode::command(out, &[b"PING"]),
             }
             self.encoded += (out.len() - had) as u64;
-            let end = self.encoded;
-            self.in_flight.push_back(InFlight { request: Some(request), since, first, end });
+            let length = u32::try_from(out.len() - had).expect("BUG: a request of 4 GiB");
+            let asking = matches!(&request, Request::Call(call) if call.keys == KeyForm::Asking);
+            let request = Some(request);
+            self.in_flight.push_back(InFlight { request, since, first, length, asking });
         }
     }
 
@@ -137,7 +162,8 @@ impl Ledger {
             if !request.is_abandoned() {
                 let taken = take(&request);
                 let request = Some(request);
-                self.in_flight.push_back(InFlight { request, since, first: 0, end: 0 });
+                let sent = InFlight { request, since, first: 0, length: 0, asking: false };
+                self.in_flight.push_back(sent);
                 return Some(taken);
             }
         }
@@ -151,14 +177,28 @@ impl Ledger {
         reply: Result<Value, String>,
         taken: u64,
     ) -> Result<Option<Notification>, Fault> {
+        match self.in_flight.front_mut() {
+            // INVARIANT L4. What it answers does not matter: without it the call is redirected.
+            Some(sent) if sent.asking => {
+                sent.asking = false;
+                return Ok(None);
+            }
+            Some(InFlight { request: Some(Request::Unsubscribe(_, PubSub::Sharded)), .. })
+                if reply.is_err() =>
+            {
+                // INVARIANT L5: the answer to PING follows.
+                return Ok(None);
+            }
+            _ => {}
+        }
         // `VecDeque::pop_front_if` is of Rust 1.93.
-        let answered = self.in_flight.front().is_some_and(|sent| sent.end <= taken);
+        let answered = self.in_flight.front().is_some_and(|sent| sent.end() <= taken);
         let next = if answered { self.in_flight.pop_front() } else { None };
         let Some(InFlight { request, since, .. }) = next else {
             return Err(Fault("the server answered what it was not asked".into()));
         };
         Ok(match request {
-            None | Some(Request::Unsubscribe(_)) => None,
+            None | Some(Request::Unsubscribe(..)) => None,
             Some(Request::Ping(pong)) => pong.map(Notification::Pong),
             Some(Request::Command(request)) => {
                 let refused = |text: String| sort_error_reply(without_arguments(&text));
@@ -186,14 +226,20 @@ impl Ledger {
         })
     }
 
-    /// The server sent `subscribe` or `unsubscribe` for a channel. A push that does not answer the oldest
-    /// request shifts nothing.
+    /// The server sent `subscribe`, `ssubscribe` or `unsubscribe` for a channel. A push that does not
+    /// answer the oldest request shifts nothing.
     pub(super) fn confirmed(&mut self, kind: &str, channel: &str) -> Option<Notification> {
         let asked = self.in_flight.front().is_some_and(|sent| match &sent.request {
             Some(Request::Subscribe(request)) => {
-                kind == "subscribe" && *request.channel == *channel
+                let confirmation = match request.pubsub {
+                    PubSub::Plain => "subscribe",
+                    PubSub::Sharded => "ssubscribe",
+                };
+                kind == confirmation && *request.channel == *channel
             }
-            Some(Request::Unsubscribe(gone)) => kind == "unsubscribe" && **gone == *channel,
+            Some(Request::Unsubscribe(gone, PubSub::Plain)) => {
+                kind == "unsubscribe" && **gone == *channel
+            }
             _ => false,
         });
         if !asked {
@@ -217,14 +263,13 @@ impl Ledger {
         let mut withdrawn = 0;
         self.in_flight.retain_mut(|sent| {
             sent.first -= withdrawn;
-            sent.end -= withdrawn;
             if sent.since > oldest || !sent.request.as_ref().is_some_and(Request::is_call) {
                 return true;
             }
             let is_taken = sent.first < taken;
             if !is_taken {
-                withdraw(out, sent.first - taken, sent.end - taken);
-                withdrawn += sent.end - sent.first;
+                withdraw(out, sent.first - taken, sent.end() - taken);
+                withdrawn += u64::from(sent.length);
             }
             let error = if is_taken { CallError::Unknown } else { CallError::NotApplied };
             let request = sent.request.take();
@@ -253,9 +298,10 @@ impl Ledger {
     /// The connection has ended, for this reason, when the kernel had taken so many bytes.
     pub(super) fn end(&mut self, fault: &Fault, taken: u64, ended: &mut Vec<Notification>) {
         self.close(&CallError::NotApplied(fault.clone()), ended);
-        for InFlight { request, end, .. } in std::mem::take(&mut self.in_flight) {
-            let error = if end <= taken { CallError::Unknown } else { CallError::NotApplied };
-            ended.extend(request.and_then(|request| request.unanswered(error(fault.clone()))));
+        for sent in std::mem::take(&mut self.in_flight) {
+            let is_taken = sent.end() <= taken;
+            let error = if is_taken { CallError::Unknown } else { CallError::NotApplied };
+            ended.extend(sent.request.and_then(|request| request.unanswered(error(fault.clone()))));
         }
     }
 }

@@ -94,7 +94,7 @@ impl Login {
         let (credentials, validity) = given.map_err(CallError::NotApplied)?;
         let Some(credentials) = credentials else { return Ok(validity) };
         let words = [b"AUTH", credentials.user().as_bytes(), credentials.password.as_bytes()];
-        let answer = connection.command(words.map(<[u8]>::to_vec).to_vec())?;
+        let answer = connection.command(&words)?;
         let ended = |_| Err(CallError::NotApplied(Fault("the connection has ended".into())));
         answer.await.unwrap_or_else(ended).map(|_| validity)
     }

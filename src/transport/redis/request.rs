@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::protocol::{Call, Value};
-use crate::transport::CallError;
+use crate::transport::{CallError, PubSub};
 
 pub(super) type CallOutcome = Result<Value, CallError>;
 pub(super) type SubscribeOutcome = Result<(), CallError>;
@@ -14,9 +14,10 @@ pub(super) type SubscribeOutcome = Result<(), CallError>;
 #[derive(Debug)]
 pub(super) enum Request {
     Call(CallRequest),
+    /// A command that is no script and takes no lock: ROLE, CLUSTER SLOTS, WAIT, AUTH.
     Command(CommandRequest),
     Subscribe(SubscribeRequest),
-    Unsubscribe(Arc<str>),
+    Unsubscribe(Arc<str>, PubSub),
     Ping(Option<oneshot::Sender<()>>),
 }
 
@@ -25,6 +26,19 @@ pub(super) struct CallRequest {
     pub(super) call: Call,
     pub(super) answer: oneshot::Sender<CallOutcome>,
     pub(super) form: ScriptForm,
+    pub(super) keys: KeyForm,
+}
+
+/// How a node of a cluster is told the keys of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum KeyForm {
+    /// As keys, all of one slot.
+    #[default]
+    Declared,
+    /// As keys, to the node that takes their slot over: behind ASKING, in one piece.
+    Asking,
+    /// As arguments: they may be of several slots, all of that node.
+    Undeclared,
 }
 
 /// A command that is no script of ours: AUTH.
@@ -56,6 +70,7 @@ pub(super) struct SubscribeRequest {
     pub(super) generation: u64,
     /// How many connections were lost before the one that carries the request.
     pub(super) epoch: u64,
+    pub(super) pubsub: PubSub,
     /// `None`: the channel is restored after a loss, no caller waits.
     pub(super) answer: Option<oneshot::Sender<SubscribeOutcome>>,
 }
@@ -75,6 +90,9 @@ pub(super) trait SubscriptionObserver: Send + Sync {
     fn answered(&self, request: SubscribeRequest, outcome: SubscribeOutcome);
     /// The connection ended before the server answered.
     fn interrupted(&self, request: SubscribeRequest);
+    /// The server ended the subscription of a sharded channel: it does not serve the slot any more.
+    /// False if the subscription was ended before.
+    fn revoked(&self, channel: &str) -> bool;
 }
 
 impl Notification {
@@ -99,7 +117,7 @@ impl Request {
         match self {
             Request::Call(request) => request.answer.is_closed(),
             Request::Command(request) => request.answer.is_closed(),
-            Request::Subscribe(_) | Request::Unsubscribe(_) | Request::Ping(_) => false,
+            Request::Subscribe(_) | Request::Unsubscribe(..) | Request::Ping(_) => false,
         }
     }
 
@@ -110,10 +128,12 @@ impl Request {
 
     pub(super) fn unanswered(self, error: CallError) -> Option<Notification> {
         match self {
-            Request::Call(request) => Some(Notification::Called(request.answer, Err(error))),
-            Request::Command(request) => Some(Notification::Called(request.answer, Err(error))),
+            Request::Call(CallRequest { answer, .. })
+            | Request::Command(CommandRequest { answer, .. }) => {
+                Some(Notification::Called(answer, Err(error)))
+            }
             Request::Subscribe(request) => Some(Notification::Interrupted(request)),
-            Request::Unsubscribe(_) | Request::Ping(_) => None,
+            Request::Unsubscribe(..) | Request::Ping(_) => None,
         }
     }
 }

@@ -6,6 +6,8 @@
 //!   before any call of that connection ends. A caller that reads the epoch and then takes a connection
 //!   from the slot has a connection of that epoch or of a later one.
 //! - **I2** A connection never returns to the slot.
+//! - **I3** A connection of an earlier generation than the slot's is refused: it leads to a server that
+//!   is not the target any more.
 //!
 //! # Locking
 //!
@@ -21,6 +23,8 @@ use crate::transport::{CallError, Fault};
 pub(super) struct ConnectionSlot {
     state: RwLock<State>,
     epoch: AtomicU64,
+    /// Changes under the lock of `state`.
+    generation: AtomicU64,
 }
 
 enum State {
@@ -33,7 +37,8 @@ enum State {
 impl ConnectionSlot {
     pub(super) fn new() -> Self {
         let state = RwLock::new(State::Disconnected(Fault("not connected yet".into())));
-        ConnectionSlot { state, epoch: AtomicU64::new(0) }
+        let (epoch, generation) = (AtomicU64::new(0), AtomicU64::new(0));
+        ConnectionSlot { state, epoch, generation }
     }
 
     /// The connection to send on. Without one nothing is queued: the call is not applied.
@@ -51,22 +56,41 @@ impl ConnectionSlot {
 
     /// Takes a lost connection out of the slot, or gives a new reason why there is none.
     pub(super) fn disconnected(&self, fault: Fault) {
-        let mut state = self.state.write();
-        if matches!(*state, State::Closed) {
-            return;
-        }
-        if matches!(*state, State::Connected(_)) {
-            // INVARIANT I1: before the slot is free for another connection.
-            self.epoch.fetch_add(1, Ordering::AcqRel);
-        }
-        *state = State::Disconnected(fault);
+        self.take(&mut self.state.write(), fault);
     }
 
-    pub(super) fn connected(&self, connection: &Arc<Connection>) {
+    /// The node has another target: from now on, the slot has connections of this generation only.
+    /// Returns the connection that it had, which must be ended.
+    pub(super) fn switched(&self, generation: u64, fault: Fault) -> Option<Arc<Connection>> {
         let mut state = self.state.write();
+        self.generation.store(generation, Ordering::Release);
+        self.take(&mut state, fault)
+    }
+
+    fn take(&self, state: &mut State, fault: Fault) -> Option<Arc<Connection>> {
+        if matches!(state, State::Closed) {
+            return None;
+        }
+        match std::mem::replace(state, State::Disconnected(fault)) {
+            State::Connected(connection) => {
+                // INVARIANT I1: before the slot is free for another connection.
+                self.epoch.fetch_add(1, Ordering::AcqRel);
+                Some(connection)
+            }
+            State::Disconnected(_) | State::Closed => None,
+        }
+    }
+
+    /// False if the connection is of an earlier generation (I3).
+    pub(super) fn connected(&self, connection: &Arc<Connection>, generation: u64) -> bool {
+        let mut state = self.state.write();
+        if self.generation.load(Ordering::Acquire) != generation {
+            return false;
+        }
         if !matches!(*state, State::Closed) {
             *state = State::Connected(connection.clone());
         }
+        true
     }
 
     pub(super) fn close(&self) {

@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 use super::connection::Connection;
 use super::request::{SubscribeOutcome, SubscribeRequest, SubscriptionObserver};
 use crate::sync::Mutex;
-use crate::transport::{CallError, Fault};
+use crate::transport::{CallError, Fault, PubSub};
 
 #[derive(Default)]
 pub(super) struct SubscriptionRegistry(Mutex<State>);
@@ -40,6 +40,8 @@ struct State {
     generations: u64,
     /// Counts losses.
     epoch: u64,
+    /// Of the connections that are taken, see `slot.rs`.
+    generation: u64,
     /// The requests for the next connection.
     pending: Vec<SubscribeRequest>,
     /// Why this connection did not restore a channel, if another may.
@@ -59,6 +61,7 @@ enum Connectivity {
 
 struct Registered {
     generation: u64,
+    pubsub: PubSub,
     confirmed: bool,
 }
 
@@ -67,6 +70,7 @@ impl SubscriptionRegistry {
     pub(super) fn subscribe(
         &self,
         channel: &Arc<str>,
+        pubsub: PubSub,
     ) -> Result<oneshot::Receiver<SubscribeOutcome>, CallError> {
         let mut state = self.0.lock();
         let state = &mut *state;
@@ -78,7 +82,7 @@ impl SubscriptionRegistry {
         let generations = &mut state.generations;
         let registered = state.channels.entry(channel.clone()).or_insert_with(|| {
             *generations += 1;
-            Registered { generation: *generations, confirmed: false }
+            Registered { generation: *generations, pubsub, confirmed: false }
         });
         let (answer, receiver) = oneshot::channel();
         if registered.confirmed {
@@ -87,7 +91,7 @@ impl SubscriptionRegistry {
         }
         let (generation, epoch) = (registered.generation, state.epoch);
         let (channel, answer) = (channel.clone(), Some(answer));
-        let request = SubscribeRequest { channel, generation, epoch, answer };
+        let request = SubscribeRequest { channel, generation, epoch, pubsub, answer };
         match &state.connectivity {
             // INVARIANT H1.
             Connectivity::Connected(connection) => connection.subscribe(request)?,
@@ -96,13 +100,18 @@ impl SubscriptionRegistry {
         Ok(receiver)
     }
 
+    /// The server has confirmed the channel, on the present connection.
+    pub(super) fn is_confirmed(&self, channel: &str) -> bool {
+        self.0.lock().channels.get(channel).is_some_and(|registered| registered.confirmed)
+    }
+
     pub(super) fn unsubscribe(&self, channel: &Arc<str>) {
         let mut state = self.0.lock();
-        if state.channels.remove(channel).is_some()
+        if let Some(registered) = state.channels.remove(channel)
             && let Connectivity::Connected(connection) = &state.connectivity
         {
             // INVARIANT H1. A closed connection has no subscriptions either.
-            drop(connection.unsubscribe(channel));
+            drop(connection.unsubscribe(channel, registered.pubsub));
         }
     }
 
@@ -115,19 +124,24 @@ impl SubscriptionRegistry {
 
     /// Asks a new connection for every registered channel. All of them are answered when a PING that
     /// is sent now is answered.
-    pub(super) fn connected(&self, connection: &Arc<Connection>) {
+    ///
+    /// False if the connection is of an earlier generation than the registry's.
+    pub(super) fn connected(&self, connection: &Arc<Connection>, generation: u64) -> bool {
         let mut guard = self.0.lock();
         let state = &mut *guard;
+        if state.generation != generation {
+            return false;
+        }
         if matches!(state.connectivity, Connectivity::Closed) {
-            return;
+            return true;
         }
         state.connectivity = Connectivity::Connected(connection.clone());
         state.not_restored = None;
         for (channel, registered) in &mut state.channels {
             registered.confirmed = false;
             let (generation, epoch) = (registered.generation, state.epoch);
-            let channel = channel.clone();
-            let request = SubscribeRequest { channel, generation, epoch, answer: None };
+            let (channel, pubsub) = (channel.clone(), registered.pubsub);
+            let request = SubscribeRequest { channel, generation, epoch, pubsub, answer: None };
             // If the connection has ended already, the next one is asked.
             drop(connection.subscribe(request));
         }
@@ -144,16 +158,20 @@ impl SubscriptionRegistry {
         for request in gone {
             answer(request, Err(CallError::NotApplied(Fault("it was unsubscribed".into()))));
         }
+        true
     }
 
     /// The connection was lost; another is being made.
     pub(super) fn disconnected(&self) {
+        self.0.lock().disconnected();
+    }
+
+    /// The node has another target: from now on, connections of this generation are taken. Returns the
+    /// connection of the former target, which must be ended.
+    pub(super) fn switched(&self, generation: u64) -> Option<Arc<Connection>> {
         let mut state = self.0.lock();
-        if !matches!(state.connectivity, Connectivity::Closed) {
-            state.connectivity = Connectivity::Reconnecting;
-            state.epoch += 1;
-            state.channels.values_mut().for_each(|registered| registered.confirmed = false);
-        }
+        state.generation = generation;
+        state.disconnected()
     }
 
     /// There is no connection for now: no `subscribe` waits for one.
@@ -180,6 +198,20 @@ impl SubscriptionRegistry {
     }
 }
 
+impl State {
+    fn disconnected(&mut self) -> Option<Arc<Connection>> {
+        if matches!(self.connectivity, Connectivity::Closed) {
+            return None;
+        }
+        self.epoch += 1;
+        self.channels.values_mut().for_each(|registered| registered.confirmed = false);
+        match std::mem::replace(&mut self.connectivity, Connectivity::Reconnecting) {
+            Connectivity::Connected(connection) => Some(connection),
+            _ => None,
+        }
+    }
+}
+
 impl SubscriptionObserver for SubscriptionRegistry {
     fn answered(&self, request: SubscribeRequest, outcome: SubscribeOutcome) {
         let mut state = self.0.lock();
@@ -201,6 +233,13 @@ impl SubscriptionObserver for SubscriptionRegistry {
         }
         drop(state);
         answer(request, outcome);
+    }
+
+    fn revoked(&self, channel: &str) -> bool {
+        let mut state = self.0.lock();
+        // A subscription that was made after an unsubscription of ours is not confirmed yet.
+        let registered = state.channels.get_mut(channel);
+        registered.is_some_and(|registered| std::mem::take(&mut registered.confirmed))
     }
 
     fn interrupted(&self, request: SubscribeRequest) {

@@ -42,9 +42,20 @@ use std::sync::atomic::AtomicUsize;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
 
+use std::sync::atomic::Ordering;
+
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
 use self::support::server::Server;
+use super::dial::Dial;
+use super::endpoint::Endpoint;
+use super::node::CLOSING_MAX;
+use super::node::LANES;
+use super::request::KeyForm;
 use super::*;
 use crate::protocol::{Arg, Script};
+use crate::transport::Missed;
 
 static ADD: Script = Script::new("add", "return redis.call('incrby', KEYS[1], ARGV[1])");
 static ECHO: Script = Script::new("echo", "return {KEYS, ARGV, false, {1, {'x'}}}");
@@ -86,13 +97,15 @@ impl TransportEvents for Recorder {
         self.messages.lock().push((channel.to_owned(), payload.to_vec()));
     }
 
-    fn missed(&self) {
+    fn missed(&self, _: Missed<'_>) {
         self.missed.fetch_add(1, Ordering::SeqCst);
     }
 
     fn restored(&self, lane: Lane) {
         self.restored.lock().push(lane);
     }
+
+    fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
 }
 
 /// A runtime on its own thread, as the library has one.
@@ -121,7 +134,7 @@ impl Drop for OwnRuntime {
 
 /// A connected transport with all that it needs. A test declares it last, so that it is dropped first.
 struct Testbed {
-    redis: Arc<Redis>,
+    redis: Arc<Node>,
     events: Arc<Recorder>,
     own: OwnRuntime,
 }
@@ -158,7 +171,7 @@ impl Testbed {
         let (own, events) = (OwnRuntime::new(), Arc::<Recorder>::default());
         let timing = Timing { command: SECOND * 10, connect: SECOND };
         let redis =
-            Redis::connect(node(url), timing, events.clone(), own.handle(), IfUnreachable::Fail);
+            connect_to(remote(url), timing, events.clone(), own.handle(), IfUnreachable::Fail);
         Testbed { redis: Arc::new(redis.await.unwrap()), events, own }
     }
 
@@ -179,25 +192,32 @@ impl Testbed {
     }
 
     async fn subscribe(&self, channel: &str) -> Result<(), CallError> {
-        self.redis.subscribe(&Arc::from(channel)).await
+        self.redis.subscribe(&Arc::from(channel), PubSub::Plain).await
     }
 }
 
-async fn connect(
-    url: &str,
-    events: Arc<Recorder>,
-    background: &Handle,
-) -> Result<Redis, CallError> {
-    Redis::connect(node(url), TIMING, events, background, IfUnreachable::Fail).await
+async fn connect(url: &str, events: Arc<Recorder>, background: &Handle) -> Result<Node, CallError> {
+    connect_to(remote(url), TIMING, events, background, IfUnreachable::Fail).await
 }
 
-fn node(url: &str) -> Node {
+async fn connect_to(
+    remote: Remote,
+    timing: Timing,
+    events: Arc<Recorder>,
+    own: &Handle,
+    if_unreachable: IfUnreachable,
+) -> Result<Node, CallError> {
+    let runtimes = Runtimes { caller: Handle::current(), own: own.clone() };
+    Node::connect(remote, timing, events, runtimes, if_unreachable).await
+}
+
+fn remote(url: &str) -> Remote {
     let endpoint = Endpoint::parse(url).unwrap();
     #[cfg(feature = "tls")]
     let tls = endpoint.is_secured().then(tls::system);
     #[cfg(not(feature = "tls"))]
     let tls = None;
-    Node::new(Dial::to(&endpoint, tls.as_ref()).unwrap(), &endpoint, NAME)
+    Remote::new(Dial::to(&endpoint, tls.as_ref()).unwrap(), &endpoint, NAME)
 }
 
 fn add(key: &str) -> Call {

@@ -43,7 +43,7 @@ pub(super) async fn settle(session: &Session, cleanup: Cleanup) {
 
 /// One call of a cleanup, as soon as there is a slot for it.
 async fn send(session: &Session, lane: Lane, call: Call) -> Result<Value, CallError> {
-    let _slot = session.cleanups.slot(lane).await;
+    let _slot = session.cleanups.slot(lane, session.node_of(&call)).await;
     session.call_unmeasured(lane, call).await
 }
 
@@ -56,7 +56,8 @@ fn retry() -> Retry {
 async fn lower_count(session: &Session, hold: &Arc<Hold>) {
     let mut retry = retry();
     loop {
-        let slot = session.cleanups.slot(Lane::Caller).await;
+        let node = session.transport.group(&hold.resource.key).node;
+        let slot = session.cleanups.slot(Lane::Caller, node).await;
         // Only now: guards may have gone while it waited.
         let guards = hold.guards();
         if guards == 0 || !hold.is_live() {
@@ -160,7 +161,7 @@ async fn end(
         match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
             Ok(released) => {
                 let settled = doubt.is_none_or(|doubt| {
-                    session.transport.epoch(lane) == doubt.epoch
+                    session.transport.epoch(lane, &resource.key) == doubt.epoch
                         || doubt.once && matches!(released, Released::Free { .. })
                         || now >= *answered_since.get_or_insert(now) + doubt.lease
                 });

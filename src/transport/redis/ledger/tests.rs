@@ -42,7 +42,12 @@ impl Testbed {
 
     fn call(&mut self, number: i64, second: u64) -> Answer {
         let (answer, receiver) = oneshot::channel();
-        let request = CallRequest { call: call(number), answer, form: ScriptForm::Hash };
+        let request = CallRequest {
+            call: call(number),
+            answer,
+            form: ScriptForm::Hash,
+            keys: KeyForm::Declared,
+        };
         self.ledger.push(Request::Call(request), self.at(second)).unwrap();
         receiver
     }
@@ -93,14 +98,14 @@ fn call(number: i64) -> Call {
 /// A call as bytes.
 fn by_hash(number: i64) -> BytesMut {
     let mut bytes = BytesMut::new();
-    encode::call(&mut bytes, &call(number), ScriptForm::Hash);
+    encode::call(&mut bytes, &call(number), ScriptForm::Hash, KeyForm::Declared);
     bytes
 }
 
 /// The same with the text of its script.
 fn by_text(number: i64) -> BytesMut {
     let mut bytes = BytesMut::new();
-    encode::call(&mut bytes, &call(number), ScriptForm::Text);
+    encode::call(&mut bytes, &call(number), ScriptForm::Text, KeyForm::Declared);
     bytes
 }
 
@@ -425,6 +430,7 @@ fn subscribe(testbed: &mut Testbed, channel: &str) -> oneshot::Receiver<Subscrib
         channel: Arc::from(channel),
         generation: 1,
         epoch: 0,
+        pubsub: PubSub::Plain,
         answer: Some(answer),
     };
     testbed.ledger.push(Request::Subscribe(request), testbed.at(1)).unwrap();
@@ -466,7 +472,10 @@ fn a_subscription_is_answered_by_its_own_push_or_by_an_error() {
 fn an_unsubscription_is_answered_by_its_own_push_or_by_an_error() {
     for refused in [false, true] {
         let mut testbed = Testbed::new();
-        testbed.ledger.push(Request::Unsubscribe(Arc::from("a")), testbed.at(1)).unwrap();
+        testbed
+            .ledger
+            .push(Request::Unsubscribe(Arc::from("a"), PubSub::Plain), testbed.at(1))
+            .unwrap();
         let mut call = testbed.call(1, 1);
         testbed.encode();
         testbed.take(ALL);
@@ -497,7 +506,10 @@ fn a_subscription_that_is_answered_like_a_call_is_a_fault() {
 fn what_is_not_a_call_is_never_too_old() {
     let mut testbed = Testbed::new();
     let mut subscription = subscribe(&mut testbed, "a");
-    testbed.ledger.push(Request::Unsubscribe(Arc::from("b")), testbed.at(1)).unwrap();
+    testbed
+        .ledger
+        .push(Request::Unsubscribe(Arc::from("b"), PubSub::Plain), testbed.at(1))
+        .unwrap();
     let (pong, mut ponged) = oneshot::channel();
     testbed.ledger.push(Request::Ping(Some(pong)), testbed.at(1)).unwrap();
     let mut call = testbed.call(1, 1);

@@ -128,7 +128,7 @@ impl Case {
 
 fn length(call: &Call) -> usize {
     let mut bytes = bytes::BytesMut::new();
-    encode::call(&mut bytes, call, ScriptForm::Hash);
+    encode::call(&mut bytes, call, ScriptForm::Hash, KeyForm::Declared);
     bytes.len()
 }
 

@@ -23,7 +23,7 @@ fn number(number: u64) -> Call {
 }
 
 /// Polls a call to its end, or a few times only. Returns whether it was answered, and checks the answer.
-async fn perhaps(redis: &Redis, own: u64) -> bool {
+async fn perhaps(redis: &Node, own: u64) -> bool {
     let mut call = pin!(redis.call(LANES[usize::from(own.is_multiple_of(16))], number(own)));
     let outcome = if fastrand::bool() {
         call.await
@@ -45,7 +45,7 @@ async fn perhaps(redis: &Redis, own: u64) -> bool {
 }
 
 /// The requests without an answer on both lanes.
-fn left(redis: &Redis) -> usize {
+fn left(redis: &Node) -> usize {
     let lanes = LANES.iter().map(|lane| redis.shared.slot(*lane).connection().unwrap().backlog());
     lanes.map(|left| left.waiting + left.in_flight).sum()
 }

@@ -115,7 +115,7 @@ fn when_the_callers_runtime_ends_its_connections_move_to_ours() {
     let callers = Builder::new_current_thread().enable_all().build().unwrap();
     let redis = callers.block_on(async {
         let redis = connect(&server.url(), events.clone(), own.handle()).await.unwrap();
-        redis.subscribe(&Arc::from("c")).await.unwrap();
+        redis.subscribe(&Arc::from("c"), PubSub::Plain).await.unwrap();
         redis.call(Lane::Caller, add("n")).await.unwrap();
         Arc::new(redis)
     });

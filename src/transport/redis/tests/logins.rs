@@ -2,7 +2,9 @@
 
 use super::memory::{MemoryServer, MemoryTestbed, Socket, usual};
 use super::*;
-use crate::transport::redis::credentials::{Credentials, CredentialsFuture, CredentialsProvider};
+use crate::transport::redis::credentials::{
+    Credentials, CredentialsFuture, CredentialsProvider, Provider,
+};
 use crate::{Client, Error};
 
 /// Gives what the test sets, and counts.

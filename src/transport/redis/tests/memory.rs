@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::super::connection::Connection;
 use super::super::stream::{Reader, Writer};
 use super::*;
+use crate::transport::redis::credentials::Provider;
 
 /// The server's answer to a command after the handshake.
 pub(super) type Answers = dyn FnMut(&[String]) -> Vec<u8> + Send;
@@ -341,7 +342,7 @@ impl AsyncWrite for Half {
 
 /// A transport on such a server, all of it on the runtime of the test.
 pub(super) struct MemoryTestbed {
-    pub(super) redis: Arc<Redis>,
+    pub(super) redis: Arc<Node>,
     pub(super) events: Arc<Recorder>,
     pub(super) server: MemoryServer,
 }
@@ -361,9 +362,9 @@ impl MemoryTestbed {
     ) -> Result<Self, CallError> {
         let events = Arc::<Recorder>::default();
         let endpoint = Endpoint::parse("redis://memory").unwrap();
-        let node = Node::new(server.dial(), &endpoint, NAME).log_in_by(provider);
+        let node = Remote::new(server.dial(), &endpoint, NAME).log_in_by(provider);
         let own = Handle::current();
-        let redis = Redis::connect(node, TIMING, events.clone(), &own, IfUnreachable::Fail);
+        let redis = connect_to(node, TIMING, events.clone(), &own, IfUnreachable::Fail);
         Ok(MemoryTestbed { redis: Arc::new(redis.await?), events, server })
     }
 

@@ -69,6 +69,8 @@ use super::super::connection::{self, Connection};
 use super::super::stream::{Reader, Writer};
 use super::*;
 use crate::sync::step;
+use crate::transport::redis::slot::ConnectionSlot;
+use crate::transport::redis::subscriptions::SubscriptionRegistry;
 
 /// How many schedules of each kind a test tries.
 const SCHEDULES: usize = 2_000;
@@ -148,8 +150,9 @@ struct NoEvents;
 
 impl TransportEvents for NoEvents {
     fn message(&self, _: &str, _: &[u8]) {}
-    fn missed(&self) {}
+    fn missed(&self, _: Missed<'_>) {}
     fn restored(&self, _: Lane) {}
+    fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
 }
 
 /// Polls a task when it was woken and not otherwise. Shuttle polls twice for each wake-up, and so would

@@ -28,7 +28,7 @@ const UNASKED: &[&str] = &[
     ">3\r\n$10\r\nssubscribe\r\n$1\r\nc\r\n:1\r\n",
     ">3\r\n$12\r\nsunsubscribe\r\n$1\r\nc\r\n:0\r\n",
     ">4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\nc\r\n$1\r\nx\r\n",
-    ">3\r\n$8\r\nsmessage\r\n$1\r\nc\r\n$1\r\nx\r\n",
+    ">4\r\n$8\r\nsmessage\r\n$1\r\nc\r\n$1\r\nx\r\n:1\r\n",
     ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n",
     ">2\r\n$10\r\ninvalidate\r\n_\r\n",
     ">2\r\n$7\r\nmonitor\r\n$1\r\nx\r\n",
@@ -53,7 +53,7 @@ async fn nothing_that_nobody_asked_for_shifts_a_reply() {
         for (n, outcome) in futures::future::join_all(calls).await.into_iter().enumerate() {
             assert_eq!(outcome, text(round * 100 + i64::try_from(n).unwrap()));
         }
-        testbed.redis.subscribe(&Arc::from(format!("c{round}"))).await.unwrap();
+        testbed.redis.subscribe(&Arc::from(format!("c{round}")), PubSub::Plain).await.unwrap();
     }
     assert_eq!(
         (testbed.redis.reconnects(), testbed.events.messages(), testbed.events.missed()),
@@ -97,10 +97,11 @@ async fn refused_subscriptions_between_calls_shift_no_reply() {
             channel: channel.clone(),
             generation: 1,
             epoch: 0,
+            pubsub: PubSub::Plain,
             answer: Some(answer),
         };
         connection.subscribe(listen).unwrap();
-        connection.unsubscribe(&channel).unwrap();
+        connection.unsubscribe(&channel, PubSub::Plain).unwrap();
         orders.push((n, receiver));
     }
     for (n, outcome) in futures::future::join_all(calls).await.into_iter().enumerate() {
@@ -263,7 +264,7 @@ async fn a_subscription_is_made_when_the_server_says_so_and_not_before() {
     let socket = testbed.server.socket(2);
     socket.at(|state| state.replies = 0);
     let channel: Arc<str> = Arc::from("c");
-    let mut subscribing = Box::pin(testbed.redis.subscribe(&channel));
+    let mut subscribing = Box::pin(testbed.redis.subscribe(&channel, PubSub::Plain));
     assert!(futures::poll!(&mut subscribing).is_pending());
     until("the server was asked", || socket.names() == ["PING", "SUBSCRIBE"]).await;
     sleep(Duration::from_millis(100)).await;
@@ -375,8 +376,8 @@ async fn a_new_connection_is_asked_for_what_is_wanted_and_for_nothing_else() {
         [&["PING"], &["SUBSCRIBE", "PING"], &["SUBSCRIBE", "SUBSCRIBE", "PING"], &["PING"]];
     for (round, expected) in orders.into_iter().enumerate() {
         match round {
-            1 => testbed.redis.subscribe(&a).await.unwrap(),
-            2 => testbed.redis.subscribe(&b).await.unwrap(),
+            1 => testbed.redis.subscribe(&a, PubSub::Plain).await.unwrap(),
+            2 => testbed.redis.subscribe(&b, PubSub::Plain).await.unwrap(),
             3 => [&a, &b].into_iter().for_each(|channel| testbed.redis.unsubscribe(channel)),
             _ => {}
         }
@@ -399,7 +400,7 @@ async fn channels_that_a_busy_server_refuses_are_asked_for_again() {
         usual(words)
     });
     let testbed = MemoryTestbed::new(server).await;
-    testbed.redis.subscribe(&Arc::from("c")).await.unwrap();
+    testbed.redis.subscribe(&Arc::from("c"), PubSub::Plain).await.unwrap();
     busy.store(true, Ordering::SeqCst);
     testbed.server.socket(2).end(Ending::Closed);
     until("it is asked", || {
@@ -424,7 +425,7 @@ async fn subscribing_and_publishing_at_once_on_a_real_server_loses_nothing() {
     let mut publisher = server.connection();
     for round in 0..200 {
         let channels: Vec<Arc<str>> = (0..5).map(|n| Arc::from(format!("{round}:{n}"))).collect();
-        let all = channels.iter().map(|channel| testbed.redis.subscribe(channel));
+        let all = channels.iter().map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
         assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
         for channel in &channels {
             let heard = publisher.command(&["PUBLISH", channel, "x"]).unwrap();
@@ -438,7 +439,7 @@ async fn subscribing_and_publishing_at_once_on_a_real_server_loses_nothing() {
 async fn closing_waits_for_the_last_confirmation_and_no_longer() {
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;
     let channel = Arc::from("c");
-    testbed.redis.subscribe(&channel).await.unwrap();
+    testbed.redis.subscribe(&channel, PubSub::Plain).await.unwrap();
     let socket = testbed.server.socket(2);
     socket.at(|state| state.replies = 0);
     testbed.redis.unsubscribe(&channel);

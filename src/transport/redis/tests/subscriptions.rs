@@ -35,7 +35,7 @@ async fn ten_thousand_subscriptions_are_confirmed_and_given_up() {
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..10_000).map(|i| Arc::from(format!("c{i}"))).collect();
-    let all = channels.iter().map(|channel| testbed.redis.subscribe(channel));
+    let all = channels.iter().map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
     for outcome in futures::future::join_all(all).await {
         outcome.unwrap();
     }
@@ -56,10 +56,10 @@ async fn the_last_order_for_a_channel_counts() {
     let testbed = Testbed::patient(&server).await;
     let channel: Arc<str> = Arc::from("c");
     for _ in 0..50 {
-        testbed.redis.subscribe(&channel).await.unwrap();
+        testbed.redis.subscribe(&channel, PubSub::Plain).await.unwrap();
         testbed.redis.unsubscribe(&channel);
     }
-    testbed.redis.subscribe(&channel).await.unwrap();
+    testbed.redis.subscribe(&channel, PubSub::Plain).await.unwrap();
     assert_eq!(listeners(&server, "c"), 1);
     testbed.redis.unsubscribe(&channel);
     until("it is unsubscribed", || listeners(&server, "c") == 0).await;
@@ -93,7 +93,7 @@ async fn a_killed_subscriber_is_restored_and_reported() {
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..10_000).map(|i| Arc::from(format!("c{i}"))).collect();
-    let all = channels.iter().map(|channel| testbed.redis.subscribe(channel));
+    let all = channels.iter().map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
     assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
     testbed.redis.unsubscribe(&Arc::from("never subscribed"));
     server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
@@ -111,7 +111,7 @@ async fn a_restarted_server_gets_all_subscriptions_again() {
     let mut server = Server::start();
     let testbed = Testbed::patient(&server).await;
     let channels: Vec<Arc<str>> = (0..1_100).map(|i| Arc::from(format!("c{i}"))).collect();
-    let all = channels.iter().map(|channel| testbed.redis.subscribe(channel));
+    let all = channels.iter().map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
     assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
     server.restart();
     until("it is reported", || testbed.events.missed() > 0).await;
@@ -126,7 +126,7 @@ async fn a_loss_is_reported_when_every_channel_is_restored_and_not_before() {
     let testbed = Testbed::at(&proxy.url()).await;
     let channels: Vec<Arc<str>> = (0..1_100).map(|i| Arc::from(format!("c{i}"))).collect();
     for some in channels.chunks(100) {
-        let all = some.iter().map(|channel| testbed.redis.subscribe(channel));
+        let all = some.iter().map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
         assert!(futures::future::join_all(all).await.iter().all(Result::is_ok));
     }
     // From here on no restored channel is confirmed.
@@ -280,13 +280,20 @@ async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
 /// The driver of a connection that is given up may be about to deliver a confirmation.
 #[test]
 fn what_a_lost_connection_confirms_is_not_confirmed_by_the_next() {
-    let (registry, channel) = (SubscriptionRegistry::default(), Arc::from("c"));
-    registry.connected(&Arc::new(Connection::new(Box::new(tokio::io::sink()))));
-    let first = registry.subscribe(&channel).unwrap();
+    let (registry, channel) =
+        (super::super::subscriptions::SubscriptionRegistry::default(), Arc::from("c"));
+    registry.connected(&Arc::new(Connection::new(Box::new(tokio::io::sink()))), 0);
+    let first = registry.subscribe(&channel, PubSub::Plain).unwrap();
     registry.disconnected();
     drop(first);
-    let late = SubscribeRequest { channel: channel.clone(), generation: 1, epoch: 0, answer: None };
+    let late = SubscribeRequest {
+        channel: channel.clone(),
+        generation: 1,
+        epoch: 0,
+        pubsub: PubSub::Plain,
+        answer: None,
+    };
     registry.answered(late, Ok(()));
-    let mut second = registry.subscribe(&channel).unwrap();
+    let mut second = registry.subscribe(&channel, PubSub::Plain).unwrap();
     second.try_recv().expect_err("no connection is subscribed to it");
 }

@@ -27,13 +27,13 @@ pub(super) fn system() -> Tls {
     Tls::load_blocking(TlsOptions::new()).unwrap()
 }
 
-async fn connect_to(secure: &Secure, tls: &Tls) -> (Redis, OwnRuntime) {
+async fn connect_by(secure: &Secure, tls: &Tls) -> (Node, OwnRuntime) {
     let own = OwnRuntime::new();
     let endpoint = Endpoint::parse(&format!("rediss://localhost:{}", secure.port)).unwrap();
     let timing = Timing { command: SECOND * 10, connect: SECOND * 10 };
-    let node = Node::new(Dial::to(&endpoint, Some(tls)).unwrap(), &endpoint, NAME);
+    let remote = Remote::new(Dial::to(&endpoint, Some(tls)).unwrap(), &endpoint, NAME);
     let events = Arc::<Recorder>::default();
-    let redis = Redis::connect(node, timing, events, own.handle(), IfUnreachable::Fail);
+    let redis = connect_to(remote, timing, events, own.handle(), IfUnreachable::Fail);
     (redis.await.unwrap(), own)
 }
 
@@ -51,7 +51,7 @@ async fn calls_and_messages_of_any_size_arrive() {
     needs_a_server!();
     let authority = Authority::new("authority");
     let secure = Secure::start(&authority.issue("localhost"), None);
-    let (redis, own) = connect_to(&secure, &trusting(&authority)).await;
+    let (redis, own) = connect_by(&secure, &trusting(&authority)).await;
     let all = (0..1_000).map(|_| redis.call(Lane::Caller, add("n")));
     let mut received: Vec<_> =
         futures::future::join_all(all).await.into_iter().map(Result::unwrap).collect();
@@ -66,7 +66,7 @@ async fn calls_and_messages_of_any_size_arrive() {
             assert_eq!(redis.call(lane, call.clone()).await, Ok(Value::Text(text.clone())));
         }
     }
-    redis.subscribe(&Arc::from("c")).await.unwrap();
+    redis.subscribe(&Arc::from("c"), PubSub::Plain).await.unwrap();
     assert_eq!(secure.server.command(&["PUBLISH", "c", "x"]).int(), 1);
     assert_eq!(redis.reconnects(), 0);
     redis.close().await;

@@ -102,7 +102,8 @@ impl TlsOptions {
     /// The name that the server's certificate must have, a DNS name or an IP address; it is sent as SNI,
     /// too. Default: the host that is connected to.
     ///
-    /// For servers behind a tunnel or an address that their certificates do not name.
+    /// For servers behind a tunnel or an address that their certificates do not name. It is for every server of
+    /// a deployment, sentinels included.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self

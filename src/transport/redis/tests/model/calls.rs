@@ -64,7 +64,7 @@ fn scenario(fate: Fate) {
     let mut made = Made::new(&registry);
     let mut gone = Vec::new();
     testbed.add(&made);
-    slot.connected(&made.connection);
+    slot.connected(&made.connection, 0);
     let callers: Vec<_> = (1..=3)
         .map(|id| {
             let mut caller = Caller { testbed: testbed.clone(), slot: slot.clone(), id: id * 100 };
@@ -78,7 +78,7 @@ fn scenario(fate: Fate) {
             made.end(LOST, &registry);
             gone.push(std::mem::replace(&mut made, Made::new(&registry)));
             testbed.add(&made);
-            slot.connected(&made.connection);
+            slot.connected(&made.connection, 0);
         }
         let serves = supervise(&made, &registry);
         slot.close();
@@ -152,7 +152,8 @@ impl Caller {
         self.id += 1;
         let id = self.id.to_string();
         let args = vec![Arg::Text(Arc::from(id.as_str()))];
-        let asked = connection.call(Call { script: &ECHO, keys: Vec::new(), args });
+        let asked =
+            connection.call(Call { script: &ECHO, keys: Vec::new(), args }, KeyForm::Declared);
         (id, asked)
     }
 

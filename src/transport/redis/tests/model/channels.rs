@@ -50,7 +50,7 @@ fn scenario() {
     }
     if draw(2) == 0 {
         // The last frame in flight may be a confirmation.
-        drop(registry.subscribe(&Arc::from(SHARED)));
+        drop(registry.subscribe(&Arc::from(SHARED), PubSub::Plain));
         registry.unsubscribe(&Arc::from(SHARED));
     }
     registry.close();
@@ -64,7 +64,7 @@ impl Testbed {
     fn open(&self) -> Made {
         let made = Made::new(&self.registry);
         *self.socket.lock() = Some(made.socket.clone());
-        self.registry.connected(&made.connection);
+        self.registry.connected(&made.connection, 0);
         let heard = made.connection.ping().unwrap();
         if draw(2) == 0 {
             block_on(heard).expect("it is answered");
@@ -92,14 +92,14 @@ impl Testbed {
     fn act(&self, own: &Arc<str>) {
         match draw(6) {
             0 => self.registry.unsubscribe(own),
-            1 => drop(self.registry.subscribe(own)),
+            1 => drop(self.registry.subscribe(own, PubSub::Plain)),
             2 => self.registry.unsubscribe(&Arc::from(SHARED)),
-            3 => drop(self.registry.subscribe(&Arc::from(SHARED))),
+            3 => drop(self.registry.subscribe(&Arc::from(SHARED), PubSub::Plain)),
             4 => {
                 // Two subscriptions in flight, of which the first does not last.
-                drop(self.registry.subscribe(own));
+                drop(self.registry.subscribe(own, PubSub::Plain));
                 self.registry.unsubscribe(own);
-                drop(self.registry.subscribe(own));
+                drop(self.registry.subscribe(own, PubSub::Plain));
                 pause();
                 self.check_subscription(own);
             }
@@ -110,7 +110,7 @@ impl Testbed {
     /// No other thread unsubscribes from this channel: a confirmation holds until a loss.
     fn check_subscription(&self, own: &Arc<str>) {
         let losses = self.losses.load(Ordering::SeqCst);
-        let Ok(answer) = self.registry.subscribe(own) else { return };
+        let Ok(answer) = self.registry.subscribe(own, PubSub::Plain) else { return };
         let outcome = block_on(answer).expect("it has an outcome");
         for _ in 0..if outcome.is_ok() { 6 } else { 0 } {
             step();

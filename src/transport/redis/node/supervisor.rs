@@ -5,9 +5,11 @@
 //! | --- | --- | --- |
 //! | opening | the handshake is done (and registered channels are restored) | up |
 //! | opening | it fails, or takes longer than `timing.connect` | pause; calls end with this reason |
-//! | up | the stream ends or is not RESP3; its runtime ends or stands still; silence; READONLY; a login that is not renewed | lost |
+//! | up | the stream ends or is not RESP3; its runtime ends or stands still; silence; READONLY | lost |
+//! | up | the server is not a primary any more, or the node has another target | lost |
+//! | up | the login was not renewed, and its credentials are over | lost |
 //! | lost | the epoch rises, then every call gets the outcome that is known | pause |
-//! | pause | it is over | opening |
+//! | pause | it is over, or the node has another target | opening |
 //! | any | the transport is closed | sent calls are answered, for [`CLOSING_MAX`]; end |
 //!
 //! The supervisor is also the clock of all calls on the connection: it sleeps until the oldest of them
@@ -21,15 +23,15 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
-use super::Shared;
-use super::connection::{self, Connection};
-use super::handshake::{Greeting, not_connected};
-use super::login::Validity;
-use super::stream::{Reader, Writer};
-use super::task::AbortOnDrop;
+use super::{Progress, Runtimes, Shared, Target, answer, cannot_connect};
+use crate::transport::redis::connection::{self, Connection};
+use crate::transport::redis::handshake::{Greeting, not_connected, primary};
+use crate::transport::redis::login::{Login, Validity};
+use crate::transport::redis::stream::{Reader, Writer};
+use crate::transport::redis::task::AbortOnDrop;
 #[cfg(feature = "fred")]
-use super::{dial::Dial, fred};
-use crate::transport::{CallError, Fault, Role};
+use crate::transport::redis::{dial::Dial, fred};
+use crate::transport::{CallError, Fault, Missed, Role};
 
 /// First and longest pause between two connection attempts.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
@@ -42,7 +44,10 @@ const RESPONSE_MAX: Duration = Duration::from_millis(250);
 const STALL_MAX: Duration = Duration::from_secs(3);
 
 /// How long closing waits for outstanding answers.
-pub(super) const CLOSING_MAX: Duration = Duration::from_millis(500);
+pub(in crate::transport::redis) const CLOSING_MAX: Duration = Duration::from_millis(500);
+
+/// Why a connection to the server before is not used.
+const OTHER_TARGET: &str = "another server is the primary now";
 
 /// Intervals without a byte after a PING, after which a connection is given up.
 const SILENT_MAX: u32 = 2;
@@ -50,10 +55,10 @@ const SILENT_MAX: u32 = 2;
 pub(super) struct Supervisor {
     pub(super) shared: Arc<Shared>,
     pub(super) role: Role,
-    pub(super) caller_runtime: Handle,
-    pub(super) own_runtime: Handle,
+    pub(super) runtimes: Runtimes,
     pub(super) driven_by: DrivenBy,
     pub(super) stop: watch::Receiver<bool>,
+    pub(super) target: watch::Receiver<Target>,
 }
 
 /// Which runtime drives the connection. A connection that has left the caller's runtime does not return
@@ -68,8 +73,11 @@ pub(super) enum DrivenBy {
 pub(super) struct DrivenConnection {
     connection: Arc<Connection>,
     driver: AbortOnDrop<Fault>,
-    /// Of its login; `None` if the login is not ours.
-    validity: Option<Validity>,
+    /// Of the target that it leads to.
+    generation: u64,
+    primary_only: bool,
+    /// Who logged in, and for how long; `None` if the login is not ours.
+    login: Option<(Login, Validity)>,
 }
 
 /// What a connection is made of, after the handshake.
@@ -95,24 +103,25 @@ enum End {
 impl Supervisor {
     /// Opens a connection within `timing.connect`.
     pub(super) async fn open(&self) -> Result<DrivenConnection, OpenError> {
-        let shared = self.shared.clone();
-        let limit = shared.timing.connect;
-        let (runtime, resolver) = (self.runtime(), self.own_runtime.clone());
+        let limit = self.shared.timing.connect;
+        let Target { generation, remote } = self.target.borrow().clone();
+        let remote = remote.map_err(|fault| OpenError::Call(CallError::NotApplied(fault)))?;
+        let (runtime, resolver) = (self.runtime(), self.runtimes.own.clone());
         #[cfg(feature = "fred")]
         let role = self.role;
+        let to = remote.clone();
         let mut opening = AbortOnDrop(runtime.spawn(async move {
             #[cfg(feature = "fred")]
-            if let Dial::Fred(template) = &shared.node.dial {
-                let client = template.open(role, limit, shared.node.handshake.name()).await?;
+            if let Dial::Fred(template) = &to.dial {
+                let client = template.open(role, limit, to.handshake.name()).await?;
                 return Ok(Opened::Fred(client));
             }
             let broken = |error: std::io::Error| not_connected(&error.to_string());
-            let dialed = shared.node.dial.connect(&resolver).await;
-            let (mut reader, mut writer) = dialed.map_err(broken)?;
-            let greeting = shared.node.handshake.run(&mut reader, &mut writer, &resolver).await?;
+            let (mut reader, mut writer) = to.dial.connect(&resolver).await.map_err(broken)?;
+            let greeting = to.handshake.run(&mut reader, &mut writer, &resolver).await?;
             Ok(Opened::Stream(reader, writer, greeting))
         }));
-        let failed = |error| OpenError::Call(self.shared.cannot_connect(error));
+        let failed = |error| OpenError::Call(cannot_connect(&remote.endpoint, error));
         let opened = match timeout(limit, &mut opening.0).await {
             Ok(Ok(opened)) => opened.map_err(failed)?,
             Ok(Err(error)) if error.is_cancelled() => return Err(OpenError::NoRuntime),
@@ -136,7 +145,13 @@ impl Supervisor {
                 (connection, runtime.spawn(driver), None)
             }
         };
-        let mut driven = DrivenConnection { connection, driver: AbortOnDrop(task), validity };
+        let mut driven = DrivenConnection {
+            connection,
+            driver: AbortOnDrop(task),
+            generation,
+            primary_only: remote.handshake.is_primary_only(),
+            login: validity.map(|validity| (remote.handshake.login().clone(), validity)),
+        };
         if self.role == Role::Messages {
             self.restore_channels(&mut driven).await.map_err(failed)?;
         }
@@ -147,7 +162,9 @@ impl Supervisor {
     async fn restore_channels(&self, driven: &mut DrivenConnection) -> Result<(), CallError> {
         let limit = self.shared.timing.connect;
         let subscriptions = &*self.shared.subscriptions;
-        subscriptions.connected(&driven.connection);
+        if !subscriptions.connected(&driven.connection, driven.generation) {
+            return Err(not_connected(OTHER_TARGET));
+        }
         let answered = driven.connection.ping()?;
         let outcome = tokio::select! {
             biased;
@@ -166,6 +183,20 @@ impl Supervisor {
         outcome
     }
 
+    /// Makes the first connection, and runs until the transport is closed.
+    pub(super) async fn open_and_run(self) {
+        let first = match self.open().await {
+            Ok(driven) => self.fill_slot(driven),
+            Err(OpenError::NoRuntime) => Err(Fault("the runtime is shut down".into())),
+            Err(OpenError::Call(error)) => Err(why(error)),
+        };
+        match &first {
+            Ok(_) => self.report_connected(),
+            Err(fault) => self.not_connected(fault),
+        }
+        self.run(first).await;
+    }
+
     /// Runs until the transport is closed. `first` is the first connection, or why there is none yet.
     pub(super) async fn run(mut self, first: Result<DrivenConnection, Fault>) {
         let mut stop = self.stop.clone();
@@ -178,10 +209,7 @@ impl Supervisor {
             Err(fault) => tokio::select! {
                 biased;
                 () = &mut stopped => return,
-                driven = self.reopen(fault, &mut pause) => {
-                    self.reconnected(&driven);
-                    driven
-                }
+                driven = self.reopen(fault, &mut pause) => driven,
             },
         };
         loop {
@@ -202,7 +230,6 @@ impl Supervisor {
                 driven = self.reopen(fault, &mut pause) => driven,
             };
             self.shared.reconnected();
-            self.reconnected(&driven);
         }
         driven.connection.close(&*self.shared.subscriptions);
         // Calls without an answer by then end with the connection.
@@ -212,7 +239,10 @@ impl Supervisor {
 
     /// Waits until the connection must be given up, and says why.
     async fn watch(&self, driven: &mut DrivenConnection) -> End {
+        let (generation, primary_only) = (driven.generation, driven.primary_only);
         let connection = &*driven.connection;
+        let mut target = self.target.clone();
+        let other_target = target.wait_for(|target| target.generation != generation);
         tokio::select! {
             biased;
             ended = &mut driven.driver.0 => match ended {
@@ -222,8 +252,25 @@ impl Supervisor {
             },
             end = self.probe(connection) => end,
             end = self.expire_calls(connection) => end,
-            end = self.keep_login(connection, driven.validity) => end,
+            end = self.keep_login(connection, driven.login.as_ref()) => end,
             end = read_only(connection) => end,
+            _ = other_target => End::Lost(Fault(OTHER_TARGET.into())),
+            end = self.ask_for_role(connection), if primary_only => end,
+        }
+    }
+
+    /// Asks again and again whether the server is still a primary: a server that was demoted may keep its
+    /// connections, and says so to nobody whose calls are answered by scripts that only read.
+    async fn ask_for_role(&self, connection: &Connection) -> End {
+        let limit = self.shared.timing.command;
+        loop {
+            sleep(self.shared.probe_interval()).await;
+            let Ok(reply) = connection.command(&[b"ROLE"]) else { continue };
+            // Silence, and a connection that has ended, are noticed elsewhere.
+            let Ok(Ok(reply)) = timeout(limit, answer(reply)).await else { continue };
+            if let Err(error) = primary(&reply) {
+                return End::Lost(why(error));
+            }
         }
     }
 
@@ -246,10 +293,10 @@ impl Supervisor {
     }
 
     /// Renews the login before its credentials are over; ends when the server refuses that.
-    async fn keep_login(&self, connection: &Connection, validity: Option<Validity>) -> End {
-        let Some(validity) = validity else { return pending().await };
-        let (login, limit) = (self.shared.node.handshake.login(), self.shared.timing.connect);
-        End::Lost(login.keep(connection, validity, &self.own_runtime, limit).await)
+    async fn keep_login(&self, connection: &Connection, of: Option<&(Login, Validity)>) -> End {
+        let Some((login, validity)) = of else { return pending().await };
+        let limit = self.shared.timing.connect;
+        End::Lost(login.keep(connection, *validity, &self.runtimes.own, limit).await)
     }
 
     /// Sends PING when nothing else came; ends when nothing comes all the same.
@@ -296,23 +343,37 @@ impl Supervisor {
             Role::Calls(lane) => self.shared.slot(lane).disconnected(not_now(&fault)),
             Role::Messages => self.shared.subscriptions.disconnected(),
         }
+        self.shared.progressed(self.role, Progress::NotConnected);
         driven.connection.end(&fault, &*self.shared.subscriptions);
+        self.shared.lost.notify_one();
         fault
     }
 
-    /// Connects until it works. The pause grows from attempt to attempt, and from one connection to
-    /// the next if they do not last.
+    /// Connects until it works, and hands the connection to the callers. The pause grows from attempt to
+    /// attempt, and from one connection to the next if they do not last.
     async fn reopen(&mut self, mut fault: Fault, pause: &mut Duration) -> DrivenConnection {
         loop {
-            // Spread, so that not all clients of a server that comes back connect at once.
-            sleep(pause.mul_f64(fastrand::f64())).await;
+            self.target.mark_unchanged();
+            tokio::select! {
+                biased;
+                // Another server: it is not to blame for the failures of the former.
+                Ok(()) = self.target.changed() => *pause = PAUSE_MIN,
+                // Spread, so that not all clients of a server that comes back connect at once.
+                () = sleep(pause.mul_f64(fastrand::f64())) => {}
+            }
             *pause = (*pause * 2).min(PAUSE_MAX);
             match self.open().await {
-                Ok(driven) => return driven,
+                Ok(driven) => match self.fill_slot(driven) {
+                    Ok(driven) => {
+                        self.report_connected();
+                        return driven;
+                    }
+                    Err(why) => fault = why,
+                },
                 Err(OpenError::NoRuntime) => self.driven_by = DrivenBy::OwnThread,
                 Err(OpenError::Call(error)) => {
-                    if let CallError::NotApplied(why) | CallError::Refused(why) = error {
-                        fault = why;
+                    if !matches!(error, CallError::Closed) {
+                        fault = why(error);
                     }
                     if !self.runtime_responds().await {
                         self.driven_by = DrivenBy::OwnThread;
@@ -329,34 +390,46 @@ impl Supervisor {
             Role::Calls(lane) => self.shared.slot(lane).disconnected(not_now(fault)),
             Role::Messages => self.shared.subscriptions.unreachable(not_now(fault)),
         }
+        self.shared.progressed(self.role, Progress::NotConnected);
+        self.shared.lost.notify_one();
     }
 
-    /// Hands the new connection to the callers, and reports it.
-    fn reconnected(&self, driven: &DrivenConnection) {
-        self.fill_slot(driven);
+    /// Reports a connection that follows a loss or a failure.
+    fn report_connected(&self) {
         match self.role {
             Role::Calls(lane) => self.shared.events.restored(lane),
-            Role::Messages => self.shared.events.missed(),
+            Role::Messages => self.shared.events.missed(Missed::All),
         }
     }
 
-    /// Hands a connection to the callers of its lane. The connection for messages has no slot.
-    pub(super) fn fill_slot(&self, driven: &DrivenConnection) {
-        if let Role::Calls(lane) = self.role {
-            self.shared.slot(lane).connected(&driven.connection);
+    /// Hands a connection to the callers of its lane, unless the node has another target meanwhile. The
+    /// connection for messages has no slot: it is in the registry of the channels.
+    pub(super) fn fill_slot(&self, driven: DrivenConnection) -> Result<DrivenConnection, Fault> {
+        let taken = match self.role {
+            Role::Calls(lane) => {
+                self.shared.slot(lane).connected(&driven.connection, driven.generation)
+            }
+            Role::Messages => true,
+        };
+        if taken {
+            self.shared.progressed(self.role, Progress::Connected);
+            return Ok(driven);
         }
+        let fault = Fault(OTHER_TARGET.into());
+        driven.connection.end(&fault, &*self.shared.subscriptions);
+        Err(fault)
     }
 
     fn runtime(&self) -> &Handle {
         match self.driven_by {
-            DrivenBy::CallerRuntime => &self.caller_runtime,
-            DrivenBy::OwnThread => &self.own_runtime,
+            DrivenBy::CallerRuntime => &self.runtimes.caller,
+            DrivenBy::OwnThread => &self.runtimes.own,
         }
     }
 
     /// Our own runtime runs this very task.
     async fn runtime_responds(&self) -> bool {
-        self.driven_by == DrivenBy::OwnThread || responds(&self.caller_runtime, RESPONSE_MAX).await
+        self.driven_by == DrivenBy::OwnThread || responds(&self.runtimes.caller, RESPONSE_MAX).await
     }
 }
 
@@ -374,6 +447,16 @@ async fn responds(runtime: &Handle, limit: Duration) -> bool {
     // Before a task that has yielded runs again, sockets are looked at.
     let mut task = AbortOnDrop(runtime.spawn(tokio::task::yield_now()));
     matches!(timeout(limit, &mut task.0).await, Ok(Ok(())))
+}
+
+/// What an attempt to connect failed for.
+fn why(error: CallError) -> Fault {
+    match error {
+        CallError::NotApplied(fault) | CallError::Unknown(fault) | CallError::Refused(fault) => {
+            fault
+        }
+        CallError::NotDurable { .. } | CallError::Closed => Fault("the client was closed".into()),
+    }
 }
 
 fn not_now(fault: &Fault) -> Fault {

@@ -1,0 +1,46 @@
+//! What the transport reports, passed on to those whom it concerns.
+
+use std::sync::Arc;
+
+use super::recent_releases::RecentReleases;
+use super::subscriptions::Subscriptions;
+use super::watchdog::Watchdog;
+use crate::stats::Counters;
+use crate::transport::{Lane, Missed, TransportEvents};
+
+/// The parts of a session to which the transport reports. They are made before both.
+#[derive(Clone)]
+pub(crate) struct Reported {
+    pub(super) subscriptions: Arc<Subscriptions>,
+    pub(super) watchdog: Arc<Watchdog>,
+    pub(super) recent_releases: Arc<RecentReleases>,
+}
+
+impl Reported {
+    pub(crate) fn new(counters: Arc<Counters>) -> Self {
+        let (subscriptions, watchdog) = (Subscriptions::new(counters), Arc::new(Watchdog::new()));
+        Reported { subscriptions, watchdog, recent_releases: Arc::default() }
+    }
+}
+
+impl TransportEvents for Reported {
+    fn message(&self, channel: &str, _payload: &[u8]) {
+        self.subscriptions.message(channel);
+    }
+
+    fn missed(&self, what: Missed<'_>) {
+        self.subscriptions.missed(what);
+    }
+
+    fn restored(&self, lane: Lane) {
+        self.subscriptions.end_outage();
+        if lane == Lane::Background {
+            self.watchdog.verify_at_once();
+        }
+    }
+
+    fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool) {
+        self.watchdog.must_verify(concerns);
+        self.recent_releases.must_repeat(concerns);
+    }
+}

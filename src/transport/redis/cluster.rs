@@ -1,0 +1,416 @@
+//! A cluster: each key belongs to one of 16,384 slots, each slot to a node, until it moves.
+//!
+//! | file | what it is |
+//! | --- | --- |
+//! | `keyslot` | the slot of a key |
+//! | `map` | which node serves a slot |
+//! | `nodes` | the nodes, each with connections of its own |
+//! | `redirect` | what a node answers that does not serve a slot |
+//! | `layout`, `discovery` | which node serves which slots, as the nodes themselves say |
+//! | `channels` | subscriptions, each at the node that serves the slot of its channel |
+//!
+//! # A call that is redirected
+//!
+//! | answer | what follows |
+//! | --- | --- |
+//! | MOVED | the slot belongs to that node from now on; the call goes there |
+//! | ASK | the call goes there once, in one piece with ASKING; a script that reads undeclared keys waits |
+//! | TRYAGAIN, a script misses a key | a pause, and the call goes to the slot's node again |
+//! | CLUSTERDOWN, no connection, no reply | the outcome is the caller's: *not applied*, or *unknown* |
+//!
+//! A redirected call was not run, so sending it again is no repetition. It is sent again by the caller's own
+//! future: once that is gone, nobody sends the call again, and it cannot come behind its undo. All this
+//! within the time of one call, and at most [`REDIRECTS_MAX`] times.
+//!
+//! # One sick node
+//!
+//! costs the others nothing: nodes share no connection, no queue and no pause. The map is read without
+//! waiting, and learned anew beside the calls (`discovery.rs`).
+//!
+//! # Keys of several slots
+//!
+//! A node takes declared keys of one slot only. Renewals and searches concern many keys and need no
+//! atomicity: they go to a node in one call with keys that are not declared (`KeyForm::Undeclared`), which a
+//! server allows for its own slots. A node that refuses that, because one of the slots has moved, is asked
+//! slot by slot for [`BY_SLOT`].
+
+mod channels;
+mod discovery;
+mod keyslot;
+mod layout;
+mod map;
+mod nodes;
+mod redirect;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Duration, Instant, sleep, timeout_at};
+
+use self::channels::Channels;
+use self::keyslot::{SLOTS, keyslot};
+use self::map::SlotMap;
+use self::nodes::Nodes;
+use self::redirect::{Address, Redirect, is_in_a_script};
+use super::access::Access;
+use super::deployment::ClusterDeployment;
+use super::endpoint::Endpoint;
+use super::node::{Node, Remote, Runtimes, answer};
+use super::request::{CallOutcome, KeyForm};
+use super::{IfUnreachable, Opening, Timing};
+use crate::protocol::Call;
+use crate::transport::{
+    CallError, Epoch, Fault, Group, Lane, PubSub, Role, ShardedPubSub, TransportEvents,
+};
+
+/// How often one call is sent again because of MOVED and ASK.
+const REDIRECTS_MAX: u32 = 5;
+
+/// Pauses of a call that is answered TRYAGAIN.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+
+/// How long keys of several slots are asked for slot by slot after a node has refused them together.
+const BY_SLOT: Duration = Duration::from_secs(10);
+
+pub(crate) struct Cluster {
+    shared: Arc<Shared>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    deployment: ClusterDeployment,
+    /// Of the connections, for CLIENT LIST.
+    name: String,
+    access: Access,
+    timing: Timing,
+    runtimes: Runtimes,
+    events: Arc<dyn TransportEvents>,
+    map: SlotMap,
+    /// As the last view of the nodes had it; redirects are ahead of it.
+    last_view: Mutex<Vec<u32>>,
+    nodes: Nodes,
+    channels: Channels,
+    /// The map may be wrong: a redirect came, a node was lost.
+    doubted: Arc<Notify>,
+    by_slot_until: Mutex<Option<Instant>>,
+    sharding: Sharding,
+}
+
+/// Whether channels are those of the shards.
+struct Sharding {
+    wanted: ShardedPubSub,
+    /// What `wanted` comes to on these servers.
+    is_on: AtomicBool,
+}
+
+impl Cluster {
+    pub(super) async fn connect(
+        deployment: ClusterDeployment,
+        opening: Opening,
+        runtimes: Runtimes,
+    ) -> Result<Self, CallError> {
+        // The errors of a URL come before anything is sent.
+        let Opening { name, access, timing, events, if_unreachable, .. } = opening;
+        deployment.seeds.iter().try_for_each(|seed| access.server(seed, &name).map(drop))?;
+        let wanted = opening.sharded_pubsub;
+        let is_on = AtomicBool::new(wanted == ShardedPubSub::On);
+        let shared = Arc::new(Shared {
+            deployment,
+            name,
+            access,
+            timing,
+            runtimes: runtimes.clone(),
+            events,
+            map: SlotMap::new(),
+            last_view: Mutex::new(vec![0; SLOTS]),
+            nodes: Nodes::default(),
+            channels: Channels::default(),
+            doubted: Arc::default(),
+            by_slot_until: Mutex::default(),
+            sharding: Sharding { wanted, is_on },
+        });
+        let limit = Instant::now() + timing.connect;
+        let first = timeout_at(limit, discovery::discover(&shared)).await;
+        let late = || CallError::NotApplied(Fault("no node has described the cluster".into()));
+        match first.unwrap_or_else(|_| Err(late())) {
+            Ok(()) => {}
+            Err(CallError::NotApplied(_)) if if_unreachable == IfUnreachable::RetryLater => {}
+            Err(error) => return Err(error),
+        }
+        // CANCEL: the tasks end, and the connections close, when this is dropped.
+        let tasks = vec![
+            runtimes.own.spawn(discovery::run(shared.clone())),
+            runtimes.own.spawn(channels::run(shared.clone())),
+        ];
+        let cluster = Cluster { shared, tasks };
+        if if_unreachable == IfUnreachable::Fail {
+            cluster.shared.first_connections(limit).await?;
+        }
+        Ok(cluster)
+    }
+
+    pub(super) async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
+        self.shared.call(lane, call).await
+    }
+
+    pub(super) async fn call_group(&self, group: Group, lane: Lane, call: Call) -> CallOutcome {
+        let shared = &*self.shared;
+        if group.slot.is_some() {
+            return shared.call(lane, call).await;
+        }
+        let Some(node) = shared.nodes.get(group.node) else { return Err(retired()) };
+        let outcome = shared.ask(&node, lane, call, KeyForm::Undeclared, None).await;
+        match outcome {
+            // A script that was refused in its middle has renewed what came before.
+            Err(CallError::Refused(Fault(text))) if concerns_slots(&text) => {
+                *shared.by_slot_until.lock() = Some(Instant::now() + BY_SLOT);
+                shared.doubted.notify_one();
+                Err(CallError::NotApplied(Fault(text)))
+            }
+            outcome => outcome,
+        }
+    }
+
+    pub(super) async fn command(&self, group: Group, lane: Lane, words: &[&[u8]]) -> CallOutcome {
+        let node = self.shared.nodes.get(group.node).ok_or_else(retired)?;
+        node.command(lane, words).await
+    }
+
+    pub(super) fn server_of(&self, group: Group) -> String {
+        let node = self.shared.nodes.get(group.node);
+        node.map_or_else(|| "a node that was retired".to_owned(), |node| node.server())
+    }
+
+    pub(super) fn group(&self, key: &str) -> Group {
+        let slot = keyslot(key);
+        let node = self.shared.map.owner(slot).unwrap_or_default();
+        let by_slot = self.shared.by_slot_until.lock().is_some_and(|until| Instant::now() < until);
+        Group { node, slot: by_slot.then_some(slot) }
+    }
+
+    pub(super) fn groups(&self) -> Vec<Group> {
+        let owners = self.shared.map.owners().into_iter();
+        owners.map(|node| Group { node, slot: None }).collect()
+    }
+
+    pub(super) fn epoch(&self, lane: Lane, key: &str) -> Epoch {
+        let slot = keyslot(key);
+        let served = self.shared.map.changes(slot);
+        let node = self.shared.map.owner(slot).unwrap_or_default();
+        let connection = self.shared.nodes.get(node).map_or(0, |node| node.epoch(lane));
+        Epoch { connection, node, served }
+    }
+
+    pub(super) fn pubsub(&self, channel: &str, key: &str) -> PubSub {
+        self.shared.pubsub(channel, key)
+    }
+
+    pub(super) async fn subscribe(&self, channel: &Arc<str>, key: &str) -> Result<(), CallError> {
+        channels::subscribe(&self.shared, channel, self.shared.pubsub(channel, key)).await
+    }
+
+    pub(super) fn unsubscribe(&self, channel: &Arc<str>) {
+        channels::unsubscribe(&self.shared, channel);
+    }
+
+    pub(super) fn server(&self) -> String {
+        self.shared.deployment.to_string()
+    }
+
+    pub(super) fn reconnects(&self) -> u64 {
+        self.shared.nodes.reconnects()
+    }
+
+    pub(super) async fn close(&self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        let nodes = self.shared.nodes.all();
+        futures::future::join_all(nodes.iter().map(|(_, node)| node.close())).await;
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("deployment", &self.server())
+            .field("nodes", &self.shared.nodes.all())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
+        let slot = keyslot(call.keys.first().expect("BUG: every script has a key"));
+        let limit = Instant::now() + self.timing.command;
+        // Where ASK sends the next attempt.
+        let mut detour = None;
+        let (mut redirects, mut pause) = (0, PAUSE_MIN);
+        // The first attempt needs no timer: it ends with the time-out of its connection.
+        let mut beyond_first = None;
+        loop {
+            let (number, keys) = match detour.take() {
+                Some(number) => (number, KeyForm::Asking),
+                None => (self.owner(slot)?, KeyForm::Declared),
+            };
+            let Some(node) = self.nodes.get(number) else {
+                self.doubted.notify_one();
+                return Err(retired());
+            };
+            let error = match self.ask(&node, lane, call.clone(), keys, beyond_first).await {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            let Some(redirect) = Redirect::of(&error) else { return Err(error) };
+            beyond_first = Some(limit);
+            let mut waits = true;
+            match redirect {
+                Redirect::Moved(slot, to) => {
+                    let to = self.node_at(&to, number);
+                    self.map.give(slot, to);
+                    self.doubted.notify_one();
+                    redirects += 1;
+                    waits = to == number;
+                }
+                Redirect::Ask(to) if !call.script.reads_undeclared_keys() => {
+                    // INVARIANT M1.
+                    self.map.detour(slot);
+                    detour = Some(self.node_at(&to, number));
+                    redirects += 1;
+                    waits = false;
+                }
+                Redirect::Ask(_) | Redirect::TryAgain => {}
+            }
+            if redirects > REDIRECTS_MAX || Instant::now() + pause >= limit {
+                return Err(redirected(&error, &node));
+            }
+            if waits {
+                sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+
+    /// Sends a call to one node, once. A node that is met for the first time is waited for.
+    async fn ask(
+        &self,
+        node: &Node,
+        lane: Lane,
+        call: Call,
+        keys: KeyForm,
+        limit: Option<Instant>,
+    ) -> CallOutcome {
+        let role = Role::Calls(lane);
+        if node.is_opening(role) {
+            let limit = limit.unwrap_or_else(|| Instant::now() + self.timing.command);
+            drop(timeout_at(limit, node.first_attempt(role)).await);
+        }
+        let sent = node.send(lane, call, keys).inspect_err(|_| self.doubted.notify_one())?;
+        let outcome = match limit {
+            None => answer(sent).await,
+            Some(limit) => timeout_at(limit, answer(sent)).await.unwrap_or_else(|_| {
+                Err(CallError::Unknown(Fault("no answer after a redirect".into())))
+            }),
+        };
+        if let Err(CallError::NotApplied(Fault(text))) = &outcome
+            && text.starts_with("CLUSTERDOWN")
+        {
+            self.doubted.notify_one();
+        }
+        outcome
+    }
+
+    fn owner(&self, slot: u16) -> Result<u32, CallError> {
+        self.map.owner(slot).ok_or_else(|| {
+            self.doubted.notify_one();
+            CallError::NotApplied(Fault(format!("no node is known to serve slot {slot}")))
+        })
+    }
+
+    /// The node at an address that the node `by` has told.
+    fn node_at(&self, address: &Address, by: u32) -> u32 {
+        let mut address = address.clone();
+        if address.host.is_empty()
+            && let Some(Address { host, .. }) = self.nodes.address(by)
+        {
+            address.host = host;
+        }
+        self.node(&address)
+    }
+
+    /// The node at an address. Its connections are opened if it is new.
+    fn node(&self, address: &Address) -> u32 {
+        self.nodes.at_or_else(address, |_| {
+            let endpoint = self.deployment.servers.at(&address.host, address.port);
+            let remote = self.remote(&endpoint).map(Arc::new).map_err(|error| {
+                Fault(format!("a node at an address that cannot be used: {error:?}"))
+            });
+            let events = Arc::new(channels::OfNode::new(&self.events, &self.channels));
+            Node::open(remote, self.timing, events, &self.runtimes, self.doubted.clone())
+        })
+    }
+
+    fn remote(&self, endpoint: &Endpoint) -> Result<Remote, CallError> {
+        self.access.server(endpoint, &self.name)
+    }
+
+    fn pubsub(&self, channel: &str, key: &str) -> PubSub {
+        // A script may publish to a channel of a shard only if that is the shard of its keys.
+        let is_sharded =
+            self.sharding.is_on.load(Ordering::Relaxed) && keyslot(channel) == keyslot(key);
+        if is_sharded { PubSub::Sharded } else { PubSub::Plain }
+    }
+
+    /// Waits until a connection to each node was tried. An error if there is none at all.
+    async fn first_connections(&self, limit: Instant) -> Result<(), CallError> {
+        let nodes = self.nodes.all();
+        let all = nodes.iter().map(|(_, node)| node.first_attempts());
+        drop(timeout_at(limit, futures::future::join_all(all)).await);
+        let missing = nodes.iter().map(|(_, node)| node.why_not_connected());
+        match missing.collect::<Option<Vec<_>>>() {
+            Some(errors) => Err(errors.into_iter().next().unwrap_or_else(retired)),
+            None => Ok(()),
+        }
+    }
+}
+
+pub(super) fn are_of_one_slot(keys: &mut dyn Iterator<Item = &str>) -> bool {
+    let mut slots = keys.map(keyslot);
+    let first = slots.next();
+    slots.all(|slot| Some(slot) == first)
+}
+
+fn retired() -> CallError {
+    CallError::NotApplied(Fault("the node does not serve the slot any more".into()))
+}
+
+/// Whether a script was refused because of the slots of its keys.
+fn concerns_slots(text: &str) -> bool {
+    ["non local key", "cluster is down", "hash to the same slot", "MOVED "]
+        .iter()
+        .any(|part| text.contains(part))
+}
+
+fn redirected(error: &CallError, node: &Node) -> CallError {
+    let by = node.server();
+    let text = |text| Fault(format!("redirected within the time of a call, last by {by}: {text}"));
+    match error {
+        // A script that missed a key in its middle may have written before.
+        CallError::Refused(Fault(error)) if is_in_a_script(error) => {
+            CallError::Unknown(text(error))
+        }
+        CallError::Refused(Fault(error)) | CallError::NotApplied(Fault(error)) => {
+            CallError::NotApplied(text(error))
+        }
+        other => other.clone(),
+    }
+}

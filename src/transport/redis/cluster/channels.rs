@@ -1,0 +1,210 @@
+//! Subscriptions of a cluster: each at the node that serves the slot of its channel.
+//!
+//! # Invariants
+//!
+//! - **N1** A channel that is wanted is subscribed at the node of its slot, or a round of [`run`] is to come:
+//!   whatever may part the two asks for a round (a new map, a node that is connected again, a
+//!   subscription that the server ended or refused).
+//! - **N2** A channel that was moved reports that messages may have been missed, after the server has
+//!   confirmed it at its new node.
+//!
+//! # Locking
+//!
+//! `wanted`; a node's registry is locked under it, never the other way round. Never across an await.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
+
+use super::redirect::Redirect;
+use super::{REDIRECTS_MAX, Shared, keyslot};
+use crate::transport::redis::request::SubscribeOutcome;
+use crate::transport::{CallError, Fault, Lane, Missed, PubSub, Role, TransportEvents};
+
+/// The pause before a round that follows a failure.
+const RETRY: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+pub(super) struct Channels {
+    wanted: Mutex<BTreeMap<Arc<str>, Wanted>>,
+    round: Arc<Notify>,
+}
+
+/// A channel that somebody waits for.
+struct Wanted {
+    pubsub: PubSub,
+    /// The node at which it is registered; zero if at none.
+    node: u32,
+    /// Tells it from a later subscription of the same channel.
+    since: Instant,
+}
+
+impl Channels {
+    /// Another node may serve a channel.
+    pub(super) fn may_have_moved(&self) {
+        self.round.notify_one();
+    }
+}
+
+/// What one node reports.
+pub(super) struct OfNode {
+    events: Arc<dyn TransportEvents>,
+    round: Arc<Notify>,
+}
+
+impl OfNode {
+    pub(super) fn new(events: &Arc<dyn TransportEvents>, channels: &Channels) -> Self {
+        OfNode { events: events.clone(), round: channels.round.clone() }
+    }
+}
+
+impl TransportEvents for OfNode {
+    fn message(&self, channel: &str, payload: &[u8]) {
+        self.events.message(channel, payload);
+    }
+
+    fn missed(&self, what: Missed<'_>) {
+        self.events.missed(what);
+        self.round.notify_one();
+    }
+
+    fn restored(&self, lane: Lane) {
+        self.events.restored(lane);
+    }
+
+    fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool) {
+        self.events.primary_changed(concerns);
+    }
+}
+
+pub(super) async fn subscribe(
+    shared: &Shared,
+    channel: &Arc<str>,
+    pubsub: PubSub,
+) -> Result<(), CallError> {
+    let limit = Instant::now() + shared.timing.command;
+    let since = {
+        let mut wanted = shared.channels.wanted.lock();
+        let new = || Wanted { pubsub, node: 0, since: Instant::now() };
+        wanted.entry(channel.clone()).or_insert_with(new).since
+    };
+    let mut redirects = 0;
+    loop {
+        let number = shared.owner(keyslot(channel))?;
+        let Some(node) = shared.nodes.get(number) else { return Err(super::retired()) };
+        if node.is_opening(Role::Messages) {
+            drop(timeout_at(limit, node.first_attempt(Role::Messages)).await);
+        }
+        let Some(asked) = shared.register(channel, since, number)? else {
+            return Err(CallError::NotApplied(Fault("it was unsubscribed".into())));
+        };
+        let error = match timeout_at(limit, asked).await {
+            Ok(Ok(Ok(()))) => return Ok(()),
+            Ok(Ok(Err(error))) => error,
+            Ok(Err(_)) | Err(_) => {
+                shared.channels.may_have_moved();
+                let late = "the subscription was not confirmed in time";
+                return Err(CallError::Unknown(Fault(late.into())));
+            }
+        };
+        redirects += 1;
+        match Redirect::of(&error) {
+            Some(Redirect::Moved(slot, to)) if redirects <= REDIRECTS_MAX => {
+                shared.map.give(slot, shared.node_at(&to, number));
+                shared.doubted.notify_one();
+            }
+            _ => {
+                shared.doubted.notify_one();
+                shared.channels.may_have_moved();
+                return Err(super::redirected(&error, &node));
+            }
+        }
+    }
+}
+
+pub(super) fn unsubscribe(shared: &Shared, channel: &Arc<str>) {
+    let mut wanted = shared.channels.wanted.lock();
+    if let Some(Wanted { node, .. }) = wanted.remove(channel)
+        && let Some(node) = shared.nodes.get(node)
+    {
+        node.unsubscribe(channel);
+    }
+}
+
+/// Moves channels after their slots, until it is dropped.
+pub(super) async fn run(shared: Arc<Shared>) {
+    loop {
+        shared.channels.round.notified().await;
+        while !round(&shared).await {
+            shared.doubted.notify_one();
+            sleep(RETRY.mul_f64(0.5 + fastrand::f64())).await;
+        }
+    }
+}
+
+/// Subscribes each channel where it belongs. False if one could not be subscribed yet.
+async fn round(shared: &Shared) -> bool {
+    let astray: Vec<_> = {
+        let wanted = shared.channels.wanted.lock();
+        let astray = wanted.iter().filter(|(channel, wanted)| {
+            shared.map.owner(keyslot(channel)) != Some(wanted.node)
+                || shared.nodes.get(wanted.node).is_none_or(|node| !node.is_subscribed(channel))
+        });
+        astray.map(|(channel, wanted)| (channel.clone(), wanted.since)).collect()
+    };
+    let moved = join_all(astray.iter().map(|(channel, since)| move_one(shared, channel, *since)));
+    moved.await.into_iter().all(|done| done)
+}
+
+async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
+    let Ok(number) = shared.owner(keyslot(channel)) else { return false };
+    let asked = match shared.register(channel, since, number) {
+        Ok(Some(asked)) => asked,
+        // Nobody wants it any more.
+        Ok(None) => return true,
+        Err(_) => return false,
+    };
+    match timeout(shared.timing.command, asked).await {
+        Ok(Ok(Ok(()))) => {
+            // INVARIANT N2.
+            shared.events.missed(Missed::Channel(channel));
+            true
+        }
+        Ok(Ok(Err(error))) => {
+            if let Some(Redirect::Moved(slot, to)) = Redirect::of(&error) {
+                shared.map.give(slot, shared.node_at(&to, number));
+            }
+            false
+        }
+        Ok(Err(_)) | Err(_) => false,
+    }
+}
+
+impl Shared {
+    /// Registers a channel at a node, and nowhere else; nothing if it is not wanted any more.
+    fn register(
+        &self,
+        channel: &Arc<str>,
+        since: Instant,
+        number: u32,
+    ) -> Result<Option<oneshot::Receiver<SubscribeOutcome>>, CallError> {
+        let mut wanted = self.channels.wanted.lock();
+        let Some(wanted) = wanted.get_mut(channel).filter(|wanted| wanted.since == since) else {
+            return Ok(None);
+        };
+        if wanted.node != number {
+            if let Some(before) = self.nodes.get(wanted.node) {
+                before.unsubscribe(channel);
+            }
+            wanted.node = 0;
+        }
+        let node = self.nodes.get(number).ok_or_else(super::retired)?;
+        let asked = node.start_subscribe(channel, wanted.pubsub)?;
+        wanted.node = number;
+        Ok(Some(asked))
+    }
+}

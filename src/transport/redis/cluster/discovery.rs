@@ -1,0 +1,189 @@
+//! Learns which node serves which slots, when that is in doubt and rarely by itself.
+//!
+//! Several nodes are asked side by side, and the newest view counts: a node that is cut off answers quickly
+//! and wrongly. No call waits for this, and no connection that works is touched, but those of a node that
+//! serves no slot any more: it was demoted, or is no member any more. A view that is wrong all the same
+//! costs redirects, which say what is right.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use tokio::time::{Duration, sleep};
+
+use super::Shared;
+use super::keyslot::keyslot;
+use super::layout::Layout;
+use super::redirect::Address;
+use crate::transport::redis::control::ControlConnection;
+use crate::transport::redis::endpoint::{Address as EndpointAddress, Endpoint};
+use crate::transport::redis::node::Node;
+use crate::transport::{CallError, Fault, Lane, Missed, ShardedPubSub, TransportEvents};
+
+/// Without any doubt, but for a little jitter.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// The shortest time between two questions, so that a crowd of redirects is one doubt.
+const AT_LEAST: Duration = Duration::from_millis(25);
+
+/// How long a node may take for an answer.
+const ANSWER_MAX: Duration = Duration::from_millis(500);
+
+/// How many nodes are asked side by side.
+const ASKED: usize = 3;
+
+/// Runs until it is dropped.
+pub(super) async fn run(shared: Arc<Shared>) {
+    loop {
+        tokio::select! {
+            biased;
+            () = shared.doubted.notified() => sleep(AT_LEAST.mul_f64(1.0 + fastrand::f64())).await,
+            () = sleep(EVERY.mul_f64(0.8 + 0.4 * fastrand::f64())) => {}
+        }
+        // What fails now is doubted again, by the call or the connection that needs it.
+        drop(discover(&shared).await);
+    }
+}
+
+/// Asks until some nodes have answered; `Err` if none did.
+pub(super) async fn discover(shared: &Arc<Shared>) -> Result<(), CallError> {
+    let mut asked: Vec<_> = shared.nodes.all();
+    fastrand::shuffle(&mut asked);
+    // Those that have a connection first: the others are asked only if these say nothing.
+    asked.sort_by_key(|(_, node)| node.why_not_connected().is_some());
+    let mut best: Option<Layout> = None;
+    for some in asked.chunks(ASKED) {
+        let answers = futures::future::join_all(some.iter().map(|(number, node)| {
+            let host = shared.nodes.address(*number).map(|address| address.host);
+            ask(shared, node, host.unwrap_or_default())
+        }));
+        best = answers.await.into_iter().flatten().max_by_key(Layout::rank);
+        if best.as_ref().is_some_and(|layout| !layout.ranges.is_empty()) {
+            break;
+        }
+    }
+    let layout = match best.filter(|layout| !layout.ranges.is_empty()) {
+        Some(layout) => layout,
+        None => ask_seeds(shared).await?,
+    };
+    apply(shared, layout);
+    Ok(())
+}
+
+async fn ask(shared: &Shared, node: &Node, host: String) -> Option<Layout> {
+    let limit = ANSWER_MAX.min(shared.timing.command);
+    let question = async {
+        let slots: [&[u8]; 2] = [b"CLUSTER", b"SLOTS"];
+        let info: [&[u8]; 2] = [b"CLUSTER", b"INFO"];
+        let slots = node.command(Lane::Background, &slots);
+        let info = node.command(Lane::Background, &info);
+        futures::future::try_join(slots, info).await
+    };
+    let (slots, info) = tokio::time::timeout(limit, question).await.ok()?.ok()?;
+    Layout::read(&slots, &info, &host, shared.deployment.security())
+}
+
+/// The nodes of the URL, and all others that were known: side by side, the first good answer counts.
+async fn ask_seeds(shared: &Arc<Shared>) -> Result<Layout, CallError> {
+    let known = shared.nodes.all().into_iter().filter_map(|(number, _)| {
+        let Address { host, port } = shared.nodes.address(number)?;
+        Some(shared.deployment.servers.at(&host, port))
+    });
+    let mut seeds: Vec<Endpoint> = shared.deployment.seeds.clone();
+    for endpoint in known {
+        if !seeds.contains(&endpoint) {
+            seeds.push(endpoint);
+        }
+    }
+    let mut answers: FuturesUnordered<_> =
+        seeds.iter().map(|endpoint| ask_seed(shared, endpoint)).collect();
+    let mut failed = CallError::NotApplied(Fault("no node of the cluster is known".into()));
+    while let Some(answer) = answers.next().await {
+        match answer {
+            Ok(layout) if !layout.ranges.is_empty() => return Ok(layout),
+            Ok(_) => {
+                failed = CallError::NotApplied(Fault("the cluster serves no slot yet".into()));
+            }
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, CallError> {
+    let remote = Arc::new(shared.remote(endpoint)?);
+    let control =
+        ControlConnection::open(&remote, shared.timing, &shared.runtimes, Arc::new(Deaf)).await?;
+    if shared.sharding.wanted == ShardedPubSub::Auto {
+        // As Redisson finds out, once.
+        let known = control.command(&[b"PUBSUB", b"SHARDNUMSUB"], ANSWER_MAX).await;
+        shared.sharding.is_on.store(known.is_ok(), Ordering::Relaxed);
+    }
+    let slots = control.command(&[b"CLUSTER", b"SLOTS"], ANSWER_MAX).await?;
+    let info = control.command(&[b"CLUSTER", b"INFO"], ANSWER_MAX).await?;
+    let host = match endpoint.address() {
+        EndpointAddress::Tcp { host, .. } | EndpointAddress::Tls { host, .. } => host.as_str(),
+        EndpointAddress::Unix { .. } => "",
+    };
+    let layout = Layout::read(&slots, &info, host, shared.deployment.security());
+    layout.ok_or_else(|| {
+        let what = "the server describes no cluster, or in a way that is not understood";
+        CallError::Refused(Fault(what.into()))
+    })
+}
+
+/// Takes a view over.
+fn apply(shared: &Arc<Shared>, layout: Layout) {
+    let mut view = shared.last_view.lock();
+    // Which slots each former owner has lost.
+    let mut lost: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
+    for range in layout.ranges {
+        let owner = shared.node(&range.address);
+        if let Some(also) = range.also {
+            shared.nodes.is_also_at(owner, also);
+        }
+        for slot in range.first..=range.last {
+            shared.map.give(slot, owner);
+            let before = std::mem::replace(&mut view[usize::from(slot)], owner);
+            if before != owner {
+                lost.entry(before).or_default().push(slot);
+            }
+        }
+    }
+    let mut failed_over = BTreeSet::new();
+    for (before, slots) in lost {
+        if !view.contains(&before) && shared.retire(before) {
+            failed_over.extend(slots);
+        }
+    }
+    drop(view);
+    if !failed_over.is_empty() {
+        // The successor may lack the last writes.
+        let concerns = |text: &str| failed_over.contains(&keyslot(text));
+        shared.events.primary_changed(&concerns);
+        shared.events.missed(Missed::Where(&concerns));
+    }
+    shared.channels.may_have_moved();
+}
+
+impl Shared {
+    /// Gives a node up that serves no slot any more. Its connections end before this returns.
+    fn retire(&self, number: u32) -> bool {
+        let Some(node) = self.nodes.retire(number) else { return false };
+        let fault = Fault("the node does not serve its slots any more".into());
+        node.switch(Err(fault.clone()), &fault);
+        true
+    }
+}
+
+/// For a connection on which nothing is subscribed.
+struct Deaf;
+
+impl TransportEvents for Deaf {
+    fn message(&self, _: &str, _: &[u8]) {}
+    fn missed(&self, _: Missed<'_>) {}
+    fn restored(&self, _: Lane) {}
+    fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
+}

@@ -1,0 +1,98 @@
+//! The nodes of a cluster that this client has met, by number and by address.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+
+use super::redirect::Address;
+use crate::transport::redis::node::Node;
+
+#[derive(Default)]
+pub(super) struct Nodes {
+    table: RwLock<Table>,
+    /// Reconnects of nodes that were retired.
+    reconnects: AtomicU64,
+}
+
+#[derive(Default)]
+struct Table {
+    /// At its number less one. Numbers are never used again: an epoch names a node by its number.
+    nodes: Vec<Option<Member>>,
+    /// A node may be known by several: by its name and by its number on the network.
+    addresses: HashMap<Address, u32>,
+}
+
+#[derive(Clone)]
+struct Member {
+    node: Arc<Node>,
+    address: Address,
+}
+
+impl Nodes {
+    /// Nothing for zero, or if the node was retired.
+    pub(super) fn get(&self, number: u32) -> Option<Arc<Node>> {
+        self.table.read().member(number).map(|member| member.node.clone())
+    }
+
+    pub(super) fn address(&self, number: u32) -> Option<Address> {
+        self.table.read().member(number).map(|member| member.address.clone())
+    }
+
+    pub(super) fn at(&self, address: &Address) -> Option<u32> {
+        self.table.read().addresses.get(address).copied()
+    }
+
+    /// The node at an address, which is made if it is not known.
+    pub(super) fn at_or_else(&self, address: &Address, make: impl FnOnce(u32) -> Node) -> u32 {
+        if let Some(number) = self.at(address) {
+            return number;
+        }
+        let mut table = self.table.write();
+        // Another task may have been faster.
+        if let Some(number) = table.addresses.get(address) {
+            return *number;
+        }
+        let number = u32::try_from(table.nodes.len() + 1).expect("BUG: more nodes than numbers");
+        let node = Arc::new(make(number));
+        table.nodes.push(Some(Member { node, address: address.clone() }));
+        table.addresses.insert(address.clone(), number);
+        number
+    }
+
+    /// Another address of a node.
+    pub(super) fn is_also_at(&self, number: u32, address: Address) {
+        self.table.write().addresses.insert(address, number);
+    }
+
+    pub(super) fn all(&self) -> Vec<(u32, Arc<Node>)> {
+        let table = self.table.read();
+        let numbers = (1..).zip(&table.nodes);
+        numbers.filter_map(|(number, node)| Some((number, node.as_ref()?.node.clone()))).collect()
+    }
+
+    /// Takes a node out. If it comes back it is another one.
+    pub(super) fn retire(&self, number: u32) -> Option<Arc<Node>> {
+        let mut table = self.table.write();
+        table.addresses.retain(|_, other| *other != number);
+        let member = index(number).and_then(|at| table.nodes.get_mut(at)?.take())?;
+        self.reconnects.fetch_add(member.node.reconnects(), Ordering::Relaxed);
+        Some(member.node)
+    }
+
+    pub(super) fn reconnects(&self) -> u64 {
+        let living: u64 = self.all().iter().map(|(_, node)| node.reconnects()).sum();
+        living + self.reconnects.load(Ordering::Relaxed)
+    }
+}
+
+impl Table {
+    fn member(&self, number: u32) -> Option<&Member> {
+        self.nodes.get(index(number)?)?.as_ref()
+    }
+}
+
+fn index(number: u32) -> Option<usize> {
+    usize::try_from(number).ok()?.checked_sub(1)
+}

@@ -1,0 +1,92 @@
+//! What a node answers that does not serve the slot of a call. The call was not run.
+
+use crate::transport::{CallError, Fault};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Redirect {
+    /// Another node serves the slot.
+    Moved(u16, Address),
+    /// Another node takes the slot over, and has the key already or would make it.
+    Ask(Address),
+    /// Some of the keys are here and others there: the node that takes the slot over will have all.
+    TryAgain,
+}
+
+/// Where a node is. Without a host: where the node is that says so.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Address {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl Redirect {
+    pub(super) fn of(error: &CallError) -> Option<Self> {
+        let (CallError::Refused(Fault(text)) | CallError::NotApplied(Fault(text))) = error else {
+            return None;
+        };
+        if is_in_a_script(text) {
+            return Some(Redirect::TryAgain);
+        }
+        let mut words = text.split(' ');
+        match words.next()? {
+            "TRYAGAIN" => Some(Redirect::TryAgain),
+            "MOVED" => Some(Redirect::Moved(words.next()?.parse().ok()?, address(words.next()?)?)),
+            "ASK" => {
+                let _slot = words.next()?;
+                address(words.next()?).map(Redirect::Ask)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A script was stopped at a key that it was not given, which is on the other node already. Scripts may be
+/// repeated.
+pub(super) fn is_in_a_script(text: &str) -> bool {
+    text.contains("non local key")
+}
+
+/// `host:port`; the port is behind the last colon, as an IPv6 address has others.
+fn address(text: &str) -> Option<Address> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    Some(Address { host: if host == "?" { "" } else { host }.to_owned(), port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::sort_error_reply;
+
+    fn read(text: &str) -> Option<Redirect> {
+        Redirect::of(&sort_error_reply(text))
+    }
+
+    fn at(host: &str, port: u16) -> Address {
+        Address { host: host.to_owned(), port }
+    }
+
+    #[test]
+    fn redirects_of_every_form() {
+        let moved = |address| Some(Redirect::Moved(3_999, address));
+        assert_eq!(read("MOVED 3999 127.0.0.1:6381"), moved(at("127.0.0.1", 6381)));
+        assert_eq!(read("MOVED 3999 fe80::1:6381"), moved(at("fe80::1", 6381)));
+        assert_eq!(read("MOVED 3999 :6381"), moved(at("", 6381)));
+        assert_eq!(read("MOVED 3999 ?:6381"), moved(at("", 6381)));
+        assert_eq!(read("ASK 1 redis-1.local:7"), Some(Redirect::Ask(at("redis-1.local", 7))));
+        assert_eq!(
+            read("TRYAGAIN Multiple keys request during rehashing of slot"),
+            Some(Redirect::TryAgain)
+        );
+        let script = "ERR Script attempted to access a non local key in a cluster node script: f";
+        assert_eq!(read(script), Some(Redirect::TryAgain));
+    }
+
+    #[test]
+    fn what_is_no_redirect() {
+        for text in ["MOVED", "MOVED x h:1", "MOVED 1 h:0", "ASK 1 h", "MOVEDX 1 h:1", "ERR MOVED"]
+        {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A connection for a few commands, to a server that carries no calls: a sentinel, or a node of a cluster
+//! that is asked for the others.
+
+use std::sync::Arc;
+
+use tokio::time::{Duration, timeout};
+
+use super::Timing;
+use super::connection::{Connection, drive};
+use super::handshake::not_connected;
+use super::node::{Remote, Runtimes, answer, cannot_connect};
+use super::request::CallOutcome;
+use super::subscriptions::SubscriptionRegistry;
+use super::task::AbortOnDrop;
+use crate::transport::{CallError, Fault, PubSub, TransportEvents};
+
+pub(super) struct ControlConnection {
+    connection: Arc<Connection>,
+    registry: Arc<SubscriptionRegistry>,
+    /// Ends the connection when this is dropped.
+    _driver: AbortOnDrop<Fault>,
+}
+
+impl ControlConnection {
+    /// Connects within `timing.connect`, on the library's own runtime.
+    pub(super) async fn open(
+        remote: &Arc<Remote>,
+        timing: Timing,
+        runtimes: &Runtimes,
+        events: Arc<dyn TransportEvents>,
+    ) -> Result<Self, CallError> {
+        let (to, resolver) = (remote.clone(), runtimes.own.clone());
+        let opening = async move {
+            let broken = |error: std::io::Error| not_connected(&error.to_string());
+            let (mut reader, mut writer) = to.dial.connect(&resolver).await.map_err(broken)?;
+            // Its login is not renewed: a server that ends it for that is asked on the next connection.
+            let greeting = to.handshake.run(&mut reader, &mut writer, &resolver).await?;
+            Ok::<_, CallError>((reader, writer, greeting.inbox))
+        };
+        let failed = |error| cannot_connect(&remote.endpoint, error);
+        let opened = timeout(timing.connect, &mut AbortOnDrop(runtimes.own.spawn(opening)).0).await;
+        let (reader, writer, inbox) = match opened {
+            Ok(Ok(opened)) => opened.map_err(failed)?,
+            Ok(Err(error)) => return Err(failed(not_connected(&error.to_string()))),
+            Err(_) => return Err(failed(not_connected("no answer in time"))),
+        };
+        let registry = Arc::<SubscriptionRegistry>::default();
+        let connection = Arc::new(Connection::new(writer));
+        registry.connected(&connection, 0);
+        let driver = drive(connection.clone(), reader, inbox, registry.clone(), events);
+        let ended = (connection.clone(), registry.clone());
+        let driver = runtimes.own.spawn(async move {
+            let fault = driver.await;
+            // Whoever waits for an answer learns it at once.
+            ended.0.end(&fault, &*ended.1);
+            fault
+        });
+        Ok(ControlConnection { connection, registry, _driver: AbortOnDrop(driver) })
+    }
+
+    pub(super) async fn command(&self, words: &[&[u8]], limit: Duration) -> CallOutcome {
+        let reply = self.connection.command(words)?;
+        timeout(limit, answer(reply)).await.unwrap_or_else(|_| {
+            Err(CallError::Unknown(Fault(format!("no answer within {} ms", limit.as_millis()))))
+        })
+    }
+
+    pub(super) async fn subscribe(&self, channel: &str, limit: Duration) -> Result<(), CallError> {
+        let confirmed = self.registry.subscribe(&Arc::from(channel), PubSub::Plain)?;
+        match timeout(limit, confirmed).await {
+            Ok(Ok(outcome)) => outcome,
+            _ => Err(not_connected("the subscription was not confirmed in time")),
+        }
+    }
+}

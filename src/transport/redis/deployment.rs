@@ -1,0 +1,337 @@
+//! The URL of a deployment: one server, Sentinel, or a cluster.
+//!
+//! | URL | meaning |
+//! | --- | --- |
+//! | those of [`endpoint`](super::endpoint) | one server |
+//! | `redis-sentinel://[user:password@]host[:port][,host[:port]…]/master[/db][?options]` | the primary that the sentinels name |
+//! | `redis-cluster://[user:password@]host[:port][,host[:port]…]` | the nodes of a cluster |
+//!
+//! `rediss-…` means TLS to all of them (feature `tls`); `valkey-…` and `valkeys-…` mean the same. The
+//! credentials are those of the servers; `sentinel_user` and `sentinel_password` are options.
+//!
+//! As in `endpoint`, no message repeats any part of a URL.
+
+use std::fmt;
+
+use super::credentials::Credentials;
+use super::endpoint::{Address, Endpoint, PORT_DEFAULT, Security, credentials, decode, refused};
+use crate::error::ConfigError;
+
+const SENTINEL_PORT_DEFAULT: u16 = 26379;
+
+/// Far more than anybody has: each is asked, and kept connected.
+const HOSTS_MAX: usize = 64;
+
+/// Where the locks live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Deployment {
+    Single(Endpoint),
+    Sentinel(SentinelDeployment),
+    Cluster(ClusterDeployment),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SentinelDeployment {
+    pub(super) sentinels: Vec<Endpoint>,
+    /// The name by which the sentinels know the primary.
+    pub(super) master: String,
+    pub(super) servers: Servers,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClusterDeployment {
+    pub(super) seeds: Vec<Endpoint>,
+    pub(super) servers: Servers,
+}
+
+/// What the servers of a deployment have in common.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Servers {
+    security: Security,
+    credentials: Option<Credentials>,
+    database: Option<u8>,
+}
+
+impl SentinelDeployment {
+    /// A sentinel that another one has told of.
+    pub(super) fn sentinel_at(&self, host: &str, port: u16) -> Endpoint {
+        let credentials = self.sentinels.first().and_then(Endpoint::credentials).cloned();
+        Servers { security: self.servers.security, credentials, database: None }.at(host, port)
+    }
+}
+
+impl ClusterDeployment {
+    pub(super) fn security(&self) -> Security {
+        self.servers.security
+    }
+}
+
+impl Servers {
+    /// The server at an address that the deployment itself has told.
+    pub(super) fn at(&self, host: &str, port: u16) -> Endpoint {
+        // An IPv6 address has brackets in a URL, and none where servers tell it.
+        let host = if host.contains(':') && !host.starts_with('[') {
+            format!("[{host}]")
+        } else {
+            host.to_owned()
+        };
+        let address = Address::of(self.security, host, port);
+        Endpoint::new(address, self.credentials.clone(), self.database)
+    }
+}
+
+impl Deployment {
+    /// Whether its servers are reached by TLS.
+    pub(crate) fn is_secured(&self) -> bool {
+        match self {
+            Deployment::Single(endpoint) => endpoint.is_secured(),
+            Deployment::Sentinel(SentinelDeployment { servers, .. })
+            | Deployment::Cluster(ClusterDeployment { servers, .. }) => {
+                servers.security == Security::Tls
+            }
+        }
+    }
+
+    /// Whether the URL has credentials for the servers.
+    pub(crate) fn has_credentials(&self) -> bool {
+        match self {
+            Deployment::Single(endpoint) => endpoint.credentials().is_some(),
+            Deployment::Sentinel(SentinelDeployment { servers, .. })
+            | Deployment::Cluster(ClusterDeployment { servers, .. }) => {
+                servers.credentials.is_some()
+            }
+        }
+    }
+
+    /// Parses a URL; nothing is resolved or opened.
+    pub(crate) fn parse(text: &str) -> Result<Self, ConfigError> {
+        let text = text.trim();
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Endpoint::parse(text).map(Deployment::Single);
+        };
+        let scheme = scheme.to_ascii_lowercase();
+        let Some((server, kind)) = scheme.split_once('-') else {
+            return Endpoint::parse(text).map(Deployment::Single);
+        };
+        let security = match server {
+            "redis" | "valkey" => Security::Plain,
+            "rediss" | "valkeys" if cfg!(feature = "tls") => Security::Tls,
+            "rediss" | "valkeys" => {
+                return Err(refused(format!("{scheme}:// needs the feature `tls` of this crate")));
+            }
+            _ => return Err(unknown_scheme()),
+        };
+        match kind {
+            "sentinel" => sentinel(rest, security).map(Deployment::Sentinel),
+            "cluster" => cluster(rest, security).map(Deployment::Cluster),
+            _ => Err(unknown_scheme()),
+        }
+    }
+}
+
+fn unknown_scheme() -> ConfigError {
+    refused(
+        "unknown scheme; use redis://, rediss://, redis+unix://, redis-sentinel://, \
+         rediss-sentinel://, redis-cluster:// or rediss-cluster://, or valkey in place of redis",
+    )
+}
+
+/// The parts of a URL with several hosts, which the crate `url` does not know.
+struct Parts<'a> {
+    user: String,
+    password: String,
+    hosts: &'a str,
+    path: &'a str,
+    query: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn of(rest: &'a str) -> Result<Self, ConfigError> {
+        if rest.contains('#') {
+            return Err(refused("no `#` is allowed; in a password write it as %23"));
+        }
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+        if login.contains('@') {
+            return Err(refused("an `@` in a user or password must be written as %40"));
+        }
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        Ok(Parts { user: decode(user)?, password: decode(password)?, hosts, path, query })
+    }
+
+    fn credentials(&self) -> Result<Option<Credentials>, ConfigError> {
+        credentials(self.user.clone(), self.password.clone())
+    }
+
+    fn endpoints(
+        &self,
+        port: u16,
+        security: Security,
+        credentials: Option<&Credentials>,
+    ) -> Result<Vec<Endpoint>, ConfigError> {
+        let hosts: Vec<_> = self.hosts.split(',').map(str::trim).collect();
+        if hosts.len() > HOSTS_MAX {
+            return Err(refused(format!("more than {HOSTS_MAX} hosts")));
+        }
+        hosts
+            .iter()
+            .map(|host| Endpoint::of_host(host, port, security, credentials.cloned()))
+            .collect()
+    }
+}
+
+fn sentinel(rest: &str, security: Security) -> Result<SentinelDeployment, ConfigError> {
+    let parts = Parts::of(rest)?;
+    let (master, number) = parts.path.split_once('/').unwrap_or((parts.path, ""));
+    let master = decode(master)?;
+    if master.is_empty() {
+        return Err(refused(
+            "the name of the master is missing; write redis-sentinel://host1,host2,host3/name",
+        ));
+    }
+    let mut database =
+        if number.is_empty() { None } else { Some(super::endpoint::database(number)?) };
+    let (mut user, mut password) = (None, None);
+    for pair in parts.query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = decode(value)?;
+        let again = match key {
+            "db" => database.replace(super::endpoint::database(&value)?).is_some(),
+            "sentinel_user" => user.replace(value).is_some(),
+            "sentinel_password" => password.replace(value).is_some(),
+            _ => true,
+        };
+        if again {
+            return Err(refused(
+                "redis-sentinel:// takes the query parameters db, sentinel_user and \
+                 sentinel_password, once each",
+            ));
+        }
+    }
+    let own = credentials(user.unwrap_or_default(), password.unwrap_or_default())?;
+    let sentinels = parts.endpoints(SENTINEL_PORT_DEFAULT, security, own.as_ref())?;
+    let servers = Servers { security, credentials: parts.credentials()?, database };
+    Ok(SentinelDeployment { sentinels, master, servers })
+}
+
+fn cluster(rest: &str, security: Security) -> Result<ClusterDeployment, ConfigError> {
+    let parts = Parts::of(rest)?;
+    if !parts.query.is_empty() {
+        return Err(refused("redis-cluster:// takes no query parameters"));
+    }
+    if !parts.path.is_empty() && parts.path != "0" {
+        return Err(refused("a cluster has no databases but 0"));
+    }
+    let credentials = parts.credentials()?;
+    let seeds = parts.endpoints(PORT_DEFAULT, security, credentials.as_ref())?;
+    Ok(ClusterDeployment { seeds, servers: Servers { security, credentials, database: None } })
+}
+
+impl fmt::Display for Deployment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Deployment::Single(endpoint) => endpoint.fmt(f),
+            Deployment::Sentinel(sentinel) => sentinel.fmt(f),
+            Deployment::Cluster(cluster) => cluster.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for SentinelDeployment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hosts = host_list(&self.sentinels);
+        write!(f, "{}-sentinel://{hosts}/{}", scheme(self.servers.security), self.master)?;
+        self.servers.database.map_or(Ok(()), |number| write!(f, "/{number}"))
+    }
+}
+
+impl fmt::Display for ClusterDeployment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-cluster://{}", scheme(self.servers.security), host_list(&self.seeds))
+    }
+}
+
+/// Without credentials.
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Servers { security, database, .. } = self;
+        let mut shown = f.debug_struct("Servers");
+        shown.field("security", security).field("database", database).finish_non_exhaustive()
+    }
+}
+
+fn scheme(security: Security) -> &'static str {
+    match security {
+        Security::Plain => "redis",
+        Security::Tls => "rediss",
+    }
+}
+
+/// In one order, so that equal texts mean the same deployment.
+fn host_list(endpoints: &[Endpoint]) -> String {
+    let mut hosts: Vec<_> =
+        endpoints.iter().map(|endpoint| endpoint.address().to_string()).collect();
+    hosts.sort();
+    hosts.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(url: &str) -> String {
+        match Deployment::parse(url) {
+            Err(ConfigError::Url { reason }) => reason,
+            other => panic!("{url}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn sentinels_with_and_without_ports() {
+        let url = "redis-sentinel://u:p%40s@s1,s2:5000,[::1]:7/locks/3?sentinel_password=x";
+        let Ok(Deployment::Sentinel(found)) = Deployment::parse(url) else { panic!("a URL") };
+        let shown = found.to_string();
+        assert_eq!(shown, "redis-sentinel://[::1]:7,s1:26379,s2:5000/locks/3");
+        let server = found.servers.at("10.0.0.1", 6379);
+        let login = server.credentials().expect("those of the servers");
+        assert_eq!((login.user.as_deref(), &*login.password), (Some("u"), "p@s"));
+        let own = found.sentinels[0].credentials().expect("those of the sentinels");
+        assert_eq!((own.user.as_deref(), &*own.password), (None, "x"));
+        assert_eq!((server.database(), found.sentinels[0].database()), (Some(3), None));
+        assert_eq!(found.servers.at("fe80::1", 1).to_string(), "redis://[fe80::1]:1/3");
+    }
+
+    #[test]
+    fn a_cluster_is_the_same_in_any_order() {
+        let of = |url| Deployment::parse(url).expect("a URL").to_string();
+        assert_eq!(of("redis-cluster://b:1,a"), "redis-cluster://a:6379,b:1");
+        assert_eq!(of("valkey-cluster://a,b:1/"), "redis-cluster://a:6379,b:1");
+        #[cfg(feature = "tls")]
+        assert_eq!(of("rediss-cluster://u:p@a"), "rediss-cluster://a:6379");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_without_a_password() {
+        for (url, part) in [
+            ("redis-sentinel://s1,s2", "name of the master is missing"),
+            ("redis-sentinel://:secret@/m", "host is missing"),
+            ("redis-sentinel://s1:0/m", "port"),
+            ("redis-sentinel://s1:secret@x@y/m", "%40"),
+            ("redis-sentinel://s1/m?secret=1", "query parameters"),
+            ("redis-sentinel://s1/m?db=1&db=2", "once each"),
+            ("redis-sentinel://s1/m/secret", "number from 0 to 255"),
+            ("redis-sentinel://s1/m?sentinel_user=secret", "without a password"),
+            ("redis-cluster://a/7", "no databases"),
+            ("redis-cluster://a?secret=1", "no query"),
+            ("redis-cluster://secret@a", "without a password"),
+            ("redis-cluster://:pass#secret@a", "%23"),
+            ("redis-galaxy://secret", "unknown scheme"),
+            ("postgres-cluster://secret", "unknown scheme"),
+        ] {
+            let reason = reason(url);
+            assert!(reason.contains(part), "{url}: {reason}");
+            assert!(!reason.contains("secret"), "{reason}");
+        }
+    }
+}

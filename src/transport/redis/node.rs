@@ -1,0 +1,438 @@
+//! A node: three connections to one server, or to whichever server is the primary at present.
+//!
+//! Calls of the caller's lane and messages are driven by the runtime that connected (the shortest way
+//! to a waiting caller), calls of the background lane by the library's own runtime. If the caller's
+//! runtime ends, its connections move to our own.
+//!
+//! # Generations
+//!
+//! A node has a *target*: the server that it connects to. Sentinel gives it another one when the primary
+//! changes. Each target is a generation, and no connection of an earlier generation carries a call:
+//! [`Node::switch`] takes all of them away at once, and a connection that was being opened meanwhile is
+//! refused by its slot. So a former primary that still takes writes grants no lock to this client.
+//!
+//! # Bounds
+//!
+//! Three supervisors, three drivers. Nothing is queued for a connection that is not there.
+
+mod supervisor;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::FutureExt as _;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Duration, timeout};
+
+use self::supervisor::{DrivenBy, DrivenConnection, OpenError, Supervisor};
+use super::credentials::Provider;
+use super::dial::Dial;
+use super::endpoint::Endpoint;
+use super::handshake::Handshake;
+use super::request::{CallOutcome, KeyForm, SubscribeOutcome};
+use super::slot::ConnectionSlot;
+use super::subscriptions::SubscriptionRegistry;
+
+pub(super) use self::supervisor::CLOSING_MAX;
+use super::{IfUnreachable, Timing};
+use crate::protocol::Call;
+use crate::transport::{CallError, Fault, Lane, PubSub, Role, TransportEvents};
+
+/// The lanes in the order of the slots.
+pub(super) const LANES: [Lane; 2] = [Lane::Caller, Lane::Background];
+
+const PROBE_MIN: Duration = Duration::from_millis(100);
+const PROBE_MAX: Duration = Duration::from_secs(1);
+
+/// One server: how it is reached, and how a connection to it begins.
+pub(crate) struct Remote {
+    pub(super) dial: Dial,
+    pub(super) handshake: Handshake,
+    /// For messages: without user and password.
+    pub(super) endpoint: String,
+}
+
+/// The server that a node connects to.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) generation: u64,
+    /// Or why none is known.
+    pub(super) remote: Result<Arc<Remote>, Fault>,
+}
+
+/// Three connections to one server.
+pub(crate) struct Node {
+    pub(super) shared: Arc<Shared>,
+    stop: watch::Sender<bool>,
+    supervisors: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What the connections' tasks and the callers share.
+pub(super) struct Shared {
+    pub(super) target: watch::Sender<Target>,
+    pub(super) timing: Timing,
+    pub(super) events: Arc<dyn TransportEvents>,
+    slots: [ConnectionSlot; LANES.len()],
+    pub(super) subscriptions: Arc<SubscriptionRegistry>,
+    reconnects: AtomicU64,
+    /// A connection was lost, or could not be opened.
+    pub(super) lost: Arc<Notify>,
+    /// For each role, how far its connection is.
+    progress: watch::Sender<[Progress; 3]>,
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// The first attempt to connect has no outcome yet.
+    Opening,
+    Connected,
+    NotConnected,
+}
+
+/// The runtimes that a node's tasks run on.
+#[derive(Clone)]
+pub(super) struct Runtimes {
+    /// Drives the caller's lane and messages.
+    pub(super) caller: Handle,
+    /// The library's own, on a thread of its own.
+    pub(super) own: Handle,
+}
+
+impl Remote {
+    /// `name` is shown by CLIENT LIST.
+    pub(crate) fn new(dial: Dial, endpoint: &Endpoint, name: &str) -> Self {
+        Remote { dial, handshake: Handshake::new(endpoint, name), endpoint: endpoint.to_string() }
+    }
+
+    /// Asks a provider of credentials at each login, if there is one.
+    pub(crate) fn log_in_by(mut self, provider: Option<Provider>) -> Self {
+        if let Some(provider) = provider {
+            self.handshake.log_in_by(provider);
+        }
+        self
+    }
+
+    /// A server that is refused unless it is a primary.
+    pub(super) fn primary_only(mut self) -> Self {
+        self.handshake.primary_only();
+        self
+    }
+}
+
+/// The first connection of a supervisor, or why there is none yet.
+async fn open_first(
+    supervisor: &Supervisor,
+    if_unreachable: IfUnreachable,
+) -> Result<Result<DrivenConnection, Fault>, CallError> {
+    match supervisor.open().await {
+        Ok(driven) => Ok(Ok(driven)),
+        Err(OpenError::Call(CallError::NotApplied(fault)))
+            if if_unreachable == IfUnreachable::RetryLater =>
+        {
+            Ok(Err(fault))
+        }
+        Err(OpenError::Call(error)) => Err(error),
+        Err(OpenError::NoRuntime) => {
+            Err(CallError::NotApplied(Fault("the runtime is shut down".into())))
+        }
+    }
+}
+
+impl Node {
+    /// Opens the three connections, within `timing.connect`.
+    ///
+    /// With [`IfUnreachable::RetryLater`] a missing connection is opened later, as after a loss.
+    pub(super) async fn connect(
+        remote: Remote,
+        timing: Timing,
+        events: Arc<dyn TransportEvents>,
+        runtimes: Runtimes,
+        if_unreachable: IfUnreachable,
+    ) -> Result<Node, CallError> {
+        let (shared, lost) = (Ok(Arc::new(remote)), Arc::default());
+        let shared = Shared::new(shared, timing, events, lost);
+        let (stop, stopped) = watch::channel(false);
+        let supervisors = shared.supervisors(&runtimes, &stopped);
+        // CANCEL: connections that are already open close when they are dropped.
+        let first = |supervisor| open_first(supervisor, if_unreachable);
+        let opened = futures::future::try_join_all(supervisors.iter().map(first)).await?;
+        let tasks = supervisors.into_iter().zip(opened).map(|(supervisor, first)| {
+            let first = first.and_then(|driven| supervisor.fill_slot(driven));
+            if let Err(fault) = &first {
+                supervisor.not_connected(fault);
+            }
+            runtimes.own.spawn(supervisor.run(first))
+        });
+        let supervisors = Mutex::new(tasks.collect());
+        Ok(Node { shared, stop, supervisors })
+    }
+
+    /// A node whose connections are opened as soon as its target is known and answers. Until the first
+    /// attempt has an outcome, calls wait for it.
+    pub(super) fn open(
+        remote: Result<Arc<Remote>, Fault>,
+        timing: Timing,
+        events: Arc<dyn TransportEvents>,
+        runtimes: &Runtimes,
+        lost: Arc<Notify>,
+    ) -> Node {
+        let shared = Shared::new(remote, timing, events, lost);
+        let (stop, stopped) = watch::channel(false);
+        let supervisors = shared.supervisors(runtimes, &stopped).into_iter();
+        let tasks = supervisors.map(|supervisor| runtimes.own.spawn(supervisor.open_and_run()));
+        let supervisors = Mutex::new(tasks.collect());
+        Node { shared, stop, supervisors }
+    }
+
+    #[cfg(test)]
+    pub(super) async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
+        let sent = self.send(lane, call, KeyForm::Declared)?;
+        answer(sent).await
+    }
+
+    /// Hands a call to the lane's connection; [`answer`] waits for its outcome.
+    pub(super) fn send(
+        &self,
+        lane: Lane,
+        call: Call,
+        keys: KeyForm,
+    ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
+        self.shared.slot(lane).connection()?.call(call, keys)
+    }
+
+    /// A command that is no script.
+    pub(super) async fn command(&self, lane: Lane, words: &[&[u8]]) -> CallOutcome {
+        answer(self.shared.slot(lane).connection()?.command(words)?).await
+    }
+
+    /// Waits until the first attempt to connect has an outcome.
+    pub(super) async fn first_attempt(&self, role: Role) {
+        // An error would mean that the sender is gone, which we hold.
+        let mut progress = self.shared.progress.subscribe();
+        drop(progress.wait_for(|all| all[position(role)] != Progress::Opening).await);
+    }
+
+    /// Waits until all connections are there.
+    pub(super) async fn connected(&self) {
+        let mut progress = self.shared.progress.subscribe();
+        drop(progress.wait_for(|all| *all == [Progress::Connected; 3]).await);
+    }
+
+    /// Why there is no connection for calls, if so.
+    pub(super) fn why_not_connected(&self) -> Option<CallError> {
+        self.shared.slots.iter().find_map(|slot| slot.connection().err())
+    }
+
+    /// Whether the first attempt to connect has no outcome yet.
+    pub(super) fn is_opening(&self, role: Role) -> bool {
+        self.shared.progress.borrow()[position(role)] == Progress::Opening
+    }
+
+    /// Waits until the first attempts to connect have outcomes.
+    pub(super) async fn first_attempts(&self) {
+        let mut progress = self.shared.progress.subscribe();
+        drop(progress.wait_for(|all| !all.contains(&Progress::Opening)).await);
+    }
+
+    /// Counts the connections that the lane has lost.
+    pub(super) fn epoch(&self, lane: Lane) -> u64 {
+        self.shared.slot(lane).epoch()
+    }
+
+    pub(super) async fn subscribe(
+        &self,
+        channel: &Arc<str>,
+        pubsub: PubSub,
+    ) -> Result<(), CallError> {
+        let limit = self.shared.timing.command;
+        let answer = self.shared.subscriptions.subscribe(channel, pubsub)?;
+        match timeout(limit, answer).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(CallError::Unknown(Fault("the subscription was given up".into()))),
+            Err(_) => Err(CallError::Unknown(Fault(format!(
+                "the subscription was not confirmed within {} ms",
+                limit.as_millis()
+            )))),
+        }
+    }
+
+    /// Hands a subscription to the connection for messages; the receiver gets its outcome.
+    pub(super) fn start_subscribe(
+        &self,
+        channel: &Arc<str>,
+        pubsub: PubSub,
+    ) -> Result<oneshot::Receiver<SubscribeOutcome>, CallError> {
+        self.shared.subscriptions.subscribe(channel, pubsub)
+    }
+
+    /// The server has confirmed the channel, on the present connection.
+    pub(super) fn is_subscribed(&self, channel: &str) -> bool {
+        self.shared.subscriptions.is_confirmed(channel)
+    }
+
+    pub(super) fn unsubscribe(&self, channel: &Arc<str>) {
+        self.shared.subscriptions.unsubscribe(channel);
+    }
+
+    /// The server that it connects to.
+    pub(super) fn server(&self) -> String {
+        match &self.shared.target.borrow().remote {
+            Ok(remote) => remote.endpoint.clone(),
+            Err(fault) => fault.to_string(),
+        }
+    }
+
+    pub(super) fn reconnects(&self) -> u64 {
+        self.shared.reconnects.load(Ordering::Relaxed)
+    }
+
+    /// Gives the node another target. All connections to the former one are given up at once: the epochs
+    /// rise, and every call on them gets the outcome that is known, before this returns.
+    pub(super) fn switch(&self, remote: Result<Arc<Remote>, Fault>, fault: &Fault) {
+        let mut generation = 0;
+        // First, so that what is opened from now on leads to the new target.
+        self.shared.target.send_modify(|target| {
+            generation = target.generation + 1;
+            *target = Target { generation, remote };
+        });
+        let registry = &*self.shared.subscriptions;
+        let slots = self.shared.slots.iter();
+        let calls: Vec<_> =
+            slots.filter_map(|slot| slot.switched(generation, fault.clone())).collect();
+        let messages = registry.switched(generation);
+        for connection in calls.into_iter().chain(messages) {
+            connection.end(fault, registry);
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        self.shared.close();
+        self.stop.send_replace(true);
+        let supervisors = std::mem::take(&mut *self.supervisors.lock());
+        let aborts: Vec<_> = supervisors.iter().map(JoinHandle::abort_handle).collect();
+        // Supervisors wait for outstanding answers, but not longer than this. A supervisor whose runtime
+        // is gone has ended.
+        drop(timeout(CLOSING_MAX * 2, futures::future::join_all(supervisors)).await);
+        for supervisor in aborts {
+            supervisor.abort();
+        }
+    }
+}
+
+/// Waits for the outcome of a call that was handed to a connection.
+pub(super) fn answer(
+    answer: oneshot::Receiver<CallOutcome>,
+) -> impl Future<Output = CallOutcome> + Send {
+    let given_up = |_| Err(CallError::Unknown(Fault("the connection was given up".into())));
+    answer.map(move |outcome| outcome.unwrap_or_else(given_up))
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.shared.close();
+        for supervisor in self.supervisors.get_mut() {
+            // The connection is dropped with its supervisor, and its socket with it.
+            supervisor.abort();
+        }
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("server", &self.server())
+            .field("epochs", &LANES.map(|lane| self.epoch(lane)))
+            .field("reconnects", &self.reconnects())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn new(
+        remote: Result<Arc<Remote>, Fault>,
+        timing: Timing,
+        events: Arc<dyn TransportEvents>,
+        lost: Arc<Notify>,
+    ) -> Arc<Self> {
+        Arc::new(Shared {
+            target: watch::Sender::new(Target { generation: 0, remote }),
+            timing,
+            events,
+            slots: LANES.map(|_| ConnectionSlot::new()),
+            subscriptions: Arc::new(SubscriptionRegistry::default()),
+            reconnects: AtomicU64::new(0),
+            lost,
+            progress: watch::Sender::new([Progress::Opening; 3]),
+        })
+    }
+
+    fn supervisors(
+        self: &Arc<Self>,
+        runtimes: &Runtimes,
+        stopped: &watch::Receiver<bool>,
+    ) -> [Supervisor; 3] {
+        let supervisor = |role, driven_by| Supervisor {
+            shared: self.clone(),
+            role,
+            runtimes: runtimes.clone(),
+            driven_by,
+            stop: stopped.clone(),
+            target: self.target.subscribe(),
+        };
+        [
+            supervisor(Role::Calls(Lane::Caller), DrivenBy::CallerRuntime),
+            supervisor(Role::Calls(Lane::Background), DrivenBy::OwnThread),
+            supervisor(Role::Messages, DrivenBy::CallerRuntime),
+        ]
+    }
+
+    pub(super) fn slot(&self, lane: Lane) -> &ConnectionSlot {
+        match lane {
+            Lane::Caller => &self.slots[0],
+            Lane::Background => &self.slots[1],
+        }
+    }
+
+    pub(super) fn progressed(&self, role: Role, now: Progress) {
+        self.progress.send_modify(|progress| progress[position(role)] = now);
+    }
+
+    pub(super) fn reconnected(&self) {
+        self.reconnects.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A silent connection is noticed after two to three intervals.
+    pub(super) fn probe_interval(&self) -> Duration {
+        self.timing.command.clamp(PROBE_MIN, PROBE_MAX)
+    }
+
+    fn close(&self) {
+        self.slots.iter().for_each(ConnectionSlot::close);
+        self.subscriptions.close();
+    }
+}
+
+fn position(role: Role) -> usize {
+    match role {
+        Role::Calls(Lane::Caller) => 0,
+        Role::Calls(Lane::Background) => 1,
+        Role::Messages => 2,
+    }
+}
+
+/// Adds the name of the server to the error of an attempt.
+pub(super) fn cannot_connect(endpoint: &str, error: CallError) -> CallError {
+    let named = |fault| Fault(format!("cannot connect to {endpoint}: {fault}"));
+    match error {
+        CallError::NotApplied(fault) | CallError::Unknown(fault) => {
+            CallError::NotApplied(named(fault))
+        }
+        CallError::Refused(fault) => CallError::Refused(named(fault)),
+        other @ (CallError::NotDurable { .. } | CallError::Closed) => other,
+    }
+}

@@ -1,0 +1,165 @@
+//! Sentinel: one node whose target is the server that the sentinels call the primary.
+//!
+//! All known sentinels are asked at once ([`look`]), and the answer with the highest `config-epoch` counts,
+//! not the first: a sentinel that is cut off answers quickly and wrongly. Whether the server is a primary,
+//! it says itself, on each connection that carries calls, when the connection begins (`handshake.rs`) and
+//! about every second after that (`supervisor.rs`).
+//!
+//! | event | what follows |
+//! | --- | --- |
+//! | `+switch-master` on any sentinel, a sentinel is connected | a look; the message itself is not trusted |
+//! | a connection to the primary is lost, refused, demoted, read-only, or cannot be opened | a look |
+//! | [`EVERY`] has passed | a look |
+//! | a look finds another primary | every connection to the former one is given up at once (`Node::switch`); every hold is uncertain until the new primary has confirmed it |
+//! | no sentinel answers | nothing: the primary may be well |
+//!
+//! # Why a switch gives up connections that work
+//!
+//! A former primary that lives is demoted about ten seconds after its successor was announced, and takes
+//! writes until then. Clients that stay on it, and clients that have gone on, are each granted the lock.
+//!
+//! # What remains
+//!
+//! A client that reaches the former primary and no sentinel does not learn of the switch.
+
+mod look;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Duration, Instant, timeout_at};
+
+use self::watch::Watched;
+use super::access::Access;
+use super::deployment::SentinelDeployment;
+use super::endpoint::Endpoint;
+use super::handshake::not_connected;
+use super::node::{Node, Remote, Runtimes};
+use super::{IfUnreachable, Opening, Timing};
+use crate::transport::{CallError, Fault, TransportEvents};
+
+/// The longest time between two looks, but for a little jitter.
+const EVERY: Duration = Duration::from_millis(1_500);
+
+pub(crate) struct Sentinel {
+    pub(super) node: Arc<Node>,
+    shared: Arc<Shared>,
+    looking: JoinHandle<()>,
+}
+
+struct Shared {
+    deployment: SentinelDeployment,
+    /// Of the connections, for CLIENT LIST.
+    name: String,
+    access: Access,
+    timing: Timing,
+    runtimes: Runtimes,
+    events: Arc<dyn TransportEvents>,
+    /// Another primary may have been chosen.
+    changed: Arc<Notify>,
+    /// By address.
+    sentinels: Mutex<BTreeMap<String, Watched>>,
+    /// Why the sentinels name no primary.
+    refusal: Mutex<Option<Fault>>,
+}
+
+impl Sentinel {
+    pub(super) async fn connect(
+        deployment: SentinelDeployment,
+        opening: Opening,
+        runtimes: Runtimes,
+    ) -> Result<Self, CallError> {
+        let Opening { name, access, timing, events, if_unreachable, .. } = opening;
+        // The errors of a URL come before anything is sent.
+        access.server(&deployment.servers.at("localhost", 1), &name)?;
+        let changed = Arc::<Notify>::default();
+        let unknown = Err(Fault("no sentinel has named the primary yet".into()));
+        let node = Node::open(unknown, timing, events.clone(), &runtimes, changed.clone());
+        let node = Arc::new(node);
+        let shared = Arc::new(Shared {
+            deployment,
+            name,
+            access,
+            timing,
+            runtimes: runtimes.clone(),
+            events,
+            changed,
+            sentinels: Mutex::default(),
+            refusal: Mutex::default(),
+        });
+        for endpoint in &shared.deployment.sentinels {
+            shared.watch(endpoint)?;
+        }
+        let looking = runtimes.own.spawn(look::run(shared.clone(), node.clone()));
+        // CANCEL: all tasks end when this is dropped.
+        let sentinel = Sentinel { node, shared, looking };
+        let limit = Instant::now() + timing.connect;
+        let connected = timeout_at(limit, sentinel.node.connected()).await.is_ok();
+        if connected || if_unreachable == IfUnreachable::RetryLater {
+            return Ok(sentinel);
+        }
+        let refusal = sentinel.shared.refusal.lock().take();
+        Err(match refusal {
+            Some(fault) => CallError::Refused(fault),
+            None => sentinel.node.why_not_connected().unwrap_or_else(|| {
+                not_connected("the connection for messages was not made in time")
+            }),
+        })
+    }
+
+    pub(super) fn server(&self) -> String {
+        self.shared.deployment.to_string()
+    }
+
+    pub(super) async fn close(&self) {
+        self.looking.abort();
+        self.shared.sentinels.lock().clear();
+        self.node.close().await;
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        self.looking.abort();
+    }
+}
+
+impl fmt::Debug for Sentinel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sentinel")
+            .field("deployment", &self.server())
+            .field("node", &self.node)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// The server at an address that a sentinel has told: only as a primary.
+    fn primary(&self, host: &str, port: u16) -> Result<Arc<Remote>, Fault> {
+        let server = self.deployment.servers.at(host, port);
+        let remote = self.access.server(&server, &self.name).map_err(|error| {
+            Fault(format!("the sentinels name a primary that cannot be used: {error:?}"))
+        })?;
+        Ok(Arc::new(remote.primary_only()))
+    }
+
+    /// Watches a sentinel, unless it is watched already.
+    fn watch(self: &Arc<Self>, endpoint: &Endpoint) -> Result<(), CallError> {
+        let remote = Arc::new(self.access.sentinel(endpoint, &self.name)?);
+        let mut sentinels = self.sentinels.lock();
+        if sentinels.len() == SENTINELS_MAX {
+            return Err(not_connected("too many sentinels"));
+        }
+        let watched = || Watched::start(remote, self.timing, &self.runtimes, &self.changed);
+        sentinels.entry(endpoint.address().to_string()).or_insert_with(watched);
+        Ok(())
+    }
+}
+
+/// Far more than anybody has.
+const SENTINELS_MAX: usize = 128;
