@@ -6,7 +6,6 @@ use super::builder::{ClientBuilder, Target};
 use crate::error::ConfigError;
 use crate::transport::redis::access::Access;
 use crate::transport::redis::deployment::Deployment;
-#[cfg(feature = "tls")]
 use crate::transport::redis::dial::Tls;
 
 impl ClientBuilder {
@@ -53,19 +52,27 @@ impl ClientBuilder {
         deployment: &Deployment,
         runtime: &Handle,
     ) -> Result<Access, ConfigError> {
-        #[cfg(feature = "tls")]
-        let tls = if deployment.is_secured() {
-            let options = self.tls.clone().unwrap_or_default();
-            Some(Tls::load(options, runtime).await?)
-        } else {
-            None
-        };
-        Ok(Access {
-            #[cfg(feature = "tls")]
-            tls,
-            provider: self.credentials.clone(),
-            ..Access::default()
-        })
+        let tls = self.shared_tls(deployment, runtime).await?;
+        Ok(Access { tls, provider: self.credentials.clone() })
+    }
+
+    #[cfg(feature = "tls")]
+    async fn shared_tls(
+        &self,
+        deployment: &Deployment,
+        runtime: &Handle,
+    ) -> Result<Option<Tls>, ConfigError> {
+        if !deployment.is_secured() {
+            return Ok(None);
+        }
+        let options = self.tls.clone().unwrap_or_default();
+        Tls::load(options, runtime).await.map(Some)
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[expect(clippy::unused_async, reason = "the same call with and without the feature")]
+    async fn shared_tls(&self, _: &Deployment, _: &Handle) -> Result<Option<Tls>, ConfigError> {
+        Ok(None)
     }
 }
 

@@ -16,12 +16,16 @@ use crate::stats::Counters;
 use crate::transport::Transport;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
+#[cfg(any(feature = "fred", feature = "test-util"))]
+use crate::transport::redis::Remote;
+#[cfg(any(feature = "fred", feature = "test-util"))]
 use crate::transport::redis::access::Access;
 use crate::transport::redis::deployment::Deployment;
+#[cfg(any(feature = "fred", feature = "test-util"))]
 use crate::transport::redis::dial::Dial;
 #[cfg(any(feature = "fred", feature = "test-util"))]
 use crate::transport::redis::endpoint::Endpoint;
-use crate::transport::redis::{self, IfUnreachable, Opening, Redis, Remote};
+use crate::transport::redis::{self, IfUnreachable, Opening, Redis};
 
 /// The parts that the transport and the session of a client share. They are made before both.
 struct SharedParts {
