@@ -4,7 +4,7 @@ use super::super::tls::TlsOptions;
 use super::authority::{Authority, Issued};
 use super::secure::{Folder, Secure};
 use super::*;
-use crate::{Client, ConfigError, Error};
+use crate::{Client, ConfigError, Credentials, Error};
 
 const SERVER: &str = "localhost";
 
@@ -178,6 +178,29 @@ async fn the_server_name_stands_for_the_host() {
     for host in ["localhost", "127.0.0.1"] {
         connect_at(host, &secure, options.clone()).await.unwrap().ping().await.unwrap();
     }
+}
+
+/// The nodes are found by the client, and have the certificates and the logins of all.
+#[tokio::test]
+async fn the_nodes_of_a_cluster_are_reached_with_certificate_and_login() {
+    needs_a_server!();
+    let authorities = Authorities::new();
+    let shown = authorities.servers.issue(SERVER);
+    let secure = Secure::start_cluster(&shown, Some(&authorities.clients));
+    secure.server.command(&["ACL", "SETUSER", "ann", "on", ">p@ss", "~*", "&*", "+@all"]);
+    let options = showing(authorities.options(), &authorities.clients.issue("client"));
+    let client = Client::builder(&format!("rediss-cluster://{SERVER}:{}", secure.port))
+        .tls(options)
+        .credentials(Credentials::new("ann", "p@ss"))
+        .connect_timeout(SECOND * 10)
+        .command_timeout(SECOND * 10)
+        .connect()
+        .await
+        .unwrap();
+    for name in ["a", "b", "c"] {
+        client.lock(name).lock().await.unwrap().unlock().await.unwrap();
+    }
+    assert!(secure.server.clients("user=ann").len() >= 3);
 }
 
 #[tokio::test]

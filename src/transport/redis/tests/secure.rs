@@ -18,14 +18,27 @@ pub(super) struct Folder(PathBuf);
 impl Secure {
     /// Shows this certificate. With an authority of clients, a client must show one, too.
     pub(super) fn start(shown: &Issued, clients: Option<&Authority>) -> Self {
+        Secure::start_with(shown, clients, &[])
+    }
+
+    /// A cluster of one node.
+    pub(super) fn start_cluster(shown: &Issued, clients: Option<&Authority>) -> Self {
+        let bus = free_port().to_string();
+        let cluster = ["--cluster-enabled", "yes", "--cluster-port", &bus, "--tls-cluster", "yes"];
+        let secure = Secure::start_with(shown, clients, &cluster);
+        secure.server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+        secure
+    }
+
+    fn start_with(shown: &Issued, clients: Option<&Authority>, further: &[&str]) -> Self {
         let folder = Folder::new();
         let certificate = folder.write("certificate.pem", &shown.certificate);
         let key = folder.write("key.pem", &shown.key);
         let authority =
             folder.write("clients.pem", clients.map_or(&shown.certificate, Authority::pem));
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let (tls_port, auth) = (port.to_string(), if clients.is_some() { "yes" } else { "no" });
-        let server = Server::start_with(&[
+        let arguments = [
             "--tls-port",
             &tls_port,
             "--tls-cert-file",
@@ -36,7 +49,8 @@ impl Secure {
             &authority,
             "--tls-auth-clients",
             auth,
-        ]);
+        ];
+        let server = Server::start_with(&[&arguments, further].concat());
         Secure { server, port, folder }
     }
 
@@ -52,6 +66,10 @@ impl Secure {
     pub(super) fn kill_clients(&self) {
         self.server.command(&["CLIENT", "KILL", "LADDR", &format!("127.0.0.1:{}", self.port)]);
     }
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Folder {
