@@ -1,8 +1,8 @@
 //! Grants that wait for copies on replicas.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use leasehold::{Durability, Error, HoldState, Lease, Lock};
+use leasehold::{Client, Durability, Error, HoldState, Lease, Lock};
 
 use crate::support::server::Server;
 use crate::support::wait_until;
@@ -26,6 +26,17 @@ fn replica_of(server: &Server) -> Server {
     replica
 }
 
+/// Takes and frees a lock, until that is acknowledged: a replica that has just come may be silent for a while.
+async fn warm(client: &Client) {
+    let end = Instant::now() + LIMIT;
+    loop {
+        match client.lock("warm").lock().await {
+            Ok(guard) => return guard.unlock().await.expect("held"),
+            Err(error) => assert!(Instant::now() < end, "{error}"),
+        }
+    }
+}
+
 fn primary() -> Server {
     Server::start_with(&["--repl-diskless-sync-delay", "0"])
 }
@@ -39,6 +50,7 @@ fn a_grant_with_too_few_copies_is_given_back() {
         let durability = Durability::replicas(1).within(ms(500));
         let client = builder(&server.url()).durability(durability).connect().await;
         let client = client.expect("connects");
+        warm(&client).await;
         outside.reset_stats();
         let guard = client.lock("n").lock().await.expect("free, and copied");
         assert_eq!(outside.calls("wait"), 1);
@@ -73,6 +85,7 @@ fn a_renewal_with_too_few_copies_is_uncertain_until_there_are_enough() {
         let durability = Durability::replicas(1).within(ms(100));
         let client = builder(&server.url()).durability(durability).lease(ms(6_000));
         let client = client.connect().await.expect("connects");
+        warm(&client).await;
         let guard = client.lock("n").lock().await.expect("free, and copied");
         replica.pause();
         until("it is uncertain", LIMIT, || guard.state() == HoldState::Uncertain).await;
