@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, ClientBuilder, Ended, LockGuard, LossReason, Stats};
+use leasehold::{Client, ClientBuilder, Ended, LockGuard, LossReason, ShardedPubSub, Stats};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
@@ -23,8 +23,14 @@ pub(crate) const NEARLY_WHOLE: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(15)..=Duration::from_secs(30);
 
 /// A client in the making. The machine may stall while it connects, or while a reply is on its way.
+/// `LEASEHOLD_SHARDED` says for both sides how messages go in a cluster.
 pub(crate) fn builder(url: &str) -> ClientBuilder {
-    Client::builder(url).connect_timeout(SOON).command_timeout(SOON / 2)
+    let builder = Client::builder(url).connect_timeout(SOON).command_timeout(SOON / 2);
+    builder.sharded_pubsub(match std::env::var("LEASEHOLD_SHARDED").as_deref() {
+        Ok("ON") => ShardedPubSub::On,
+        Ok("OFF") => ShardedPubSub::Off,
+        _ => ShardedPubSub::Auto,
+    })
 }
 
 pub(crate) struct Harness {
