@@ -127,9 +127,9 @@ impl Cleanups {
 
     /// Leave to have a call on the wire to a node.
     async fn slot(&self, lane: Lane, node: u32) -> OwnedSemaphorePermit {
-        let slots =
-            self.slots.entry((lane, node)).or_insert_with(|| Semaphore::new(AT_ONCE).into());
-        let slots = slots.clone();
+        // The lock of the entry is given back before the await.
+        let new = || Arc::new(Semaphore::new(AT_ONCE));
+        let slots = self.slots.entry((lane, node)).or_insert_with(new).clone();
         slots.acquire_owned().await.expect("BUG: it is never closed")
     }
 

@@ -250,7 +250,8 @@ impl fmt::Debug for Cluster {
 
 impl Shared {
     async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
-        let slot = keyslot(call.keys.first().expect("BUG: every script has a key"));
+        let Some(key) = call.keys.first() else { return self.call_anywhere(lane, call).await };
+        let slot = keyslot(key);
         let limit = Instant::now() + self.timing.command;
         // Where ASK sends the next attempt.
         let mut detour = None;
@@ -298,6 +299,14 @@ impl Shared {
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }
+    }
+
+    /// A call that concerns no key.
+    async fn call_anywhere(&self, lane: Lane, call: Call) -> CallOutcome {
+        let nodes = self.nodes.all();
+        let connected = nodes.iter().find(|(_, node)| node.why_not_connected().is_none());
+        let Some((_, node)) = connected.or(nodes.first()) else { return Err(retired()) };
+        self.ask(node, lane, call, KeyForm::Declared, None).await
     }
 
     /// Sends a call to one node, once. A node that is met for the first time is waited for.
