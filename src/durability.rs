@@ -20,6 +20,7 @@ use crate::error::ConfigError;
 /// # let _ = builder;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "it does nothing until a builder has it"]
 pub struct Durability {
     replicas: u32,
     fsync: Fsync,

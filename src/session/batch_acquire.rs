@@ -64,7 +64,9 @@ pub(crate) async fn acquire_batch(
         // CANCEL: the drop of each attempt undoes its field.
         attempts.iter_mut().for_each(Attempt::begin);
         let durable = session.made_durable(Lane::Caller, key, before).await;
-        attempts.iter_mut().for_each(|attempt| attempt.settle_durable(&durable));
+        for attempt in &mut attempts {
+            attempt.settle_durable(&durable);
+        }
         durable.map_err(|error| first.failed(error))?;
     }
     let mut shares = Vec::with_capacity(number);

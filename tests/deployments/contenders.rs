@@ -27,6 +27,13 @@ pub(crate) struct Contenders {
     tasks: Vec<JoinHandle<()>>,
 }
 
+/// Who may be inside beside the holder.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Admits {
+    Nobody,
+    Others,
+}
+
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
@@ -43,7 +50,7 @@ struct Shared {
 
 impl Contenders {
     /// So many tasks of each client, over all kinds and names.
-    pub(crate) async fn start(clients: [Client; 2], each: usize) -> Self {
+    pub(crate) fn start(clients: [Client; 2], each: usize) -> Self {
         let shared = Arc::<Shared>::default();
         let mut tasks = Vec::new();
         for (client, of) in clients.iter().zip(0..) {
@@ -51,11 +58,12 @@ impl Contenders {
                 let kind = KINDS[number % KINDS.len()];
                 let name = format!("{}:{}", kind.name, number / KINDS.len() % NAMES);
                 let (lock, shared) = (kind.lock(client, &name), shared.clone());
-                let excludes = !kind.name.contains("read");
+                let admits =
+                    if kind.name.contains("read") { Admits::Others } else { Admits::Nobody };
                 tasks.push(tokio::spawn(async move {
                     while !shared.stop.load(SeqCst) {
                         let taken = lock.try_lock(WAIT, Lease::Renewed).await;
-                        shared.section((of, &name), taken, excludes).await;
+                        shared.section((of, &name), taken, admits).await;
                     }
                 }));
             }
@@ -124,14 +132,14 @@ impl Shared {
         &self,
         (client, name): (usize, &str),
         taken: Result<LockGuard, Error>,
-        excludes: bool,
+        admits: Admits,
     ) {
         let guard = match taken {
             Ok(guard) => Arc::new(guard),
             Err(error) => return self.refused(name, &error),
         };
         *self.acquired.lock().expect("no panic").entry((client, name.to_owned())).or_default() += 1;
-        if excludes {
+        if admits == Admits::Nobody {
             let mut inside = self.inside.lock().expect("no panic");
             let others = inside.entry(name.to_owned()).or_default();
             let believed = others.iter().filter(|other| other.state() == HoldState::Held);
@@ -140,7 +148,7 @@ impl Shared {
         }
         // The section lasts; another task may only come in after it.
         sleep(SECTION).await;
-        if excludes {
+        if admits == Admits::Nobody {
             let mut inside = self.inside.lock().expect("no panic");
             let others = inside.get_mut(name).expect("it is inside");
             others.retain(|other| !Arc::ptr_eq(other, &guard));

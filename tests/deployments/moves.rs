@@ -12,7 +12,7 @@ use crate::support::slots::keyslot;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_that_move_cost_nobody_an_error() {
     let cluster = Cluster::start();
-    let contenders = Contenders::start(two_clients(&cluster.url()).await, 50).await;
+    let contenders = Contenders::start(two_clients(&cluster.url()).await, 50);
     contenders.all_win_again().await;
     let names = KINDS.iter().flat_map(|kind| (0..NAMES).map(|of| format!("{}:{of}", kind.name)));
     let slots: BTreeSet<_> = names.map(|name| keyslot(&name)).collect();
