@@ -101,6 +101,7 @@ mod lease;
 mod lock;
 mod locks;
 mod permits;
+pub mod preflight;
 mod protocol;
 mod read_write;
 mod semaphore;
@@ -111,7 +112,7 @@ mod synchronizer;
 mod transport;
 
 pub use client::{Client, ClientBuilder, LocalHandover};
-pub use error::{Cause, ConfigError, Error};
+pub use error::{Cause, ConfigError, Error, Unmet};
 pub use fencing::FencingToken;
 pub use latch::CountDownLatch;
 pub use lease::{Ended, HoldState, Lease, LossReason};

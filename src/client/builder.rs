@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::local_handover::LocalHandover;
 use crate::error::ConfigError;
 use crate::lease::Lease;
+use crate::preflight::Requirements;
 use crate::session::{Settings, Streak};
 use crate::transport::ShardedPubSub;
 #[cfg(feature = "embedded")]
@@ -68,6 +69,7 @@ pub struct ClientBuilder {
     name: Option<String>,
     handover: LocalHandover,
     pub(super) sharded_pubsub: ShardedPubSub,
+    pub(super) requirements: Option<Requirements>,
     #[cfg(feature = "test-util")]
     pub(super) gate: crate::session::gate::Gate,
 }
@@ -107,6 +109,7 @@ impl ClientBuilder {
             name: None,
             handover: LocalHandover::default(),
             sharded_pubsub: ShardedPubSub::default(),
+            requirements: None,
             #[cfg(feature = "test-util")]
             gate: crate::session::gate::Gate::default(),
         }
@@ -192,6 +195,17 @@ impl ClientBuilder {
     /// hand-overs within 5 ms.
     pub fn local_handover(mut self, handover: LocalHandover) -> Self {
         self.handover = handover;
+        self
+    }
+
+    /// Refuses a deployment that gives less than this. Default: any is taken.
+    ///
+    /// [`connect`](ClientBuilder::connect) then asks every server once, as
+    /// [`Client::preflight`](crate::Client::preflight) does, and ends with
+    /// [`Error::Requirements`](crate::Error::Requirements) if something is missing or may not be looked at. So does
+    /// [`connect_in_background`](ClientBuilder::connect_in_background), also if a server cannot be reached.
+    pub fn require(mut self, requirements: Requirements) -> Self {
+        self.requirements = Some(requirements);
         self
     }
 

@@ -38,6 +38,7 @@ mod kinds;
 mod lost_grants;
 mod lost_releases;
 mod lost_replies;
+mod preflight;
 mod racing_ends;
 mod refusals;
 mod restart;
