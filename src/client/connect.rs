@@ -89,7 +89,7 @@ impl ClientBuilder {
 
     async fn connect_to(mut self, if_unreachable: IfUnreachable) -> Result<Client, Error> {
         let requirements = self.requirements.take();
-        let client = self.open(if_unreachable).await?;
+        let client = Box::pin(self.open(if_unreachable)).await?;
         if let Some(requirements) = requirements {
             client.meets(&requirements).await?;
         }

@@ -172,8 +172,8 @@ fn memory(findings: &mut Findings<'_>, state: &ServerState) {
         Some(false) if state.maxmemory == Some(0) && policy != "noeviction" => {
             findings.info(format!(
                 "maxmemory-policy is {policy}, without effect while there is no maxmemory: set \
-             noeviction before somebody sets a limit"
-            ))
+                 noeviction before somebody sets a limit"
+            ));
         }
         Some(false) => {}
         None => findings.warn("its maxmemory-policy is not known: INFO is refused to this user"),

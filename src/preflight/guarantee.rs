@@ -21,13 +21,13 @@ pub struct Guarantee {
 pub(super) fn of(kind: DeploymentKind, nodes: &[NodeReport]) -> Guarantee {
     let mut guarantee = Guarantee::default();
     let Guarantee { survives, broken_by, not_known } = &mut guarantee;
-    survives.push("the crash of a client: its locks are free when their leases end".to_owned());
     survives.push("lost replies, and futures that are dropped or not polled".to_owned());
     if kind == DeploymentKind::Embedded {
         broken_by.push(
             "another process: locks live in the memory of this one, and end with it".to_owned(),
         );
     } else {
+        survives.push("the crash of a client: its locks are free when their leases end".to_owned());
         survives.push("lost connections and messages, for as long as the lease lasts".to_owned());
         let states: Vec<_> = nodes.iter().filter_map(|node| node.state.as_ref().ok()).collect();
         let silent: Vec<_> =
