@@ -6,7 +6,7 @@
 
 // | file | what it does |
 // | --- | --- |
-// | `probe`, `rights` | ask one server |
+// | `asked`, `probe`, `rights` | ask one server |
 // | `answers` | reads what it says |
 // | `node` | what was found |
 // | `findings` | what that means for locks |
@@ -14,6 +14,7 @@
 // | `requirements` | whether it is enough |
 
 mod answers;
+mod asked;
 mod findings;
 mod guarantee;
 mod node;
@@ -26,8 +27,8 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use self::asked::Asked;
 use self::findings::Context;
-use self::probe::Asked;
 use self::rights::Wanted;
 use crate::error::Error;
 use crate::session::{Handle, Session};

@@ -6,36 +6,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
 use super::answers::{Fields, part};
+use super::asked::Asked;
 use super::node::{
     ClockDifference, ClusterState, Flavour, Persistence, Replica, RoundTrips, ServerState, Version,
 };
 use super::rights::{self, Wanted};
 use crate::error::Error;
 use crate::protocol::Value;
-use crate::session::Session;
-use crate::transport::{CallError, DeploymentKind, Group, Lane};
+use crate::transport::{CallError, DeploymentKind};
 
 /// How often the round trip is measured.
 const PINGS: usize = 5;
 
-/// One server, by the connection that acquisitions use.
-#[derive(Clone, Copy)]
-pub(super) struct Asked<'a> {
-    pub(super) session: &'a Session,
-    pub(super) group: Group,
-}
-
 impl Asked<'_> {
-    pub(super) async fn command(self, words: &[&str]) -> Result<Value, CallError> {
-        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        self.session.transport.command(self.group, Lane::Caller, &words).await
-    }
-
-    /// The reply, if there is one.
-    async fn reply(self, words: &[&str]) -> Option<Value> {
-        self.command(words).await.ok()
-    }
-
     async fn state(self, wanted: &Wanted) -> Result<ServerState, CallError> {
         let in_cluster = self.session.transport.kind() == DeploymentKind::Cluster;
         let round_trips = self.round_trips().await?;

@@ -1,7 +1,7 @@
 //! Which rights the client's user lacks, for the uses that it is meant for.
 
+use super::asked::Asked;
 use super::node::Rights;
-use super::probe::Asked;
 use crate::error::ConfigError;
 use crate::protocol::Value;
 use crate::protocol::keys::KeyName;

@@ -37,8 +37,8 @@ pub(crate) const ALWAYS: &[&str] = &["evalsha", "eval", "ping"];
 /// What waiters are woken by: on one server, and within the shard of a cluster.
 pub(crate) const TO_WAKE: &[&str] = &["publish", "subscribe", "unsubscribe"];
 pub(crate) const TO_WAKE_A_SHARD: &[&str] = &["spublish", "ssubscribe", "sunsubscribe"];
-/// Learning which node serves a slot.
-pub(crate) const IN_A_CLUSTER: &[&str] = &["cluster|slots", "cluster|info"];
+/// Learning which node serves a slot, and by which command releases are published.
+pub(crate) const IN_A_CLUSTER: &[&str] = &["cluster|slots", "cluster|info", "pubsub|shardnumsub"];
 /// Learning whether a server is the primary.
 pub(crate) const WITH_SENTINELS: &[&str] = &["role"];
 
@@ -213,25 +213,25 @@ mod tests {
     }
 
     /// The commands of a row of the page; `those …` stands for the commands of another row.
-    fn told(use_: Use) -> BTreeSet<String> {
+    fn listed(use_: Use) -> BTreeSet<String> {
         let table = PAGE.split("| kind | commands within its scripts |").nth(1).expect("the table");
         let begin = format!("| {} |", row(use_));
-        let cell = table.lines().find_map(|line| line.strip_prefix(&begin)).expect(row(use_));
-        let mut told: BTreeSet<String> =
+        let cell = table.lines().find_map(|line| line.strip_prefix(&begin)).expect("the row");
+        let mut commands: BTreeSet<_> =
             cell.split('`').skip(1).step_by(2).map(str::to_owned).collect();
         if cell.contains("those of a semaphore") {
-            told.extend(super::tests::told(Use::Semaphore));
+            commands.extend(listed(Use::Semaphore));
         } else if cell.contains("those") {
-            told.extend(super::tests::told(Use::Lock));
+            commands.extend(listed(Use::Lock));
         }
-        told
+        commands
     }
 
     #[test]
     fn the_page_lists_the_same_commands() {
         for use_ in Use::ALL {
             let ours: BTreeSet<_> = use_.commands().into_iter().map(str::to_owned).collect();
-            assert_eq!(ours, told(use_), "{use_:?}");
+            assert_eq!(ours, listed(use_), "{use_:?}");
         }
     }
 
