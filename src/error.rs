@@ -93,6 +93,22 @@ pub enum Error {
         /// What happened to the reply.
         source: Cause,
     },
+    /// Too few servers have a copy of the grant: see
+    /// [`ClientBuilder::durability`](crate::ClientBuilder::durability).
+    ///
+    /// Nothing is held: what was taken is being given back. Retry with a pause; if it stays so, look at the
+    /// replicas.
+    #[error(
+        "too few copies of the grant: name=`{name}`, wanted=`{wanted}`, acknowledged=`{acknowledged}`"
+    )]
+    NotDurable {
+        /// The lock.
+        name: Arc<str>,
+        /// The copies that the client's settings ask for.
+        wanted: u32,
+        /// The copies that were acknowledged in time.
+        acknowledged: u32,
+    },
     /// The hold ended before it was released.
     ///
     /// Stop the work; others may hold the lock now. Writes after the loss are refused only by a resource
@@ -201,6 +217,7 @@ impl Error {
             Error::Timeout { .. }
                 | Error::Unavailable { .. }
                 | Error::Unknown { .. }
+                | Error::NotDurable { .. }
                 | Error::Quorum { .. }
         )
     }

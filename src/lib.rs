@@ -94,6 +94,7 @@
 mod client;
 #[cfg(all(doctest, feature = "embedded"))]
 mod doctests;
+mod durability;
 mod error;
 mod fencing;
 mod latch;
@@ -112,6 +113,7 @@ mod synchronizer;
 mod transport;
 
 pub use client::{Client, ClientBuilder, LocalHandover};
+pub use durability::Durability;
 pub use error::{Cause, ConfigError, Error, Unmet};
 pub use fencing::FencingToken;
 pub use latch::CountDownLatch;

@@ -122,10 +122,11 @@ impl<'a> PreflightCheck<'a> {
             kind: deployment,
             lease: settings.lease,
             command_timeout: settings.command_timeout,
+            durability: settings.durability,
             key: format!("{}{}", settings.key_prefix, self.name),
         };
         let findings = nodes.iter().flat_map(|node| findings::of(node, &context)).collect();
-        let guarantee = guarantee::of(deployment, &nodes);
+        let guarantee = guarantee::of(deployment, settings.durability, &nodes);
         Ok(Preflight { deployment, nodes, findings, guarantee })
     }
 }

@@ -9,6 +9,7 @@ mod attempt;
 pub(crate) mod attendance;
 pub(crate) mod background;
 pub(crate) mod batch_acquire;
+mod durability;
 mod events;
 pub(crate) mod existing_hold;
 #[cfg(feature = "test-util")]
@@ -20,6 +21,7 @@ mod idempotency;
 mod local_queue;
 mod outcome;
 pub(crate) mod owner;
+mod recent_releases;
 pub(crate) mod release;
 mod reply_times;
 pub(crate) mod request;
@@ -40,6 +42,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::durability::Durability;
 use crate::error::Error;
 use crate::lease::{Lease, LossReason};
 use crate::protocol::resource::Resource;
@@ -50,6 +53,7 @@ use crate::transport::{CallError, Fault, Group, Lane, Transport};
 use attendance::Attendance;
 use hold::{Hold, InDoubt};
 use local_queue::LocalQueues;
+use recent_releases::RecentReleases;
 use release::cleanup::{Cleanup, Cleanups};
 use reply_times::ReplyTimes;
 use watchdog::Watchdog;
@@ -70,6 +74,8 @@ pub(crate) struct Settings {
     pub(crate) safety_poll: Duration,
     /// How long a waiter of a fair lock keeps its place without a sign of life.
     pub(crate) fair_claim: Duration,
+    /// The copies that a grant and a renewal need before they count.
+    pub(crate) durability: Option<Durability>,
 }
 
 pub(crate) struct Session {
@@ -77,6 +83,8 @@ pub(crate) struct Session {
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) queues: LocalQueues,
     pub(crate) watchdog: Arc<Watchdog>,
+    /// Kept only where there are failovers.
+    recent_releases: Arc<RecentReleases>,
     pub(crate) cleanups: Cleanups,
     pub(crate) attendance: Arc<Attendance>,
     pub(crate) reply_times: ReplyTimes,
@@ -135,12 +143,13 @@ pub(crate) struct Parts {
 impl Session {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
         let Parts { transport, reported, counters, settings, client_id } = parts;
-        let Reported { subscriptions, watchdog } = reported;
+        let Reported { subscriptions, watchdog, recent_releases } = reported;
         Arc::new(Session {
             transport,
             subscriptions,
             queues: LocalQueues::new(settings.streak),
             watchdog,
+            recent_releases,
             cleanups: Cleanups::new(),
             attendance: Arc::default(),
             reply_times: ReplyTimes::new(settings.command_timeout),
@@ -179,6 +188,11 @@ impl Session {
             return Err(Error::Closed);
         }
         understood(name, self.call_group(group, Lane::Caller, call).await, read)
+    }
+
+    /// The node that serves the keys of a call at present.
+    fn node_of(&self, call: &Call) -> u32 {
+        call.keys.first().map_or(0, |key| self.transport.group(key).node)
     }
 
     /// A call of the background. Its reply tells nothing of how long replies take: what undoes a lost
@@ -289,6 +303,9 @@ impl Session {
         // One of them is this client, if it listens: only others need to be let first.
         let own = i64::from(self.subscriptions.is_subscribed(&hold.resource.channel));
         self.queues.vacate(hold, receivers - own);
+        if self.transport.may_fail_over() {
+            self.recent_releases.note(hold);
+        }
         if let Some(doubt) = hold.doubt() {
             self.undo(hold, doubt);
         }

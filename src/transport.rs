@@ -22,7 +22,7 @@ use std::sync::Arc;
 use crate::protocol::{Call, Value};
 
 /// Which connection a call travels on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Lane {
     /// Driven by the caller's runtime: the shortest way for a call with a waiting caller.
     Caller,
@@ -47,6 +47,8 @@ pub(crate) enum CallError {
     Unknown(Fault),
     /// The server answered with an error that repeating will not mend.
     Refused(Fault),
+    /// It was applied, and too few servers have a copy of what it wrote.
+    NotDurable { wanted: u32, acknowledged: u32 },
     /// The transport was closed.
     Closed,
 }
@@ -253,6 +255,11 @@ impl Transport {
             #[cfg(feature = "embedded")]
             Transport::Embedded(embedded) => embedded.server(),
         }
+    }
+
+    /// Whether another server may take over that lacks the last writes, and this client learns of it.
+    pub(crate) fn may_fail_over(&self) -> bool {
+        matches!(self.kind(), DeploymentKind::Sentinel | DeploymentKind::Cluster)
     }
 
     pub(crate) fn kind(&self) -> DeploymentKind {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::local_handover::LocalHandover;
+use crate::durability::Durability;
 use crate::error::ConfigError;
 use crate::lease::Lease;
 use crate::preflight::Requirements;
@@ -70,6 +71,7 @@ pub struct ClientBuilder {
     handover: LocalHandover,
     pub(super) sharded_pubsub: ShardedPubSub,
     pub(super) requirements: Option<Requirements>,
+    durability: Option<Durability>,
     #[cfg(feature = "test-util")]
     pub(super) gate: crate::session::gate::Gate,
 }
@@ -110,6 +112,7 @@ impl ClientBuilder {
             handover: LocalHandover::default(),
             sharded_pubsub: ShardedPubSub::default(),
             requirements: None,
+            durability: None,
             #[cfg(feature = "test-util")]
             gate: crate::session::gate::Gate::default(),
         }
@@ -132,6 +135,22 @@ impl ClientBuilder {
     /// of a count-down latch whose name has braces.
     pub fn sharded_pubsub(mut self, sharded: ShardedPubSub) -> Self {
         self.sharded_pubsub = sharded;
+        self
+    }
+
+    /// How many servers must have a copy of a grant before it counts. Default: none but the primary.
+    ///
+    /// An acquisition waits for the copies behind its script. If they do not come in time, what was taken is
+    /// given back, and the call ends with [`Error::NotDurable`](crate::Error::NotDurable). A renewal waits
+    /// as well: without the copies the hold is uncertain, and is renewed again. It makes the loss of a lock at
+    /// a failover or a restart rarer, and not impossible: see `docs/guarantees.md`.
+    ///
+    /// # Redis cost
+    ///
+    /// One command for each acquisition and each batch of renewals. The server answers nothing else on that
+    /// connection until the copies are there: all calls of this client to that server share this delay.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
         self
     }
 
@@ -254,6 +273,10 @@ impl ClientBuilder {
             LocalHandover::Off => Streak { count: 0, time: Duration::ZERO },
             LocalHandover::Streak { count, time } => Streak { count, time },
         };
+        let durability = self
+            .durability
+            .map(|durability| durability.checked(self.command_timeout))
+            .transpose()?;
         Ok(Settings {
             lease: Lease::checked("lease", self.lease)?,
             command_timeout: self.command_timeout,
@@ -261,6 +284,7 @@ impl ClientBuilder {
             streak,
             safety_poll: self.safety_poll,
             fair_claim: self.fair_claim,
+            durability,
         })
     }
 }

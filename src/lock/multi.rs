@@ -169,7 +169,7 @@ impl MultiLock {
             // CANCEL: the guards release what was taken.
             let taken = match self.take_together(options).await {
                 Ok(Some(guards)) => Ok(guards),
-                Err(error) if options.wait == Wait::Once || !error.is_retryable() => Err(error),
+                Err(error) if options.wait == Wait::Once || !is_tried_again(&error) => Err(error),
                 Ok(None) => self.take_in_order(options, &mut first).await,
                 Err(error) => {
                     in_doubt = in_doubt.or(Some(error).filter(Error::may_be_held));
@@ -182,7 +182,7 @@ impl MultiLock {
                 }
                 // The lease of one member ended while another member was waited for.
                 Ok(guards) => self.release(guards, options.wait).await,
-                Err(error) if !error.is_retryable() => return Err(error),
+                Err(error) if !is_tried_again(&error) => return Err(error),
                 Err(error) if options.wait.is_over() && !error.is_timeout() => {
                     // A member that may be held is the worse news.
                     return Err(in_doubt.unwrap_or(error));
@@ -319,6 +319,11 @@ fn member_wait(options: &Options) -> Wait {
 }
 
 /// Pauses between two rounds, within the wait.
+/// While the wait lasts. A single lock is told at once, too, that replicas are missing.
+fn is_tried_again(error: &Error) -> bool {
+    error.is_retryable() && !matches!(error, Error::NotDurable { .. })
+}
+
 async fn pause(span: Duration, wait: Wait) {
     let end = Instant::now() + span;
     match wait {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::node::{Flavour, NodeReport, Persistence, Rights, ServerState, Version};
+use crate::durability::Durability;
 use crate::transport::DeploymentKind;
 
 /// Something about a server that matters to locks.
@@ -36,6 +37,7 @@ pub(super) struct Context {
     pub(super) kind: DeploymentKind,
     pub(super) lease: Duration,
     pub(super) command_timeout: Duration,
+    pub(super) durability: Option<Durability>,
     /// The key for which rights were asked.
     pub(super) key: String,
 }
@@ -43,6 +45,8 @@ pub(super) struct Context {
 /// The oldest servers that have all commands of the scripts.
 const REDIS_MIN: Version = Version::new(6, 2);
 const VALKEY_MIN: Version = Version::new(7, 2);
+/// The first Redis with WAITAOF; every Valkey has it.
+const WAITAOF_MIN: Version = Version::new(7, 2);
 /// A well-kept clock is right within far less.
 const CLOCK_MAX: Duration = Duration::from_secs(1);
 
@@ -82,6 +86,9 @@ pub(super) fn of(report: &NodeReport, context: &Context) -> Vec<Finding> {
         Ok(state) => {
             program(&mut findings, state);
             replication(&mut findings, state, context);
+            if let Some(durability) = context.durability {
+                copies(&mut findings, state, durability);
+            }
             memory(&mut findings, state);
             persistence(&mut findings, state);
             clock(&mut findings, state);
@@ -159,6 +166,29 @@ fn replication(findings: &mut Findings<'_>, state: &ServerState, context: &Conte
             followers,
             replicas.len()
         ));
+    }
+}
+
+fn copies(findings: &mut Findings<'_>, state: &ServerState, durability: Durability) {
+    let wanted = durability.wanted() - durability.on_primary();
+    if let Some(count) = state.replicas_in_step().filter(|&count| count < wanted as usize) {
+        findings.danger(format!(
+            "{count} replicas follow, and the durability of this client asks for {wanted}: every \
+             acquisition ends with NotDurable"
+        ));
+    }
+    if !durability.needs_disk() {
+        return;
+    }
+    if state.version.is_some_and(|version| version < WAITAOF_MIN) {
+        findings.danger(
+            "it has no WAITAOF, which the durability of this client needs: take 7.2 or later",
+        );
+    }
+    if durability.on_primary() > 0
+        && matches!(state.persistence, Some(Persistence::None | Persistence::Snapshots))
+    {
+        findings.danger("the durability of this client needs appendonly yes, which is not set");
     }
 }
 

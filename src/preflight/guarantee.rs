@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::node::{NodeReport, Persistence, ServerState};
+use crate::durability::Durability;
 use crate::transport::DeploymentKind;
 
 /// When one lock has one holder, and when it may have two.
@@ -18,7 +19,11 @@ pub struct Guarantee {
 }
 
 /// Every server counts: a lock may be on any.
-pub(super) fn of(kind: DeploymentKind, nodes: &[NodeReport]) -> Guarantee {
+pub(super) fn of(
+    kind: DeploymentKind,
+    durability: Option<Durability>,
+    nodes: &[NodeReport],
+) -> Guarantee {
     let mut guarantee = Guarantee::default();
     let Guarantee { survives, broken_by, not_known } = &mut guarantee;
     survives.push("lost replies, and futures that are dropped or not polled".to_owned());
@@ -35,8 +40,13 @@ pub(super) fn of(kind: DeploymentKind, nodes: &[NodeReport]) -> Guarantee {
         if !silent.is_empty() || nodes.is_empty() {
             not_known.push(format!("the servers that could not be asked: {}", silent.join(", ")));
         }
-        failover(&mut guarantee, kind, &states);
-        restart(&mut guarantee, &states);
+        failover(&mut guarantee, kind, durability, &states);
+        match durability {
+            Some(durability) if durability.on_primary() > 0 => guarantee
+                .survives
+                .push("a restart of the server: a grant counts when it is on disk".to_owned()),
+            _ => restart(&mut guarantee, &states),
+        }
         eviction(&mut guarantee, &states);
         guarantee.broken_by.push("a step forward of the server's clock".to_owned());
     }
@@ -48,7 +58,12 @@ pub(super) fn of(kind: DeploymentKind, nodes: &[NodeReport]) -> Guarantee {
     guarantee
 }
 
-fn failover(guarantee: &mut Guarantee, kind: DeploymentKind, states: &[&ServerState]) {
+fn failover(
+    guarantee: &mut Guarantee,
+    kind: DeploymentKind,
+    durability: Option<Durability>,
+    states: &[&ServerState],
+) {
     let followers = states.iter().map(|state| state.replicas.as_ref().map(Vec::len));
     match (kind, followers.max()) {
         (DeploymentKind::Single, Some(Some(0))) if states.len() == 1 => guarantee.survives.push(
@@ -57,10 +72,19 @@ fn failover(guarantee: &mut Guarantee, kind: DeploymentKind, states: &[&ServerSt
         ),
         (_, most) => {
             let most = most.flatten().map_or("unknown".to_owned(), |most| most.to_string());
-            guarantee.broken_by.push(format!(
-                "a failover: replication is asynchronous ({most} replicas at most), and what the \
-                 promoted one had not seen is lost"
-            ));
+            let copies =
+                durability.map_or(0, |durability| durability.wanted() - durability.on_primary());
+            guarantee.broken_by.push(if copies > 0 {
+                guarantee.survives.push(format!(
+                    "a failover to one of the {copies} replicas that acknowledged a grant"
+                ));
+                "a failover to a replica that had not acknowledged a grant or a renewal".to_owned()
+            } else {
+                format!(
+                    "a failover: replication is asynchronous (replicas: {most}), and what the \
+                     promoted one had not seen is lost"
+                )
+            });
         }
     }
 }
@@ -152,18 +176,31 @@ mod tests {
     #[test]
     fn the_weakest_server_counts() {
         let nodes = [node(Persistence::Always), node(Persistence::EverySecond)];
-        let text = of(DeploymentKind::Cluster, &nodes).to_string();
+        let text = of(DeploymentKind::Cluster, None, &nodes).to_string();
         assert!(text.contains("everysec") && !text.contains("appendfsync always"), "{text}");
-        let text = of(DeploymentKind::Single, &nodes[..1]).to_string();
+        let text = of(DeploymentKind::Single, None, &nodes[..1]).to_string();
         assert!(text.contains("appendfsync always") && text.contains("no failover"), "{text}");
         assert!(!text.contains("Not known"), "{text}");
     }
 
     #[test]
+    fn copies_narrow_what_a_failover_and_a_restart_lose() {
+        let nodes = [node(Persistence::EverySecond)];
+        let of = |durability| of(DeploymentKind::Sentinel, Some(durability), &nodes).to_string();
+        let text = of(Durability::replicas(1));
+        assert!(
+            text.contains("one of the 1 replicas") && text.contains("everysec loses"),
+            "{text}"
+        );
+        let text = of(Durability::on_disk(0));
+        assert!(text.contains("asynchronous") && text.contains("when it is on disk"), "{text}");
+    }
+
+    #[test]
     fn what_may_not_be_looked_at_is_not_promised() {
         let hidden = NodeReport { server: "a:1".to_owned(), state: Ok(ServerState::default()) };
-        let guarantee = of(DeploymentKind::Single, &[hidden]);
+        let guarantee = of(DeploymentKind::Single, None, &[hidden]);
         assert_eq!(guarantee.not_known.len(), 2, "{guarantee}");
-        assert!(guarantee.to_string().contains("unknown replicas"), "{guarantee}");
+        assert!(guarantee.to_string().contains("replicas: unknown"), "{guarantee}");
     }
 }

@@ -54,7 +54,11 @@ impl Wanted {
     }
 
     /// Each command once, for the key; one command for each further key; the channels.
-    fn questions(&self, sent: &[&'static str], wakes: &[&'static str]) -> Vec<Question> {
+    fn questions(
+        &self,
+        sent: &[&'static str],
+        wakes: impl Fn(&str) -> &'static [&'static str],
+    ) -> Vec<Question> {
         let mut commands: Vec<_> = self.uses.iter().flat_map(|use_| use_.commands()).collect();
         commands.extend(sent);
         commands.sort_unstable();
@@ -67,7 +71,8 @@ impl Wanted {
             questions.extend(self.further_keys.iter().map(of));
         }
         for channel in &self.channels {
-            questions.extend(wakes.iter().map(|command| Question::channel(command, channel)));
+            questions
+                .extend(wakes(channel).iter().map(|command| Question::channel(command, channel)));
         }
         questions
     }
@@ -107,12 +112,20 @@ pub(super) async fn ask(asked: Asked<'_>, wanted: &Wanted) -> Rights {
         DeploymentKind::Sentinel => rights::WITH_SENTINELS,
         _ => &[],
     };
-    // A channel may lie in another slot than its lock, and is published to all then.
-    let is_sharded = wanted.channels.first().is_some_and(|channel| {
-        transport.publish_command(channel, &wanted.key).eq_ignore_ascii_case("spublish")
-    });
-    let wakes = if is_sharded { rights::TO_WAKE_A_SHARD } else { rights::TO_WAKE };
-    let questions = wanted.questions(&[rights::ALWAYS, sent].concat(), wakes);
+    // By channel: one that lies in another slot than its lock is published to all nodes.
+    let wakes = |channel: &str| match transport.publish_command(channel, &wanted.key) {
+        "SPUBLISH" => rights::TO_WAKE_A_SHARD,
+        _ => rights::TO_WAKE,
+    };
+    let mut sent = [rights::ALWAYS, sent].concat();
+    sent.extend(
+        asked
+            .session
+            .settings
+            .durability
+            .map(|durability| if durability.needs_disk() { "waitaof" } else { "wait" }),
+    );
+    let questions = wanted.questions(&sent, wakes);
     let mut words = vec!["EVAL".to_owned(), rights::SCRIPT.to_owned(), "0".to_owned()];
     for question in &questions {
         words.push(question.words.len().to_string());
@@ -130,6 +143,7 @@ pub(super) async fn ask(asked: Asked<'_>, wanted: &Wanted) -> Rights {
         Err(
             CallError::Refused(fault) | CallError::NotApplied(fault) | CallError::Unknown(fault),
         ) => Rights::Unknown { reason: fault.0 },
+        Err(CallError::NotDurable { .. }) => Rights::Unknown { reason: "an odd error".to_owned() },
         Err(CallError::Closed) => Rights::Unknown { reason: "the client is closed".to_owned() },
     }
 }
@@ -159,7 +173,7 @@ mod tests {
     use super::*;
 
     fn answers(wanted: &Wanted, allowed: impl Fn(&Question) -> i64) -> Rights {
-        let questions = wanted.questions(rights::ALWAYS, rights::TO_WAKE);
+        let questions = wanted.questions(rights::ALWAYS, |_| rights::TO_WAKE);
         let answers: Vec<_> = questions.iter().map(|q| Value::Int(allowed(q))).collect();
         read(&questions, &answers, &wanted.key)
     }

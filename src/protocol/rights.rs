@@ -72,6 +72,8 @@ const WORDS: &[(&str, &[&str])] = &[
     ("eval", &["", "0"]),
     ("publish", &[CHANNEL, "0"]),
     ("spublish", &[CHANNEL, "0"]),
+    ("wait", &["1", "1"]),
+    ("waitaof", &["1", "1", "1"]),
     ("subscribe", &[CHANNEL]),
     ("ssubscribe", &[CHANNEL]),
     ("exists", &[KEY]),

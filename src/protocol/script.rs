@@ -28,6 +28,16 @@ impl Script {
         Script { name, text, sha1: OnceLock::new(), undeclared: OnceLock::new() }
     }
 
+    /// Whether it looks at keys that it is not given: those of other readers of a read/write lock, which are
+    /// in the slot of the lock.
+    ///
+    /// While that slot moves from one node to another, its keys are on both. A node that gives the slot away
+    /// refuses to look at a key that has gone. A node that takes the slot over takes a key that has not come
+    /// for one that is not there, and the script would pass over a living reader.
+    pub(crate) fn reads_undeclared_keys(&self) -> bool {
+        self.text.contains(include_str!("read_write/read_holds.lua"))
+    }
+
     /// Whether the two are the same script.
     pub(crate) fn is(&self, other: &Script) -> bool {
         std::ptr::eq(self, other)

@@ -17,7 +17,7 @@ use crate::protocol::calls::{AcquireArgs, Queueing};
 use crate::protocol::kind::Kind;
 use crate::protocol::replies::{self, Acquired, TakenOver};
 use crate::protocol::{Call, Unexpected, Value};
-use crate::transport::{CallError, Fault, Lane};
+use crate::transport::{CallError, Epoch, Fault, Lane};
 
 pub(super) struct Attempt<'a> {
     session: &'a Session,
@@ -91,6 +91,8 @@ impl<'a> Attempt<'a> {
 
     /// Asks Redis once, until `limit` at most.
     pub(super) async fn ask(&mut self, limit: Option<Instant>) -> Result<Answer, CallError> {
+        let key = self.request.resource.key.clone();
+        let before = self.session.epoch_if_durable(Lane::Caller, &key);
         if let Some(from) = self.predecessor.clone() {
             let (resource, lease) = (&self.request.resource, self.request.terms.lease);
             let call = resource.take_over(&from.field, &self.field, lease);
@@ -99,6 +101,7 @@ impl<'a> Attempt<'a> {
             match self.understood(reply, replies::taken_over) {
                 Ok(TakenOver::Held(token)) => {
                     self.predecessor = None;
+                    self.make_durable(before).await?;
                     return self.grant(sent, token).map(Answer::TookOver);
                 }
                 Ok(TakenOver::Gone) => self.predecessor = None,
@@ -119,7 +122,10 @@ impl<'a> Attempt<'a> {
                 self.doubt = None;
                 Ok(Answer::Open)
             }
-            Acquired::Yes(token) => self.grant(sent, token).map(Answer::Granted),
+            Acquired::Yes(token) => {
+                self.make_durable(before).await?;
+                self.grant(sent, token).map(Answer::Granted)
+            }
             Acquired::HeldFor(left) => {
                 if let Some(waiter) = self.waiter {
                     self.was_answered = true;
@@ -252,11 +258,7 @@ impl<'a> Attempt<'a> {
         self.queued_in_redis = false;
         if hold.loss().is_some() {
             // The process stalled for the whole lease: the grant is worth nothing any more.
-            self.was_answered = true;
-            self.undo(self.field.clone());
-            self.was_answered = false;
-            self.field = session.next_field(&self.request.resource, self.request.permits);
-            self.doubt = None;
+            self.give_back();
             let fault = "the grant came after its lease had ended";
             return Err(CallError::NotApplied(Fault(fault.into())));
         }
@@ -264,6 +266,39 @@ impl<'a> Attempt<'a> {
             hold.set_token(token);
         }
         Ok(Arc::new(hold.with_doubt(self.doubt.take())))
+    }
+
+    /// Waits for the copies of the grant that the client wants. Without them it is given back.
+    async fn make_durable(&mut self, before: Option<Epoch>) -> Result<(), CallError> {
+        if before.is_none() {
+            return Ok(());
+        }
+        // CANCEL: our drop undoes the field, which is ours already.
+        self.begin();
+        self.was_answered = true;
+        let key = self.request.resource.key.clone();
+        let outcome = self.session.made_durable(Lane::Caller, &key, before).await;
+        self.settle_durable(&outcome);
+        outcome
+    }
+
+    /// The wait for copies, which began as a call, is over.
+    pub(super) fn settle_durable(&mut self, outcome: &Result<(), CallError>) {
+        self.in_flight = None;
+        self.was_answered = false;
+        if outcome.is_err() {
+            self.give_back();
+        }
+    }
+
+    /// A grant that counts for nothing. What follows has another field.
+    fn give_back(&mut self) {
+        self.was_answered = true;
+        self.undo(self.field.clone());
+        self.was_answered = false;
+        self.queued_in_redis = false;
+        self.field = self.session.next_field(&self.request.resource, self.request.permits);
+        self.doubt = None;
     }
 
     fn undo_from(&mut self) {

@@ -6,7 +6,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use super::release::cleanup;
-use super::{Session, Stage, attendance, heartbeat, safety_poll, watchdog};
+use super::{Session, Stage, attendance, heartbeat, recent_releases, safety_poll, watchdog};
 
 /// Runs a session until it is stopped and settled, then closes its connections.
 pub(crate) async fn serve(session: Arc<Session>) {
@@ -18,6 +18,7 @@ pub(crate) async fn serve(session: Arc<Session>) {
         () = heartbeat::run(&session) => false,
         () = safety_poll::run(&session) => false,
         () = safety_poll::sweep(&session) => false,
+        () = recent_releases::run(&session) => false,
         () = session.out_of_time() => false,
     };
     session.transport.close().await;

@@ -11,6 +11,7 @@ use super::request::{OwnerRelation, Request};
 use crate::error::Error;
 use crate::protocol::multi;
 use crate::stats::count;
+use crate::transport::Lane;
 
 /// Asks once for all; `None` if one of them is in the way, or if this form does not fit.
 ///
@@ -38,6 +39,8 @@ pub(crate) async fn acquire_batch(
         requests.iter().map(|request| Attempt::new(session, request, None)).collect();
     let questions: Vec<_> = attempts.iter_mut().map(Attempt::acquire_call).collect();
     let Some(call) = multi::acquire(&questions) else { return Ok(None) };
+    let key = &first.resource.key;
+    let before = session.epoch_if_durable(Lane::Caller, key);
     let sent = Instant::now();
     attempts.iter_mut().for_each(Attempt::begin);
     if session.is_closed() {
@@ -59,6 +62,13 @@ pub(crate) async fn acquire_batch(
             return Err(first.failed(unexpected.into()));
         }
     };
+    if before.is_some() {
+        // CANCEL: the drop of each attempt undoes its field.
+        attempts.iter_mut().for_each(Attempt::begin);
+        let durable = session.made_durable(Lane::Caller, key, before).await;
+        attempts.iter_mut().for_each(|attempt| attempt.settle_durable(&durable));
+        durable.map_err(|error| first.failed(error))?;
+    }
     let mut shares = Vec::with_capacity(number);
     let mut late = None;
     for ((attempt, request), token) in attempts.iter_mut().zip(requests).zip(tokens) {

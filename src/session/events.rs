@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::recent_releases::RecentReleases;
 use super::subscriptions::Subscriptions;
 use super::watchdog::Watchdog;
 use crate::stats::Counters;
@@ -12,12 +13,13 @@ use crate::transport::{Lane, Missed, TransportEvents};
 pub(crate) struct Reported {
     pub(super) subscriptions: Arc<Subscriptions>,
     pub(super) watchdog: Arc<Watchdog>,
+    pub(super) recent_releases: Arc<RecentReleases>,
 }
 
 impl Reported {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         let (subscriptions, watchdog) = (Subscriptions::new(counters), Arc::new(Watchdog::new()));
-        Reported { subscriptions, watchdog }
+        Reported { subscriptions, watchdog, recent_releases: Arc::default() }
     }
 }
 
@@ -39,5 +41,6 @@ impl TransportEvents for Reported {
 
     fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool) {
         self.watchdog.must_verify(concerns);
+        self.recent_releases.must_repeat(concerns);
     }
 }

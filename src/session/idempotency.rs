@@ -65,6 +65,7 @@ fn still_unknown(error: CallError) -> CallError {
         CallError::NotApplied(fault) | CallError::Unknown(fault) | CallError::Refused(fault) => {
             fault
         }
+        CallError::NotDurable { .. } => Fault("too few copies".into()),
         CallError::Closed => Fault("the client was closed".into()),
     })
 }

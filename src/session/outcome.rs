@@ -19,6 +19,9 @@ impl Error {
                 Error::Unknown { name, lease, source: Cause::new(fault.0) }
             }
             CallError::Refused(fault) => Error::Protocol { name, detail: fault.0 },
+            CallError::NotDurable { wanted, acknowledged } => {
+                Error::NotDurable { name, wanted, acknowledged }
+            }
             CallError::Closed => Error::Closed,
         }
     }

@@ -328,7 +328,14 @@ async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) {
     // A renewal that takes a third of the lease leaves time for another one.
     let limit = shortest.unwrap_or_default() / 3;
     let call = session.call_group(group, Lane::Background, protocol::renew(kind, &holds));
-    let reply = match timeout(limit, call).await {
+    let key = &batch[0].0.resource.key;
+    let before = session.epoch_if_durable(Lane::Background, key);
+    let durable = async {
+        let value = call.await?;
+        session.made_durable(Lane::Background, key, before).await?;
+        Ok(value)
+    };
+    let reply = match timeout(limit, durable).await {
         Ok(Ok(value)) => replies::renewed(value, batch.len()).map_err(Into::into),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(CallError::Unknown(crate::transport::Fault("no answer".into()))),
@@ -357,6 +364,11 @@ async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) {
             for (hold, _) in &batch {
                 session.lose(hold, LossReason::Gone);
             }
+        }
+        // Some of the keys of a slot that is moving are here and others there.
+        Err(CallError::NotApplied(_)) if group.slot.is_some() && batch.len() > 1 => {
+            let alone = batch.into_iter().map(|hold| Box::pin(renew(session, group, vec![hold])));
+            join_all(alone).await;
         }
         // Some of the keys belong to another node meanwhile.
         Err(CallError::NotApplied(_)) if is_scattered(session, group, &batch) => {

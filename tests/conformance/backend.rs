@@ -1,4 +1,7 @@
 //! One place where locks live, whatever it is, and what the behaviours need of it.
+//!
+//! On a server that is the deployment which `LEASEHOLD_DEPLOYMENT` names: `cluster`, `sentinel`, or one
+//! server if it is not set.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -9,14 +12,14 @@ use leasehold::test_util::{ErrorReply, Reply};
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, LocalHandover};
 use tokio::time::{Instant, sleep};
 
+use crate::support::deployment::Borrowed;
 use crate::support::resp;
-use crate::support::server::Server;
 
 /// How long anything may take that is expected to happen.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) enum Backend {
-    Redis(Box<Server>),
+    Redis(Box<Borrowed>),
     Embedded(EmbeddedRedis),
 }
 
@@ -26,7 +29,7 @@ pub(crate) const fn ms(span: u64) -> Duration {
 
 impl Backend {
     pub(crate) fn redis() -> Self {
-        Backend::Redis(Box::new(Server::start()))
+        Backend::Redis(Box::new(Borrowed::take()))
     }
 
     pub(crate) fn embedded() -> Self {
@@ -133,6 +136,16 @@ impl Backend {
         }
     }
 
+    /// A message as a release sends it.
+    pub(crate) fn publish(&self, channel: &str, message: &str) {
+        let in_cluster = matches!(self, Backend::Redis(server) if server.is_cluster());
+        // Redis 6.2 does not know it.
+        let sent = in_cluster && !self.command(&["SPUBLISH", channel, message]).starts_with("ERR");
+        if !sent {
+            self.command(&["PUBLISH", channel, message]);
+        }
+    }
+
     pub(crate) fn number(&self, words: &[&str]) -> i64 {
         let text = self.command(words);
         text.parse().unwrap_or_else(|_| panic!("{words:?} gave {text}"))
@@ -208,7 +221,8 @@ impl Backend {
                     let count = line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?;
                     Some(count.parse::<u64>().expect("a number"))
                 };
-                stats.lines().find_map(calls).unwrap_or(0)
+                // In a cluster every master has a line.
+                stats.lines().filter_map(calls).sum()
             }
             Backend::Embedded(engine) => engine.scripts_run().values().sum(),
         }
@@ -217,7 +231,7 @@ impl Backend {
     /// The channels that somebody listens to.
     pub(crate) fn channels(&self) -> Vec<String> {
         match self {
-            Backend::Redis(_) => self.list(&["PUBSUB", "CHANNELS"]),
+            Backend::Redis(server) => server.channels(),
             Backend::Embedded(engine) => {
                 let heard = engine.listeners().into_iter().filter(|(_, listeners)| *listeners > 0);
                 heard.map(|(channel, _)| channel).collect()

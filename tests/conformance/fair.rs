@@ -363,7 +363,7 @@ pub(crate) async fn a_waiter_that_comes_back_to_a_free_lock_gets_it(backend: Bac
     backend.command(&["LREM", QUEUE, "0", &head]);
     backend.command(&["ZREM", DEADLINES, &head]);
     backend.command(&["DEL", "x"]);
-    backend.command(&["PUBLISH", &format!("redisson_lock__channel:{{x}}:{head}"), "0"]);
+    backend.publish(&format!("redisson_lock__channel:{{x}}:{head}"), "0");
     let (next, _) = served("the first", first).await;
     if matches!(backend, Backend::Embedded(_)) {
         assert!(start.elapsed() < ms(50), "no beat had to find it: {:?}", start.elapsed());

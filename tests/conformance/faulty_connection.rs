@@ -6,11 +6,11 @@ use leasehold::test_util::{Flow, LinkControl};
 use leasehold::{Client, ClientBuilder};
 
 use crate::backend::{Backend, LIMIT, connection};
-use crate::support::proxy::Proxy;
+use crate::support::deployment::Line;
 
 /// One client's line.
 pub(crate) enum FaultyConnection {
-    Proxy(Box<Proxy>),
+    Line(Box<Line>),
     Link(LinkControl),
 }
 
@@ -22,11 +22,11 @@ impl FaultyConnection {
     ) -> (Client, FaultyConnection) {
         match backend {
             Backend::Redis(server) => {
-                let proxy = Proxy::start(server.address());
+                let line = server.line();
                 // As in the world: to connect is no part of what is shown.
-                let builder = connection(&proxy.url()).connect_timeout(LIMIT);
+                let builder = connection(line.url()).connect_timeout(LIMIT);
                 let client = settings(builder).connect().await.unwrap();
-                (client, FaultyConnection::Proxy(Box::new(proxy)))
+                (client, FaultyConnection::Line(Box::new(line)))
             }
             Backend::Embedded(engine) => {
                 let client = settings(engine.builder()).connect().await.unwrap();
@@ -47,7 +47,7 @@ impl FaultyConnection {
     /// Requests are executed, and no reply comes back.
     pub(crate) fn lose_replies(&self) {
         match self {
-            FaultyConnection::Proxy(proxy) => proxy.swallow_replies(),
+            FaultyConnection::Line(line) => line.swallow_replies(),
             FaultyConnection::Link(link) => link.set_replies(Flow::Vanishes),
         }
     }
@@ -55,7 +55,7 @@ impl FaultyConnection {
     /// Messages do not arrive, and nobody notices.
     pub(crate) fn lose_messages(&self) {
         match self {
-            FaultyConnection::Proxy(proxy) => proxy.swallow_messages(),
+            FaultyConnection::Line(line) => line.swallow_messages(),
             FaultyConnection::Link(link) => link.set_messages(Flow::Vanishes),
         }
     }
@@ -63,7 +63,7 @@ impl FaultyConnection {
     /// Breaks the connections; they come back at once, as good as new.
     pub(crate) fn reconnect(&self) {
         match self {
-            FaultyConnection::Proxy(proxy) => proxy.pass(),
+            FaultyConnection::Line(line) => line.pass(),
             FaultyConnection::Link(link) => {
                 link.cut();
                 link.set_replies(Flow::Passes);
@@ -76,7 +76,7 @@ impl FaultyConnection {
     /// The client is gone without a farewell.
     pub(crate) fn die(&self) {
         match self {
-            FaultyConnection::Proxy(proxy) => proxy.half_open(),
+            FaultyConnection::Line(line) => line.half_open(),
             FaultyConnection::Link(link) => link.crash(),
         }
     }

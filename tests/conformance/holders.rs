@@ -97,9 +97,9 @@ pub(crate) async fn a_great_number_of_dead_holds_comes_back_in_one_call(backend:
     assert!(!backend.exists("leasehold_semaphore:{s}"));
 }
 
-/// The server knows the scripts: a call whose reply is lost was executed.
+/// The server of `s` knows the scripts: a call whose reply is lost was executed.
 async fn scripts_known(backend: &Backend) {
-    let known = backend.client().await.semaphore("known");
+    let known = backend.client().await.semaphore("{s}known");
     known.try_set_permits(1).await.unwrap();
     known.acquire(1).await.unwrap().release().await.unwrap();
     known.add_permits(1).await.unwrap();

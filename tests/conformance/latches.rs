@@ -202,7 +202,7 @@ pub(crate) async fn a_message_does_not_open_a_latch(backend: Backend) {
     let listens = async || other.stats().listeners == 1 && other.stats().calls >= 2;
     eventually("it listens", listens).await;
     for channel in backend.channels() {
-        backend.command(&["PUBLISH", &channel, "0"]);
+        backend.publish(&channel, "0");
     }
     eventually("it is told", async || other.stats().wakes == 1).await;
     sleep(backend.span(50)).await;
@@ -288,7 +288,7 @@ pub(crate) async fn a_reply_is_kept_until_no_late_copy_can_come(backend: Backend
 }
 
 pub(crate) async fn a_change_whose_reply_was_lost_counts_once(backend: Backend) {
-    let known = backend.client().await.count_down_latch("known");
+    let known = backend.client().await.count_down_latch("{l}known");
     known.try_set_count(1).await.unwrap();
     known.count_down().await.unwrap();
 

@@ -202,12 +202,13 @@ pub(crate) async fn other_keys_are_left_out_and_in_nobodys_way(backend: Backend)
     words.extend(many.iter().flat_map(|field| [field.as_str(), "1"]));
     backend.command(&words);
     // A name that is no text, of data and of a lock.
-    let odd =
-        format!("redis.call('set', '\\255', '\\254') redis.call('hset', 'y\\255', '{owner}', 1)");
-    backend.command(&["EVAL", &odd, "0"]);
+    let odd = format!(
+        "redis.call('set', KEYS[1] .. '\\255', '\\254') redis.call('hset', KEYS[1] .. 'y\\255', '{owner}', 1)"
+    );
+    backend.command(&["EVAL", &odd, "1", "{odd}"]);
     let found = client.locks("*").await.unwrap();
     let seen: Vec<_> = found.iter().map(|lock| (&*lock.key, lock.kind, lock.queue)).collect();
-    assert_eq!(seen, [("x", LockKind::Lock, 0), ("y\u{fffd}", LockKind::Lock, 0)]);
+    assert_eq!(seen, [("x", LockKind::Lock, 0), ("{odd}y\u{fffd}", LockKind::Lock, 0)]);
     guard.unlock().await.unwrap();
 }
 
@@ -251,8 +252,8 @@ pub(crate) async fn thousands_of_locks_are_each_listed_once(backend: Backend) {
 pub(crate) async fn a_list_is_cut_off_beyond_ten_thousand_locks(backend: Backend) {
     const MOST: usize = 10_000;
     let client = backend.client().await;
-    let fill = format!("for i = 1, {MOST} do redis.call('hset', 'lock:' .. i, '{THREAD}', 1) end");
-    backend.command(&["EVAL", &fill, "0"]);
+    let fill = format!("for i = 1, {MOST} do redis.call('hset', KEYS[1] .. i, '{THREAD}', 1) end");
+    backend.command(&["EVAL", &fill, "1", "lock:{of one slot}"]);
     let found = client.locks("lock:*").await.unwrap();
     assert_eq!(found.len(), MOST);
     assert!(!found.is_truncated());

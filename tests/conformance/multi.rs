@@ -249,19 +249,21 @@ pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(backend: Backend
 
 pub(crate) async fn members_of_members_have_one_order(backend: Backend) {
     let (one, other) = (backend.client().await, backend.client().await);
-    let nested = || Lock::multi([one.multi_lock(["c", "a"]), one.lock("b")]);
+    // All on one node, where the deployment has several.
+    let [a, b, c] = ["{m}a", "{m}b", "{m}c"];
+    let nested = || Lock::multi([one.multi_lock([c, a]), one.lock(b)]);
     nested().lock().await.unwrap().unlock().await.unwrap();
     let seen = backend.calls();
     let guard = nested().lock().await.unwrap();
     assert_eq!(backend.calls() - seen, 1, "they are one set");
     guard.unlock().await.unwrap();
     // Nobody who holds a later one is waited for with an earlier one free.
-    let held = other.lock("b").lock().await.unwrap();
+    let held = other.lock(b).lock().await.unwrap();
     let lock = nested();
     let taking = tokio::spawn(async move { lock.lock().await });
-    eventually("it has the first", async || backend.exists("a")).await;
+    eventually("it has the first", async || backend.exists(a)).await;
     waiting(&one, 1).await;
-    assert_eq!(there(&backend), ["a", "b"]);
+    assert_eq!([a, b, c].map(|name| backend.exists(name)), [true, true, false]);
     held.unlock().await.unwrap();
     soon("its turn", taking).await.0.unwrap().unwrap().unlock().await.unwrap();
 }

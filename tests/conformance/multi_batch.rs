@@ -6,17 +6,19 @@ use leasehold::{Client, Error, Lease, Lock};
 
 use crate::backend::{Backend, ms};
 
-const NAMES: [&str; 3] = ["a", "b", "c"];
+/// A call is for the names of one slot of a cluster.
+const NAMES: [&str; 3] = ["{m}a", "{m}b", "{m}c"];
 
-/// One of each kind that a call for all can take.
-fn one_of_each(client: &Client) -> Vec<Lock> {
+/// One of each kind that a call for all can take, if their names begin with a tag.
+fn one_of_each(client: &Client, tag: &str) -> Vec<Lock> {
+    let name = |name: &str| format!("{tag}{name}");
     vec![
-        client.lock("plain"),
-        client.non_reentrant_lock("strict"),
-        client.spin_lock("spin"),
-        client.fenced_lock("tokens").into(),
-        client.string_lock("string"),
-        client.read_write_lock("sides").split().1,
+        client.lock(name("plain")),
+        client.non_reentrant_lock(name("strict")),
+        client.spin_lock(name("spin")),
+        client.fenced_lock(name("tokens")).into(),
+        client.string_lock(name("string")),
+        client.read_write_lock(name("sides")).split().1,
     ]
 }
 
@@ -43,20 +45,20 @@ pub(crate) async fn free_plain_locks_of_one_client_are_one_call(backend: Backend
 
 pub(crate) async fn free_locks_of_several_kinds_are_one_call(backend: Backend) {
     let (client, rival) = (backend.client().await, backend.client().await);
-    Lock::multi(one_of_each(&client)).lock().await.unwrap().unlock().await.unwrap();
+    Lock::multi(one_of_each(&client, "{m}")).lock().await.unwrap().unlock().await.unwrap();
     for round in 2..4 {
         let (before, seen) = (client.stats().calls, backend.calls());
-        let guard = Lock::multi(one_of_each(&client)).lock().await.unwrap();
+        let guard = Lock::multi(one_of_each(&client, "{m}")).lock().await.unwrap();
         assert_eq!((client.stats().calls - before, backend.calls() - seen), (1, 1));
-        assert_eq!(backend.number(&["GET", "redisson_lock_token:{tokens}"]), round);
-        for lock in one_of_each(&rival) {
+        assert_eq!(backend.number(&["GET", "redisson_lock_token:{m}tokens"]), round);
+        for lock in one_of_each(&rival, "{m}") {
             assert!(backend.left(lock.name()) > 20_000, "{lock:?}");
             let ask = async || lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await;
             backend.in_vain(ask).await;
         }
         guard.check().unwrap();
         guard.unlock().await.unwrap();
-        assert_eq!(keys(&backend), ["redisson_lock_token:{tokens}"]);
+        assert_eq!(keys(&backend), ["redisson_lock_token:{m}tokens"]);
     }
 }
 
@@ -82,7 +84,7 @@ pub(crate) async fn one_that_cannot_be_taken_leaves_none(backend: Backend) {
         ("redisson_lock_token:{tokens}", &["SET", "redisson_lock_token:{tokens}", "many"]),
     ] {
         backend.command(broken);
-        let lock = Lock::multi(one_of_each(&client));
+        let lock = Lock::multi(one_of_each(&client, ""));
         let error = lock.try_lock(Duration::ZERO, Lease::fixed(ms(60_000))).await.unwrap_err();
         assert!(matches!(error, Error::Protocol { .. }), "{key}: {error}");
         assert_eq!(keys(&backend), [key]);

@@ -460,7 +460,7 @@ pub(crate) async fn a_permit_that_is_taken_away_is_told(backend: Backend) {
 }
 
 pub(crate) async fn a_call_whose_reply_was_lost_counts_once(backend: Backend) {
-    let known = backend.client().await.permit_expirable_semaphore("known");
+    let known = backend.client().await.permit_expirable_semaphore("{p}known");
     known.try_set_permits(1).await.unwrap();
     known.acquire(Lease::Renewed).await.unwrap().release().await.unwrap();
     known.add_permits(1).await.unwrap();

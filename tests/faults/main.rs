@@ -28,6 +28,7 @@ mod blocked;
 mod cancel;
 mod cost;
 mod drops;
+mod durability;
 mod errors;
 mod exclusion;
 mod fair;

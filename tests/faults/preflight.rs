@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::preflight::{
     Persistence, Preflight, Requirements, Rights, ServerState, Severity, Use, Version,
 };
-use leasehold::{Client, DeploymentKind, Error, Unmet};
+use leasehold::{Client, DeploymentKind, Durability, Error, Unmet};
 
 use crate::rights::rule;
 use crate::support::resp::Reply;
@@ -257,7 +257,13 @@ fn rights_that_are_missing_are_named_and_may_be_refused() {
         let report = connect(&url).await.preflight().uses([Use::Lock]).name("orders:1").await;
         tells(&report.expect("it answers"), Severity::Danger, lacks);
 
-        let url = user(&server, &["-eval", "+publish", "+hexists"]);
+        let url = user(&server, &["+publish", "+hexists"]);
+        let wanting = builder(&url).command_timeout(LATE).durability(Durability::replicas(1));
+        let wanting = wanting.connect().await.expect("it may");
+        let report = wanting.preflight().uses([Use::Lock]).name("orders:1").await;
+        assert_eq!(missing(&report.expect("it answers")), ["wait"]);
+
+        let url = user(&server, &["-eval"]);
         assert_eq!(refused(&url, requirements()).await, ["rights: none to eval"]);
         let url = user(&server, &["+eval"]);
         accepted(&url, requirements()).await;
@@ -290,7 +296,7 @@ fn a_replica_that_is_silent_does_not_count() {
         assert!(found[0].behind.is_some_and(|bytes| bytes < 1000), "{found:?}");
         tells(&report, Severity::Warning, "min-replicas-to-write is 0");
         let broken_by = report.guarantee.broken_by.join("\n");
-        assert!(broken_by.contains("replication is asynchronous (1 replicas"), "{report}");
+        assert!(broken_by.contains("replication is asynchronous (replicas: 1)"), "{report}");
 
         let requirements = || Requirements::new().replicas(1).min_replicas_to_write(1);
         assert_eq!(refused(&primary.url(), requirements()).await, ["min-replicas-to-write: 0"]);
@@ -299,6 +305,15 @@ fn a_replica_that_is_silent_does_not_count() {
         assert_eq!(
             refused(&primary.url(), Requirements::new().replicas(2)).await,
             ["replicas: 1 of 2 in step"]
+        );
+
+        let wanting = builder(&primary.url()).command_timeout(LATE);
+        let wanting = wanting.durability(Durability::replicas(2)).connect().await.expect("it may");
+        let report = wanting.preflight().await.expect("it answers");
+        tells(
+            &report,
+            Severity::Danger,
+            "1 replicas follow, and the durability of this client asks for 2",
         );
 
         replica.pause();
@@ -374,6 +389,18 @@ fn each_node_of_a_cluster_is_looked_at() {
         );
         outside.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
         accepted(&url, requirements()).await;
+
+        if tells_rights(&report) {
+            let in_cluster = "+cluster|slots +cluster|info +pubsub|shardnumsub +spublish +ssubscribe +sunsubscribe";
+            let rights: Vec<_> = in_cluster.split(' ').collect();
+            user(&server, &rights);
+            let limited = url.replace("://", "://locks:secret@");
+            let all = Requirements::new().rights_for([Use::Lock], "orders:1");
+            accepted(&limited, all.clone()).await;
+            user(&server, &["-spublish"]);
+            let lacks = "spublish redisson_lock__channel:{orders:1}";
+            assert_eq!(refused(&limited, all).await, [format!("rights: none to {lacks}")]);
+        }
     });
 }
 

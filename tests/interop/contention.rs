@@ -65,7 +65,7 @@ impl Contest<'_> {
     /// The longest wait of all. They count on the server that Redisson was first connected to.
     pub(crate) async fn run(&self, java: &Redisson, ours: Vec<Lock>, url: &str) -> Duration {
         let &Contest { theirs, rounds, rest, least_switches } = self;
-        let mut observer = Observer::connect(url).await;
+        let mut observer = Observer::of(url);
         let who = Contenders { threads: JVM_THREADS, rounds, work: NOW, rest };
         let threads = java.contend_lock(who, theirs, "inside");
         // The JVM has started to take the lock: from here on both sides want it.
@@ -74,7 +74,7 @@ impl Contest<'_> {
         let least = u64::try_from(ours.len()).expect("few") * u64::from(rounds);
         let mut tasks = JoinSet::new();
         for lock in ours {
-            let redis = Observer::connect(url).await;
+            let redis = Observer::of(url);
             tasks.spawn(repeat(lock, redis, (rounds, rest), enough.clone()));
         }
         let threads = threads.await;

@@ -47,7 +47,7 @@ pub(crate) async fn contend<P>(
     };
     let mut observers = Vec::new();
     for _ in 0..FUTURES {
-        observers.push(Observer::connect(&harness.server.url()).await);
+        observers.push(Observer::of(&harness.server.url()));
     }
     let futures = join_all(observers.into_iter().map(repeat));
     let (rounds, threads) = tokio::join!(futures, async {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::observer::Observer;
 use crate::redisson::contention::Contenders;
 use crate::redisson::{Redisson, Timeouts};
+use crate::support::deployment::Borrowed;
 use crate::support::server::Server;
 
 const NOW: Duration = Duration::ZERO;
@@ -15,8 +16,8 @@ const LEASE: Duration = Duration::from_secs(10);
 const CROWD: Contenders =
     Contenders { threads: 3, rounds: 20, work: Duration::from_millis(1), rest: NOW };
 
-async fn alone() -> (Server, Redisson) {
-    let server = Server::start();
+async fn alone() -> (Borrowed, Redisson) {
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     (server, java)
 }
@@ -77,7 +78,7 @@ async fn driver_takes_several_locks_at_once() {
 async fn driver_takes_a_lock_on_several_servers() {
     let servers = [Server::start(), Server::start(), Server::start()];
     let urls: Vec<_> = servers.iter().map(Server::url).collect();
-    let java = Redisson::start(&urls.join(","), None).await;
+    let java = Redisson::start(&urls.join(";"), None).await;
     java.lock("a", "at:1:lock:x", None).await;
     assert!(java.try_lock("b", "red:x", NOW, None).await, "two of three");
     for (server, thread) in [(0, "b"), (1, "a"), (2, "b")] {
@@ -163,7 +164,7 @@ async fn driver_waits_for_latches() {
 #[tokio::test]
 async fn driver_contends_for_every_kind_of_lock() {
     let (server, java) = alone().await;
-    let mut observer = Observer::connect(&server.url()).await;
+    let mut observer = Observer::of(&server.url());
     let exclusive = [
         "lock:a",
         "nonreentrant:b",
@@ -195,7 +196,7 @@ async fn driver_contends_for_every_kind_of_lock() {
 #[tokio::test]
 async fn driver_contends_for_both_sides() {
     let (server, java) = alone().await;
-    let mut observer = Observer::connect(&server.url()).await;
+    let mut observer = Observer::of(&server.url());
     let tally = java.contend_read_write(CROWD, "stock", "inside", 30).await;
     assert_eq!((tally.reads + tally.writes, tally.violations), (60, 0));
     assert!(tally.reads > 0 && tally.writes > 0 && tally.longest_wait > NOW, "{tally:?}");
@@ -213,7 +214,7 @@ async fn driver_contends_for_both_sides() {
 #[tokio::test]
 async fn driver_contends_for_permits() {
     let (server, java) = alone().await;
-    let mut observer = Observer::connect(&server.url()).await;
+    let mut observer = Observer::of(&server.url());
     assert!(java.semaphore_set("slots", 2).await);
     let tally = java.contend_semaphore(CROWD, "slots", "inside", 2).await;
     assert_eq!((tally.rounds, tally.violations, tally.most), (60, 0, 2));
@@ -230,10 +231,10 @@ async fn driver_contends_for_permits() {
 
 #[tokio::test]
 async fn driver_enters_a_fair_lock_in_order() {
-    let server = Server::start();
+    let server = Borrowed::take();
     let timeouts = Timeouts { watchdog: Some(LEASE), fair_wait: Some(LEASE) };
     let java = Redisson::start_with(&server.url(), timeouts).await;
-    let mut observer = Observer::connect(&server.url()).await;
+    let mut observer = Observer::of(&server.url());
 
     // Asked now: a thread that waits for the lock answers nothing.
     let first = java.owner("c").await;
@@ -263,6 +264,6 @@ async fn driver_leaves_locks_behind_when_it_is_shut_down() {
     let (server, java) = alone().await;
     java.lock("a", "lock:kept", Some(LEASE)).await;
     java.shutdown().await;
-    let mut observer = Observer::connect(&server.url()).await;
+    let mut observer = Observer::of(&server.url());
     assert_eq!(observer.integer("EXISTS kept").await, 1);
 }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::observer::Observer;
 use crate::redisson::{Redisson, Timeouts};
-use crate::support::server::Server;
+use crate::support::deployment::Borrowed;
 
 pub(crate) const NOW: Duration = Duration::ZERO;
 /// Far below the lease of 30 s, and above what a busy machine may cost.
@@ -28,7 +28,7 @@ pub(crate) fn builder(url: &str) -> ClientBuilder {
 }
 
 pub(crate) struct Harness {
-    pub(crate) server: Server,
+    pub(crate) server: Borrowed,
     pub(crate) java: Redisson,
     pub(crate) client: Client,
     pub(crate) observer: Observer,
@@ -51,11 +51,11 @@ impl Harness {
         watchdog: Option<Duration>,
         ours: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Harness {
-        let server = Server::start();
+        let server = Borrowed::take();
         let timeouts = Timeouts { watchdog, fair_wait: None };
         let java = Redisson::start_with(&server.url(), timeouts).await;
         let client = ours(builder(&server.url())).connect().await.expect("connect");
-        let observer = Observer::connect(&server.url()).await;
+        let observer = Observer::of(&server.url());
         Harness { server, java, client, observer }
     }
 

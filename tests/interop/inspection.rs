@@ -7,7 +7,7 @@ use leasehold::Lease;
 use crate::harness::builder;
 use crate::observer::Observer;
 use crate::redisson::Redisson;
-use crate::support::server::Server;
+use crate::support::deployment::Borrowed;
 
 const LOCK: &str = "lock:seen";
 /// What is left of a lease of 30 s that was taken, or renewed, a moment ago.
@@ -16,7 +16,7 @@ const NEARLY_WHOLE: std::ops::RangeInclusive<Duration> =
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redisson_sees_our_hold() {
-    let server = Server::start();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
     let lock = client.lock("seen");
@@ -39,7 +39,7 @@ async fn redisson_sees_our_hold() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn we_see_the_hold_of_redisson() {
-    let server = Server::start();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
     let lock = client.lock("seen");
@@ -68,10 +68,10 @@ async fn we_see_the_hold_of_redisson() {
 /// hash cannot tell who wrote it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn our_hash_has_the_form_of_redissons() {
-    let server = Server::start();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
-    let mut observer = Observer::connect(&server.url()).await;
+    let mut observer = Observer::of(&server.url());
 
     java.lock("a", "lock:theirs", None).await;
     let lock = client.lock("ours");

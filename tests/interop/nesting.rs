@@ -6,14 +6,14 @@ use leasehold::Lease;
 
 use crate::harness::builder;
 use crate::redisson::Redisson;
-use crate::support::server::Server;
+use crate::support::deployment::Borrowed;
 
 const NOW: Duration = Duration::ZERO;
 const LOCK: &str = "lock:nested";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_gets_in_after_our_outermost_release() {
-    let server = Server::start();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
     let lock = client.lock("nested");
@@ -29,7 +29,7 @@ async fn a_thread_gets_in_after_our_outermost_release() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn we_get_in_after_the_outermost_release_of_a_thread() {
-    let server = Server::start();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
     let lock = client.lock("nested");

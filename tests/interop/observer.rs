@@ -2,55 +2,30 @@
 
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, sleep};
+
+use crate::support::resp::Reply;
+use crate::support::routes::Routes;
 
 /// How often a condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
+/// A command blocks its thread, for as long as it takes to be answered; others are let in before it.
 #[derive(Debug)]
-pub(crate) struct Observer {
-    replies: BufReader<OwnedReadHalf>,
-    commands: OwnedWriteHalf,
-}
+pub(crate) struct Observer(Routes);
 
 impl Observer {
-    pub(crate) async fn connect(url: &str) -> Observer {
-        let address = url.trim_start_matches("redis://").trim_end_matches('/');
-        let connection = TcpStream::connect(address).await.expect("the server runs");
-        connection.set_nodelay(true).expect("a socket option");
-        let (replies, commands) = connection.into_split();
-        Observer { replies: BufReader::new(replies), commands }
+    pub(crate) fn of(url: &str) -> Observer {
+        Observer(Routes::to(url))
     }
 
     /// Sends a command; the values of its reply in order, with arrays laid flat. Nil is empty.
     pub(crate) async fn ask(&mut self, command: &str) -> Vec<String> {
-        let line = format!("{command}\r\n");
-        self.commands.write_all(line.as_bytes()).await.expect("the server runs");
+        let words: Vec<_> = command.split(' ').collect();
         let mut values = Vec::new();
-        let mut expected = 1;
-        while expected > 0 {
-            expected -= 1;
-            let mut head = String::new();
-            self.replies.read_line(&mut head).await.expect("the server runs");
-            let (kind, rest) = head.trim_end().split_at(1);
-            match kind {
-                "*" => expected += rest.parse::<usize>().expect("a length"),
-                "$" => values.push(self.bulk(rest.parse().expect("a length")).await),
-                _ => values.push(rest.to_owned()),
-            }
-        }
+        tokio::task::yield_now().await;
+        lay_flat(self.0.command(&words), &mut values);
         values
-    }
-
-    async fn bulk(&mut self, length: i64) -> String {
-        let Ok(length) = usize::try_from(length) else { return String::new() };
-        let mut bytes = vec![0; length + 2];
-        self.replies.read_exact(&mut bytes).await.expect("the server runs");
-        bytes.truncate(length);
-        String::from_utf8(bytes).expect("text")
     }
 
     pub(crate) async fn integer(&mut self, command: &str) -> i64 {
@@ -70,6 +45,13 @@ impl Observer {
         stats.lines().filter_map(calls).sum()
     }
 
+    /// How many listen to a channel, as one of a slot or as one of all.
+    pub(crate) async fn listeners(&mut self, channel: &str) -> i64 {
+        let all = self.ask(&format!("PUBSUB NUMSUB {channel}")).await;
+        let of_slot = self.ask(&format!("PUBSUB SHARDNUMSUB {channel}")).await;
+        [all, of_slot].iter().map(|pair| pair[1].parse::<i64>().expect("a number")).sum()
+    }
+
     /// Waits until a command that replies with an integer replies with this one.
     pub(crate) async fn wait_until(&mut self, command: &str, wanted: i64) {
         let limit = Instant::now() + Duration::from_secs(20);
@@ -77,5 +59,14 @@ impl Observer {
             assert!(Instant::now() < limit, "{command} never became {wanted}");
             sleep(LOOK_EVERY).await;
         }
+    }
+}
+
+fn lay_flat(reply: Reply, values: &mut Vec<String>) {
+    match reply {
+        Reply::Nil => values.push(String::new()),
+        Reply::Int(number) => values.push(number.to_string()),
+        Reply::Array(parts) => parts.into_iter().for_each(|part| lay_flat(part, values)),
+        text => values.push(text.text()),
     }
 }

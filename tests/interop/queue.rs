@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::harness::{Harness, NOW, builder, joined};
 use crate::observer::Observer;
-use crate::support::proxy::Proxy;
+use crate::support::deployment;
 
 const QUEUE: &str = "redisson_lock_queue:{door}";
 /// A third of it may pass between two beats: the rest is for a machine that stalls.
@@ -46,7 +46,7 @@ struct Line {
     /// Every entry that was seen in the queue.
     seen: HashSet<String>,
     /// What stands between the server and clients that died.
-    dead: Vec<Proxy>,
+    dead: Vec<deployment::Line>,
 }
 
 impl Line {
@@ -64,9 +64,9 @@ impl Line {
         let entering = match who {
             Comes::Thread => self.thread(number, None),
             Comes::ThreadFor(wait) => self.thread(number, Some(wait)),
-            Comes::Task => self.task(number, &self.harness.client, Duration::MAX).await,
-            Comes::OtherTask => self.task(number, &self.other, Duration::MAX).await,
-            Comes::TaskFor(wait) => self.task(number, &self.harness.client, wait).await,
+            Comes::Task => self.task(number, &self.harness.client, Duration::MAX),
+            Comes::OtherTask => self.task(number, &self.other, Duration::MAX),
+            Comes::TaskFor(wait) => self.task(number, &self.harness.client, wait),
         };
         self.waiting.push((number, entering));
         self.stands_in_line().await;
@@ -74,14 +74,14 @@ impl Line {
 
     /// A task of a client of its own queues, and its process dies.
     async fn dies(&mut self) {
-        let proxy = Proxy::start(self.harness.server.address());
-        let client = builder(&proxy.url()).fair_claim(CLAIM).connect().await;
-        drop(self.task(self.numbers, &client.expect("connect"), Duration::MAX).await);
+        let line = self.harness.server.line();
+        let client = builder(line.url()).fair_claim(CLAIM).connect().await;
+        drop(self.task(self.numbers, &client.expect("connect"), Duration::MAX));
         self.numbers += 1;
         self.stands_in_line().await;
-        proxy.refuse();
-        proxy.cut();
-        self.dead.push(proxy);
+        line.refuse();
+        line.cut();
+        self.dead.push(line);
     }
 
     async fn stands_in_line(&mut self) {
@@ -101,8 +101,8 @@ impl Line {
         tokio::spawn(self.harness.java.enter_fair(&number, "door", "entered", A_MOMENT, wait))
     }
 
-    async fn task(&self, number: usize, client: &Client, wait: Duration) -> JoinHandle<bool> {
-        let mut redis = Observer::connect(&self.harness.server.url()).await;
+    fn task(&self, number: usize, client: &Client, wait: Duration) -> JoinHandle<bool> {
+        let mut redis = Observer::of(&self.harness.server.url());
         let lock = client.fair_lock("door");
         tokio::spawn(async move {
             let Ok(guard) = lock.try_lock(wait, Lease::Renewed).await else { return false };

@@ -71,7 +71,7 @@ async fn readers_share_and_writers_are_alone_over_both_sides() {
     };
     let mut observers = Vec::new();
     for _ in 0..FUTURES {
-        observers.push(Observer::connect(&harness.server.url()).await);
+        observers.push(Observer::of(&harness.server.url()));
     }
     let (rounds, threads) = tokio::join!(join_all(observers.into_iter().map(repeat)), async {
         let threads = threads.await;
@@ -304,7 +304,7 @@ async fn read_and_write_leases_end_for_the_other_side() {
     let refused = other.write().try_lock(TWO_LEASES, Lease::Renewed).await.expect_err("renewed");
     assert!(refused.is_timeout(), "{refused}");
     harness.java.kill();
-    harness.observer.wait_until("EVAL \"return#redis.call('keys','*rwlock_timeout*')\" 0", 1).await;
+    harness.observer.wait_until("EVAL return#redis.call('keys','*rwlock_timeout*') 0", 1).await;
     reading.check().expect("the living reader keeps it");
     reading.unlock().await.expect("unlock");
     let writing = soon("a rust writer passes a dead java reader", other.write().lock()).await;
@@ -318,7 +318,7 @@ async fn a_java_writer_passes_a_dead_reader_of_ours() {
     let dying = builder(&harness.server.url()).lease(SHORT).connect().await.expect("connect");
     dying.read_write_lock("stock").read().lock().await.expect("lock").forget();
     harness.java.lock("a", READ, None).await;
-    harness.observer.wait_until("EVAL \"return#redis.call('keys','*rwlock_timeout*')\" 0", 1).await;
+    harness.observer.wait_until("EVAL return#redis.call('keys','*rwlock_timeout*') 0", 1).await;
     assert_eq!(harness.observer.integer("HLEN stock").await, 3, "its field is still there");
     let writer = thread_waits(&mut harness, "w", WRITE).await;
     harness.java.unlock("a", READ).await.expect("unlock");

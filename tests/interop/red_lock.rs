@@ -47,7 +47,7 @@ impl Several {
         let servers: Vec<_> = (0..SERVERS).map(|_| Server::start()).collect();
         let urls: Vec<_> = servers.iter().map(Server::url).collect();
         let timeouts = Timeouts { watchdog, fair_wait: None };
-        let java = Redisson::start_with(&urls.join(","), timeouts).await;
+        let java = Redisson::start_with(&urls.join(";"), timeouts).await;
         let mut clients = Vec::new();
         for url in &urls {
             clients.push(ours(builder(url)).connect().await.expect("connect"));

@@ -63,12 +63,13 @@ impl Redisson {
         Redisson::start_with(url, Timeouts { watchdog, fair_wait: None }).await
     }
 
-    /// For several servers, a client each: their URLs with a comma between them.
+    /// For several servers, a client each: their URLs with a semicolon between them.
     pub(crate) async fn start_with(url: &str, timeouts: Timeouts) -> Redisson {
         let java = Redisson::launch();
         let [watchdog, fair_wait] =
             [timeouts.watchdog, timeouts.fair_wait].map(|d| millis(d.unwrap_or_default()));
-        java.done(&format!("connect {url} {watchdog} {fair_wait}")).await;
+        let sharded = sharded(url);
+        java.done(&format!("connect {url}{sharded} {watchdog} {fair_wait}")).await;
         java
     }
 
@@ -174,6 +175,14 @@ impl Drop for Redisson {
         // It may have ended by itself already.
         drop(self.child.kill());
         drop(self.child.wait());
+    }
+}
+
+/// The `shardedSubscriptionMode` in a cluster: `LEASEHOLD_SHARDED` is `AUTO`, `ON` or `OFF`.
+fn sharded(url: &str) -> String {
+    match std::env::var("LEASEHOLD_SHARDED") {
+        Ok(mode) if url.starts_with("redis-cluster:") => format!("?sharded={mode}"),
+        _ => String::new(),
     }
 }
 

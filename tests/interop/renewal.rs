@@ -8,19 +8,19 @@ use tokio::time::{Instant, timeout};
 
 use crate::harness::{SHORT, SOON, TWO_LEASES, builder, lost};
 use crate::redisson::Redisson;
-use crate::support::server::Server;
+use crate::support::deployment::Borrowed;
 
 const LOCK: &str = "lock:leased";
 /// What the end of a lease is late by, at most: what is not told of it comes after 30 s.
 const LATE: Duration = Duration::from_secs(5);
 
-async fn client_with_lease(server: &Server, lease: Duration) -> Client {
+async fn client_with_lease(server: &Borrowed, lease: Duration) -> Client {
     builder(&server.url()).lease(lease).connect().await.expect("connect")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_watchdog_of_redisson_keeps_a_lock_from_us() {
-    let server = Server::start();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), Some(SHORT)).await;
     let client = client_with_lease(&server, SHORT).await;
     let lock = client.lock("leased");
@@ -35,7 +35,7 @@ async fn the_watchdog_of_redisson_keeps_a_lock_from_us() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn our_watchdog_keeps_a_lock_from_redisson() {
-    let server = Server::start();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), Some(SHORT)).await;
     let client = client_with_lease(&server, SHORT).await;
     let lock = client.lock("leased");
@@ -49,7 +49,7 @@ async fn our_watchdog_keeps_a_lock_from_redisson() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn we_take_a_fixed_lease_of_redisson_when_it_ends() {
-    let server = Server::start();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
     let lock = client.lock("leased");
@@ -67,7 +67,7 @@ async fn we_take_a_fixed_lease_of_redisson_when_it_ends() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redisson_takes_our_fixed_lease_when_it_ends_and_we_know() {
-    let server = Server::start();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = builder(&server.url()).connect().await.expect("connect");
     let lock = client.lock("leased");
@@ -86,7 +86,7 @@ async fn redisson_takes_our_fixed_lease_when_it_ends_and_we_know() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lock_of_a_killed_jvm_is_free_after_its_lease() {
-    let server = Server::start();
+    let server = Borrowed::take();
     let mut java = Redisson::start(&server.url(), Some(SHORT)).await;
     let client = builder(&server.url()).connect().await.expect("connect");
     let lock = client.lock("leased");
@@ -102,7 +102,7 @@ async fn the_lock_of_a_killed_jvm_is_free_after_its_lease() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn we_notice_that_redisson_forced_our_lock_open() {
-    let server = Server::start();
+    let server = Borrowed::take();
     let java = Redisson::start(&server.url(), None).await;
     let client = client_with_lease(&server, SHORT).await;
     let lock = client.lock("leased");

@@ -6,7 +6,6 @@ use leasehold::HoldState;
 
 use crate::crowd::{LIMIT, THREADS, contend};
 use crate::harness::{Harness, NOW, SHORT, builder, joined, lost, soon};
-use crate::support::proxy::Proxy;
 
 const A_MOMENT: Duration = Duration::from_millis(50);
 
@@ -106,12 +105,12 @@ async fn semaphore_permits_of_a_dead_client_come_back() {
     let mut harness = Harness::with_short_leases().await;
     let semaphore = harness.client.semaphore("slots");
     assert!(semaphore.try_set_permits(2).await.expect("set"));
-    let proxy = Proxy::start(harness.server.address());
-    let dying = builder(&proxy.url()).lease(SHORT).connect().await.expect("connect");
+    let line = harness.server.line();
+    let dying = builder(line.url()).lease(SHORT).connect().await.expect("connect");
     let dead = dying.semaphore("slots").acquire(2).await.expect("acquire");
     let theirs = harness.waiting(|harness| harness.java.semaphore_acquire("a", "slots", 1)).await;
-    proxy.refuse();
-    proxy.cut();
+    line.refuse();
+    line.cut();
     let guard = dead.guard().expect("a hold");
     soon("the dead one knows", lost(guard)).await;
     assert_eq!(guard.state(), HoldState::Lost);

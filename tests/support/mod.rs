@@ -15,9 +15,16 @@
     reason = "starting a process and waiting for it takes real time, outside any runtime"
 )]
 
+pub mod cluster;
+pub mod deployment;
+mod keeper;
+pub mod migration;
 pub mod proxy;
 pub mod resp;
+pub mod routes;
+pub mod sentinel;
 pub mod server;
+pub mod slots;
 
 use std::time::{Duration, Instant};
 

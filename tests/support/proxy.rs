@@ -4,7 +4,7 @@
 //! the runtime under test does. Switches apply to open and to new connections.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -32,6 +32,8 @@ struct Shared {
     request_bytes: AtomicU64,
     reply_bytes: AtomicU64,
     open: Mutex<Vec<TcpStream>>,
+    /// Ports that servers tell, and those of the proxies in front of them.
+    renamed: Vec<(u16, u16)>,
 }
 
 /// Which way bytes go.
@@ -43,9 +45,24 @@ enum Way {
 
 impl Proxy {
     pub fn start(server: SocketAddr) -> Self {
-        let listener = listen();
+        Self::start_at(listen(), server, Vec::new())
+    }
+
+    /// One in front of each server. What these tell of each other's ports leads to the proxies: whoever
+    /// comes in by one of them stays behind them.
+    pub fn start_for_all(servers: &[SocketAddr]) -> Vec<Self> {
+        let listeners: Vec<_> = servers.iter().map(|_| listen()).collect();
+        let ports = listeners.iter().map(|one| one.local_addr().expect("its address").port());
+        let renamed: Vec<_> = servers.iter().map(SocketAddr::port).zip(ports).collect();
+        let start = |(listener, server): (_, &SocketAddr)| {
+            Self::start_at(listener, *server, renamed.clone())
+        };
+        listeners.into_iter().zip(servers).map(start).collect()
+    }
+
+    fn start_at(listener: TcpListener, server: SocketAddr, renamed: Vec<(u16, u16)>) -> Self {
         let address = listener.local_addr().expect("its address");
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { renamed, ..Shared::default() });
         let own = shared.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -202,6 +219,7 @@ fn copy(
                 if deaf && subscribed.load(Ordering::SeqCst) {
                     continue;
                 }
+                rename(&shared.renamed, &mut buffer[..length]);
             }
         }
         if to.write_all(&buffer[..length]).is_err() {
@@ -210,4 +228,23 @@ fn copy(
     }
     drop(from.shutdown(Shutdown::Both));
     drop(to.shutdown(Shutdown::Both));
+}
+
+/// All ports that systems give by themselves have five digits: no length changes.
+fn rename(ports: &[(u16, u16)], reply: &mut [u8]) {
+    for (old, new) in ports {
+        let (old, new) = (old.to_string(), new.to_string());
+        let width = old.len();
+        if width != new.len() || reply.len() < width {
+            continue;
+        }
+        for at in 0..=reply.len() - width {
+            let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
+            let is_part =
+                is_digit(reply.get(at.wrapping_sub(1))) || is_digit(reply.get(at + width));
+            if !is_part && reply[at..at + width] == *old.as_bytes() {
+                reply[at..at + width].copy_from_slice(new.as_bytes());
+            }
+        }
+    }
 }

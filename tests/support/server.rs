@@ -9,18 +9,22 @@ use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::resp::{Connection, Reply};
-use super::wait_until;
+use super::{keeper, wait_until};
 
 /// A running (or stopped, or killed) server.
 #[derive(Debug)]
 pub struct Server {
     process: Child,
     port: Port,
+    /// Where the nodes of a cluster talk to each other.
+    bus: Option<Port>,
+    stands_still: AtomicBool,
+    is_dead: bool,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     folder: PathBuf,
@@ -39,27 +43,57 @@ impl Server {
 
     /// With further variables in its environment.
     pub fn start_in(environment: &[(&str, &str)], arguments: &[&str]) -> Self {
-        static FOLDERS: AtomicU64 = AtomicU64::new(0);
-        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        let folder =
-            std::env::temp_dir().join(format!("leasehold-test-{}-{number}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a temporary folder");
-        let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
         let pair = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
         let environment: Vec<_> = environment.iter().map(pair).collect();
+        Self::launch(new_folder(), environment, arguments, false)
+    }
+
+    /// A node that knows no others yet.
+    pub fn start_node(arguments: &[&str]) -> Self {
+        let node = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"];
+        Self::launch(new_folder(), Vec::new(), &[&node, arguments].concat(), true)
+    }
+
+    /// A sentinel, which begins with this configuration and writes on in its file.
+    pub fn start_sentinel(configuration: &str) -> Self {
+        let folder = new_folder();
+        let file = folder.join("sentinel.conf");
+        fs::write(&file, configuration).expect("its file");
+        let file = file.to_string_lossy();
+        Self::launch(folder.clone(), Vec::new(), &[&file, "--sentinel"], false)
+    }
+
+    fn launch(
+        folder: PathBuf,
+        environment: Vec<(String, String)>,
+        arguments: &[&str],
+        has_bus: bool,
+    ) -> Self {
+        let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
         let password = arguments
             .iter()
             .position(|word| word == "--requirepass")
             .map(|at| arguments[at + 1].clone());
         // Another process may take the free port before the server does: then try the next.
         for _ in 0..20 {
-            let port = Port::reserve();
+            let (port, bus) =
+                if has_bus { Port::reserve_with_bus() } else { (Port::reserve(), None) };
             let mut process = spawn(port.0, &arguments, &environment, &folder);
             if comes_up(&mut process, port.0) {
-                return Server { process, port, arguments, environment, folder, password };
+                let (stands_still, is_dead) = (AtomicBool::new(false), false);
+                return Server {
+                    process,
+                    port,
+                    bus,
+                    stands_still,
+                    is_dead,
+                    arguments,
+                    environment,
+                    folder,
+                    password,
+                };
             }
-            drop(process.kill());
-            drop(process.wait());
+            end(&mut process);
         }
         panic!("the server does not start: {} {arguments:?}", binary());
     }
@@ -70,6 +104,16 @@ impl Server {
 
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port()).into()
+    }
+
+    /// Of the bus, if it is a node of a cluster.
+    pub fn bus_port(&self) -> Option<u16> {
+        self.bus.as_ref().map(|bus| bus.0)
+    }
+
+    /// It was neither paused nor killed.
+    pub fn is_up(&self) -> bool {
+        !self.is_dead && !self.stands_still.load(Ordering::SeqCst)
     }
 
     /// With the password, if it was given as `--requirepass`.
@@ -111,29 +155,35 @@ impl Server {
 
     /// SIGSTOP: connections stay open, nothing is answered.
     pub fn pause(&self) {
+        self.stands_still.store(true, Ordering::SeqCst);
         self.signal("-STOP");
     }
 
     /// SIGCONT.
     pub fn resume(&self) {
         self.signal("-CONT");
+        self.stands_still.store(false, Ordering::SeqCst);
     }
 
     /// SIGKILL: all connections break, the port refuses.
     pub fn kill(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
+        if !self.is_dead {
+            self.is_dead = true;
+            end(&mut self.process);
+        }
     }
 
-    /// A new, empty server on the same port.
+    /// A new server on the same port, empty but for what its configuration says.
     pub fn restart(&mut self) {
         self.kill();
         for _ in 0..20 {
             self.process = spawn(self.port.0, &self.arguments, &self.environment, &self.folder);
             if comes_up(&mut self.process, self.port.0) {
+                self.stands_still.store(false, Ordering::SeqCst);
+                self.is_dead = false;
                 return;
             }
-            self.kill();
+            end(&mut self.process);
         }
         panic!("the server does not restart on port {}", self.port.0);
     }
@@ -168,6 +218,14 @@ pub fn is_missing() -> bool {
     *MISSING
 }
 
+fn new_folder() -> PathBuf {
+    static FOLDERS: AtomicU64 = AtomicU64::new(0);
+    let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+    let folder = PathBuf::from(format!("{}-{number}", keeper::folders()));
+    fs::create_dir_all(&folder).expect("a temporary folder");
+    folder
+}
+
 fn binary() -> String {
     std::env::var("LEASEHOLD_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
@@ -178,7 +236,12 @@ fn spawn(
     environment: &[(String, String)],
     folder: &Path,
 ) -> Child {
-    Command::new(binary())
+    let (file, arguments) = match arguments {
+        [file, rest @ ..] if !file.starts_with("--") => (Some(file), rest),
+        _ => (None, arguments),
+    };
+    let process = Command::new(binary())
+        .args(file)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
         .arg("--dir")
@@ -189,7 +252,15 @@ fn spawn(
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .unwrap_or_else(|error| panic!("{} is needed for this test: {error}", binary()))
+        .unwrap_or_else(|error| panic!("{} is needed for this test: {error}", binary()));
+    keeper::keep(process.id());
+    process
+}
+
+fn end(process: &mut Child) {
+    keeper::forget(process.id());
+    drop(process.kill());
+    drop(process.wait());
 }
 
 /// Waits for an answer to PING, which may be an error (NOAUTH).
@@ -214,6 +285,9 @@ fn reserved() -> MutexGuard<'static, BTreeSet<u16>> {
     RESERVED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How far behind a node's port that of its bus lies.
+const BUS: u16 = 10_000;
+
 /// A port that is a server's, whether that runs or not, until this is dropped.
 #[derive(Debug)]
 struct Port(u16);
@@ -229,6 +303,20 @@ impl Port {
                 return Port(port);
             }
             passed.push(listener);
+        }
+    }
+
+    /// And its port for the bus, which lies where servers put it that cannot be told (Redis 6.2).
+    fn reserve_with_bus() -> (Self, Option<Self>) {
+        let mut passed = Vec::new();
+        loop {
+            let port = Port::reserve();
+            let bus = port.0.checked_add(BUS);
+            let is_free = |&bus: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, bus)).is_ok();
+            match bus.filter(is_free).filter(|&bus| reserved().insert(bus)) {
+                Some(bus) => return (port, Some(Port(bus))),
+                None => passed.push(port),
+            }
         }
     }
 }

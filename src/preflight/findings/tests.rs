@@ -27,6 +27,7 @@ fn context(kind: DeploymentKind) -> Context {
         kind,
         lease: Duration::from_secs(30),
         command_timeout: Duration::from_secs(1),
+        durability: None,
         key: "orders:1".to_owned(),
     }
 }
@@ -98,6 +99,25 @@ fn each_fault_is_told_with_its_weight_and_its_name() {
         let (told, text) = worst(ServerState { cluster, ..well() }, DeploymentKind::Cluster);
         assert!(told == severity && text.contains(part), "{part}: {text}");
     }
+}
+
+#[test]
+fn copies_that_cannot_come_are_told() {
+    let told = |durability, spoil: fn(&mut ServerState)| {
+        let mut state = ServerState { version: Some(Version::new(7, 2)), ..well() };
+        spoil(&mut state);
+        let report = NodeReport { server: "a:1".to_owned(), state: Ok(state) };
+        let context = Context { durability: Some(durability), ..context(DeploymentKind::Sentinel) };
+        let dangers = of(&report, &context).into_iter().filter(|f| f.severity == Severity::Danger);
+        dangers.map(|finding| finding.text).collect::<Vec<_>>().join("; ")
+    };
+    assert_eq!(told(Durability::replicas(1), |_| ()), "");
+    assert_eq!(told(Durability::on_disk(1), |_| ()), "");
+    assert!(told(Durability::replicas(2), |_| ()).contains("asks for 2"));
+    let old = told(Durability::on_disk(0), |state| state.version = Some(Version::new(7, 0)));
+    assert!(old.contains("no WAITAOF"), "{old}");
+    let lost = told(Durability::on_disk(0), |state| state.persistence = Some(Persistence::None));
+    assert!(lost.contains("needs appendonly yes"), "{lost}");
 }
 
 #[test]

@@ -14,7 +14,7 @@
 //! # Bounds
 //!
 //! There is at most one cleanup for each live guard and each future inside `acquire`, and for one lease
-//! longer the undos of attempts in doubt (Q2). At most [`AT_ONCE`] calls of each lane are on the wire. A
+//! longer the undos of attempts in doubt (Q2). At most [`AT_ONCE`] calls of each lane are on the wire to each node. A
 //! cleanup that pauses has none: repeated undos hold up no release.
 
 mod settle;
@@ -22,10 +22,11 @@ mod settle;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
+use dashmap::DashMap;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::under_way::ReleaseUnderWay;
@@ -61,9 +62,8 @@ pub(crate) struct Cleanups {
     receiver: Mutex<Option<mpsc::UnboundedReceiver<Cleanup>>>,
     /// Posted and not settled.
     queued: AtomicU64,
-    /// A cleanup has one while its call is on the wire. One lane that stalls does not stop the other.
-    caller_slots: Semaphore,
-    background_slots: Semaphore,
+    /// A cleanup has one while its call is on the wire. A lane or a node that stalls does not stop the others.
+    slots: DashMap<(Lane, u32), Arc<Semaphore>>,
     expected: Arc<Expected>,
     /// Until when a hold may stay in Redis whose release was refused.
     refused_until: Mutex<Option<Instant>>,
@@ -94,8 +94,7 @@ impl Cleanups {
             sender,
             receiver: Mutex::new(Some(receiver)),
             queued: AtomicU64::new(0),
-            caller_slots: Semaphore::new(AT_ONCE),
-            background_slots: Semaphore::new(AT_ONCE),
+            slots: DashMap::new(),
             expected: Arc::default(),
             refused_until: Mutex::default(),
         }
@@ -126,13 +125,12 @@ impl Cleanups {
         self.refused_until.lock().is_some_and(|until| Instant::now() < until)
     }
 
-    /// Leave to have a call on the wire.
-    async fn slot(&self, lane: Lane) -> SemaphorePermit<'_> {
-        let slots = match lane {
-            Lane::Caller => &self.caller_slots,
-            Lane::Background => &self.background_slots,
-        };
-        slots.acquire().await.expect("BUG: it is never closed")
+    /// Leave to have a call on the wire to a node.
+    async fn slot(&self, lane: Lane, node: u32) -> OwnedSemaphorePermit {
+        let slots =
+            self.slots.entry((lane, node)).or_insert_with(|| Semaphore::new(AT_ONCE).into());
+        let slots = slots.clone();
+        slots.acquire_owned().await.expect("BUG: it is never closed")
     }
 
     pub(crate) fn queued(&self) -> u64 {

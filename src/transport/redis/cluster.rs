@@ -14,8 +14,8 @@
 //! | answer | what follows |
 //! | --- | --- |
 //! | MOVED | the slot belongs to that node from now on; the call goes there |
-//! | ASK | the call goes there once, in one piece with ASKING |
-//! | TRYAGAIN | a pause, and the call goes to the slot's node again |
+//! | ASK | the call goes there once, in one piece with ASKING; a script that reads undeclared keys waits |
+//! | TRYAGAIN, a script misses a key | a pause, and the call goes to the slot's node again |
 //! | CLUSTERDOWN, no connection, no reply | the outcome is the caller's: *not applied*, or *unknown* |
 //!
 //! A redirected call was not run, so sending it again is no repetition. It is sent again by the caller's own
@@ -55,7 +55,7 @@ use self::channels::Channels;
 use self::keyslot::{SLOTS, keyslot};
 use self::map::SlotMap;
 use self::nodes::Nodes;
-use self::redirect::{Address, Redirect};
+use self::redirect::{Address, Redirect, is_in_a_script};
 use super::deployment::ClusterDeployment;
 use super::dial::Dial;
 use super::endpoint::Endpoint;
@@ -249,9 +249,11 @@ impl Shared {
     async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
         let slot = keyslot(call.keys.first().expect("BUG: every script has a key"));
         let limit = Instant::now() + self.timing.command;
-        // The node and the form of an ASK, for one attempt.
+        // Where ASK sends the next attempt.
         let mut detour = None;
         let (mut redirects, mut pause) = (0, PAUSE_MIN);
+        // The first attempt needs no timer: it ends with the time-out of its connection.
+        let mut beyond_first = None;
         loop {
             let (number, keys) = match detour.take() {
                 Some(number) => (number, KeyForm::Asking),
@@ -261,33 +263,35 @@ impl Shared {
                 self.doubted.notify_one();
                 return Err(retired());
             };
-            let beyond_first = (redirects > 0).then_some(limit);
             let error = match self.ask(&node, lane, call.clone(), keys, beyond_first).await {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
             let Some(redirect) = Redirect::of(&error) else { return Err(error) };
-            redirects += u32::from(redirect != Redirect::TryAgain);
-            if redirects > REDIRECTS_MAX || Instant::now() + pause >= limit {
-                return Err(redirected(&error, &node));
-            }
+            beyond_first = Some(limit);
+            let mut waits = true;
             match redirect {
                 Redirect::Moved(slot, to) => {
                     let to = self.node_at(&to, number);
                     self.map.give(slot, to);
                     self.doubted.notify_one();
-                    if to == number {
-                        sleep(pause).await;
-                    }
+                    redirects += 1;
+                    waits = to == number;
                 }
-                Redirect::Ask(to) => {
+                Redirect::Ask(to) if !call.script.reads_undeclared_keys() => {
                     // INVARIANT M1.
                     self.map.detour(slot);
                     detour = Some(self.node_at(&to, number));
+                    redirects += 1;
+                    waits = false;
                 }
-                Redirect::TryAgain => sleep(pause).await,
+                Redirect::Ask(_) | Redirect::TryAgain => {}
             }
-            if redirects > 1 || redirect_waits(&error) {
+            if redirects > REDIRECTS_MAX || Instant::now() + pause >= limit {
+                return Err(redirected(&error, &node));
+            }
+            if waits {
+                sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }
@@ -393,16 +397,17 @@ fn concerns_slots(text: &str) -> bool {
         .any(|part| text.contains(part))
 }
 
-fn redirect_waits(error: &CallError) -> bool {
-    Redirect::of(error) == Some(Redirect::TryAgain)
-}
-
 fn redirected(error: &CallError, node: &Node) -> CallError {
-    let (CallError::Refused(Fault(text)) | CallError::NotApplied(Fault(text))) = error else {
-        return error.clone();
-    };
     let by = node.server();
-    CallError::NotApplied(Fault(format!(
-        "redirected within the time of a call, last by {by}: {text}"
-    )))
+    let text = |text| Fault(format!("redirected within the time of a call, last by {by}: {text}"));
+    match error {
+        // A script that missed a key in its middle may have written before.
+        CallError::Refused(Fault(error)) if is_in_a_script(error) => {
+            CallError::Unknown(text(error))
+        }
+        CallError::Refused(Fault(error)) | CallError::NotApplied(Fault(error)) => {
+            CallError::NotApplied(text(error))
+        }
+        other => other.clone(),
+    }
 }

@@ -424,6 +424,6 @@ pub(super) fn cannot_connect(endpoint: &str, error: CallError) -> CallError {
             CallError::NotApplied(named(fault))
         }
         CallError::Refused(fault) => CallError::Refused(named(fault)),
-        CallError::Closed => CallError::Closed,
+        other @ (CallError::NotDurable { .. } | CallError::Closed) => other,
     }
 }

@@ -43,7 +43,7 @@ pub(super) async fn settle(session: &Session, cleanup: Cleanup) {
 
 /// One call of a cleanup, as soon as there is a slot for it.
 async fn send(session: &Session, lane: Lane, call: Call) -> Result<Value, CallError> {
-    let _slot = session.cleanups.slot(lane).await;
+    let _slot = session.cleanups.slot(lane, session.node_of(&call)).await;
     session.call_unmeasured(lane, call).await
 }
 
@@ -56,7 +56,8 @@ fn retry() -> Retry {
 async fn lower_count(session: &Session, hold: &Arc<Hold>) {
     let mut retry = retry();
     loop {
-        let slot = session.cleanups.slot(Lane::Caller).await;
+        let node = session.transport.group(&hold.resource.key).node;
+        let slot = session.cleanups.slot(Lane::Caller, node).await;
         // Only now: guards may have gone while it waited.
         let guards = hold.guards();
         if guards == 0 || !hold.is_live() {

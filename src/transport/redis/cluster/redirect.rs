@@ -24,6 +24,9 @@ impl Redirect {
         let (CallError::Refused(Fault(text)) | CallError::NotApplied(Fault(text))) = error else {
             return None;
         };
+        if is_in_a_script(text) {
+            return Some(Redirect::TryAgain);
+        }
         let mut words = text.split(' ');
         match words.next()? {
             "TRYAGAIN" => Some(Redirect::TryAgain),
@@ -35,6 +38,12 @@ impl Redirect {
             _ => None,
         }
     }
+}
+
+/// A script was stopped at a key that it was not given, which is on the other node already. Scripts may be
+/// repeated.
+pub(super) fn is_in_a_script(text: &str) -> bool {
+    text.contains("non local key")
 }
 
 /// `host:port`; the port is behind the last colon, as an IPv6 address has others.
@@ -69,6 +78,8 @@ mod tests {
             read("TRYAGAIN Multiple keys request during rehashing of slot"),
             Some(Redirect::TryAgain)
         );
+        let script = "ERR Script attempted to access a non local key in a cluster node script: f";
+        assert_eq!(read(script), Some(Redirect::TryAgain));
     }
 
     #[test]

@@ -442,7 +442,7 @@ fn why(error: CallError) -> Fault {
         CallError::NotApplied(fault) | CallError::Unknown(fault) | CallError::Refused(fault) => {
             fault
         }
-        CallError::Closed => Fault("the client was closed".into()),
+        CallError::NotDurable { .. } | CallError::Closed => Fault("the client was closed".into()),
     }
 }
 

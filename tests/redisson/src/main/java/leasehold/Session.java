@@ -8,11 +8,11 @@ import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * A Redisson client for each server, whose objects are driven, and one more that watches from
- * outside.
+ * A Redisson client for each deployment (mostly one server), whose objects are driven, and one more
+ * that watches from outside.
  *
  * <pre>
- *   connect URL[,URL...] [WATCHDOG_MS] [FAIR_WAIT_MS]
+ *   connect URL[;URL...] [WATCHDOG_MS] [FAIR_WAIT_MS]
  *                                               Redisson's version; 0 leaves a time as it is
  *   owner THREAD [SERVER]                       what Redis sees when this thread holds a lock
  *   parked THREAD                               whether it sleeps until it is told of a release
@@ -63,20 +63,20 @@ final class Session {
     synchronized RedissonClient plain() {
         if (plain == null) {
             client(); // or there is no URL
-            plain = Redisson.create(config(url));
+            plain = Redisson.create(Deployment.config(url));
         }
         return plain;
     }
 
     private synchronized void connect(String urls, long watchdogMillis, long fairWaitMillis) {
-        url = urls.split(",")[0];
-        clients = Arrays.stream(urls.split(","))
+        url = urls.split(";")[0];
+        clients = Arrays.stream(urls.split(";"))
                 .map(each -> create(each, watchdogMillis, fairWaitMillis))
                 .toList();
     }
 
     private static RedissonClient create(String url, long watchdogMillis, long fairWaitMillis) {
-        Config config = config(url);
+        Config config = Deployment.config(url);
         if (watchdogMillis > 0) {
             config.setLockWatchdogTimeout(watchdogMillis);
         }
@@ -84,17 +84,5 @@ final class Session {
             config.setFairLockWaitTimeout(fairWaitMillis);
         }
         return Redisson.create(config);
-    }
-
-    /** What goes over the wire is Redisson's default; only the number of threads is small. */
-    private static Config config(String url) {
-        Config config = new Config();
-        config.setThreads(4);
-        config.setNettyThreads(4);
-        config.useSingleServer()
-                .setAddress(url)
-                .setConnectionMinimumIdleSize(2)
-                .setSubscriptionConnectionMinimumIdleSize(1);
-        return config;
     }
 }

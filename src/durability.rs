@@ -1,0 +1,142 @@
+//! How many copies of a grant must exist before it counts.
+
+use std::time::Duration;
+
+use crate::error::ConfigError;
+
+/// How many copies of a grant must exist before it counts; see
+/// [`ClientBuilder::durability`](crate::ClientBuilder::durability).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use leasehold::{Client, Durability};
+///
+/// let url = "redis-sentinel://sentinel-1,sentinel-2,sentinel-3/locks";
+/// let durability = Durability::replicas(1).within(Duration::from_millis(200));
+/// let builder = Client::builder(url).durability(durability);
+/// # let _ = builder;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Durability {
+    replicas: u32,
+    fsync: Fsync,
+    within: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fsync {
+    No,
+    /// On the replicas only.
+    Replicas,
+    PrimaryAndReplicas,
+}
+
+const WITHIN_DEFAULT: Duration = Duration::from_millis(500);
+const REPLICAS_MAX: u32 = 1_000;
+
+impl Durability {
+    /// So many replicas have it in memory (`WAIT`). A failover to one of them loses nothing; one to another
+    /// replica does.
+    pub fn replicas(number: u32) -> Self {
+        Durability { replicas: number, fsync: Fsync::No, within: WITHIN_DEFAULT }
+    }
+
+    /// The primary and so many replicas have it on disk (`WAITAOF`, from Redis 7.2 and in Valkey). A restart
+    /// loses nothing. All of them must run with `appendonly yes`.
+    pub fn on_disk(replicas: u32) -> Self {
+        Durability { replicas, fsync: Fsync::PrimaryAndReplicas, within: WITHIN_DEFAULT }
+    }
+
+    /// So many replicas, and not the primary, have it on disk (`WAITAOF`).
+    pub fn on_disk_of_replicas(number: u32) -> Self {
+        Durability { replicas: number, fsync: Fsync::Replicas, within: WITHIN_DEFAULT }
+    }
+
+    /// How long the copies may take. Default: 500 ms. At least 1 ms, and less than the command time-out.
+    pub fn within(mut self, span: Duration) -> Self {
+        self.within = span;
+        self
+    }
+
+    pub(crate) fn checked(self, command_timeout: Duration) -> Result<Self, ConfigError> {
+        let out_of_range =
+            |what, given, allowed| Err(ConfigError::OutOfRange { what, given, allowed });
+        let least = Duration::from_millis(1);
+        if self.within < least || self.within >= command_timeout {
+            let allowed = format!("{least:?} to less than the command_timeout {command_timeout:?}");
+            return out_of_range("within of durability", format!("{:?}", self.within), allowed);
+        }
+        if self.wanted() == 0 || self.replicas > REPLICAS_MAX {
+            let given = self.replicas.to_string();
+            return out_of_range("replicas of durability", given, format!("1 to {REPLICAS_MAX}"));
+        }
+        Ok(self)
+    }
+
+    /// The copies that there must be.
+    pub(crate) fn wanted(self) -> u32 {
+        self.replicas + self.on_primary()
+    }
+
+    /// Of them, those on the primary's own disk: none or one.
+    pub(crate) fn on_primary(self) -> u32 {
+        u32::from(self.fsync == Fsync::PrimaryAndReplicas)
+    }
+
+    /// Copies in memory are not enough.
+    pub(crate) fn needs_disk(self) -> bool {
+        self.fsync != Fsync::No
+    }
+
+    /// The command that waits for the copies.
+    pub(crate) fn command(self) -> Vec<String> {
+        let (replicas, within) = (self.replicas.to_string(), self.within.as_millis().to_string());
+        match self.fsync {
+            Fsync::No => vec!["WAIT".into(), replicas, within],
+            Fsync::Replicas | Fsync::PrimaryAndReplicas => {
+                vec!["WAITAOF".into(), self.on_primary().to_string(), replicas, within]
+            }
+        }
+    }
+
+    /// The copies that there are, of those that there must be.
+    pub(crate) fn obtained(self, on_primary: i64, replicas: i64) -> u32 {
+        let most = |number: i64, most: u32| u32::try_from(number).unwrap_or(0).min(most);
+        most(on_primary, self.on_primary()) + most(replicas, self.replicas)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_server_could_do_is_refused() {
+        let second = Duration::from_secs(1);
+        let refused = [
+            Durability::replicas(0),
+            Durability::replicas(1_001),
+            Durability::on_disk_of_replicas(0),
+            Durability::replicas(1).within(Duration::ZERO),
+            Durability::replicas(1).within(second),
+        ];
+        for durability in refused {
+            assert!(durability.checked(second).is_err(), "{durability:?}");
+        }
+        assert!(Durability::on_disk(0).checked(second).is_ok(), "the primary's disk alone");
+        assert!(Durability::replicas(1_000).within(second / 2).checked(second).is_ok());
+    }
+
+    #[test]
+    fn each_form_is_a_command_and_counts_its_copies() {
+        let words = |durability: Durability| durability.command().join(" ");
+        assert_eq!(words(Durability::replicas(2)), "WAIT 2 500");
+        assert_eq!(words(Durability::on_disk(1)), "WAITAOF 1 1 500");
+        assert_eq!(words(Durability::on_disk_of_replicas(1)), "WAITAOF 0 1 500");
+        assert_eq!(Durability::replicas(2).obtained(1, 3), 2, "no more than wanted");
+        assert_eq!(Durability::on_disk(1).obtained(0, 5), 1, "the primary's disk is missing");
+    }
+}

@@ -1,0 +1,56 @@
+//! Waits until enough servers have what a grant or a renewal wrote.
+
+use super::Session;
+use crate::durability::Durability;
+use crate::protocol::Value;
+use crate::transport::{CallError, Epoch, Lane};
+
+impl Session {
+    /// The epoch that [`made_durable`](Self::made_durable) needs; to be taken before the call is sent.
+    pub(super) fn epoch_if_durable(&self, lane: Lane, key: &str) -> Option<Epoch> {
+        self.settings.durability.map(|_| self.transport.epoch(lane, key))
+    }
+
+    /// Returns when there are enough copies of all that was written on the lane for the key, if this client
+    /// wants copies. `before` is the lane's epoch before that was sent: a server knows what to wait for
+    /// only on the connection that wrote.
+    pub(super) async fn made_durable(
+        &self,
+        lane: Lane,
+        key: &str,
+        before: Option<Epoch>,
+    ) -> Result<(), CallError> {
+        let (Some(durability), Some(before)) = (self.settings.durability, before) else {
+            return Ok(());
+        };
+        let words = durability.command();
+        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
+        let reply = self.transport.command(self.transport.group(key), lane, &words).await;
+        let acknowledged = match reply {
+            Ok(reply) => copies(durability, &reply),
+            Err(CallError::Closed) => return Err(CallError::Closed),
+            // The server does not know the command, or may not be asked: the caller must learn that.
+            Err(CallError::Refused(fault)) => return Err(CallError::Refused(fault)),
+            Err(_) => 0,
+        };
+        let is_same = self.transport.epoch(lane, key) == before;
+        let acknowledged = if is_same { acknowledged } else { 0 };
+        let wanted = durability.wanted();
+        if acknowledged < wanted {
+            return Err(CallError::NotDurable { wanted, acknowledged });
+        }
+        Ok(())
+    }
+}
+
+/// What WAIT or WAITAOF answers.
+fn copies(durability: Durability, reply: &Value) -> u32 {
+    match reply {
+        Value::Int(replicas) => durability.obtained(0, *replicas),
+        Value::Array(parts) => match parts.as_slice() {
+            [Value::Int(primary), Value::Int(replicas)] => durability.obtained(*primary, *replicas),
+            _ => 0,
+        },
+        _ => 0,
+    }
+}

@@ -1,0 +1,279 @@
+//! What `LEASEHOLD_DEPLOYMENT` names: `cluster`, `sentinel`, or one server if it is not set.
+//!
+//! Behaviours are the same on all of them. One server is started for each test; a cluster takes two
+//! seconds, so those that were not broken go to the next test, empty.
+
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::cluster::{Cluster, Shape};
+use super::proxy::Proxy;
+use super::resp::{Connection, Reply};
+use super::sentinel::{NAME, Sentinels, Watch};
+use super::server::Server;
+
+/// Nobody is elected where nobody has failed, however busy the machine is.
+const PATIENT: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub enum Deployment {
+    Server(Box<Server>),
+    Cluster(Box<Cluster>),
+    Sentinels(Box<Sentinels>),
+}
+
+impl Deployment {
+    /// The one that the environment names.
+    pub fn start() -> Self {
+        match std::env::var("LEASEHOLD_DEPLOYMENT").as_deref() {
+            Ok("cluster") => {
+                let shape = Shape { node_timeout: PATIENT, ..Shape::default() };
+                Deployment::Cluster(Box::new(Cluster::start_with(shape)))
+            }
+            Ok("sentinel") => {
+                let watch = Watch { down_after: PATIENT, ..Watch::default() };
+                Deployment::Sentinels(Box::new(Sentinels::start_with(&watch)))
+            }
+            Ok(other) => panic!("LEASEHOLD_DEPLOYMENT: no such deployment: {other}"),
+            Err(_) => Deployment::Server(Box::new(Server::start())),
+        }
+    }
+
+    pub fn is_cluster(&self) -> bool {
+        matches!(self, Deployment::Cluster(_))
+    }
+
+    pub fn url(&self) -> String {
+        match self {
+            Deployment::Server(server) => server.url(),
+            Deployment::Cluster(cluster) => cluster.url(),
+            Deployment::Sentinels(sentinels) => sentinels.url(),
+        }
+    }
+
+    /// One command, to whom it concerns.
+    pub fn command(&self, words: &[&str]) -> Reply {
+        match self {
+            Deployment::Server(server) => server.command(words),
+            Deployment::Cluster(cluster) => cluster.command(words),
+            Deployment::Sentinels(sentinels) => sentinels.command(words),
+        }
+    }
+
+    /// The lines of CLIENT LIST that contain `part`, of all that have data.
+    pub fn clients(&self, part: &str) -> Vec<String> {
+        self.servers().iter().flat_map(|server| server.clients(part)).collect()
+    }
+
+    /// The channels that somebody listens to, of one slot or of all.
+    pub fn channels(&self) -> Vec<String> {
+        let ask = |server: &Server, what| match server.command(&["PUBSUB", what]) {
+            Reply::Array(channels) => channels.iter().map(Reply::text).collect(),
+            // Redis 6.2 has none of one slot.
+            _ => Vec::new(),
+        };
+        // Sentinels listen, too.
+        let is_theirs = |channel: &String| channel.starts_with("__sentinel__:");
+        let all = self
+            .servers()
+            .iter()
+            .flat_map(|server| [ask(server, "CHANNELS"), ask(server, "SHARDCHANNELS")].concat());
+        let mut all: Vec<_> = all.filter(|channel| !is_theirs(channel)).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// SIGKILL of all processes.
+    pub fn kill(&mut self) {
+        match self {
+            Deployment::Server(server) => server.kill(),
+            Deployment::Cluster(cluster) => {
+                (0..cluster.nodes().len()).for_each(|node| cluster.kill(node));
+            }
+            Deployment::Sentinels(sentinels) => {
+                // Nobody is left to see the servers go.
+                let all = sentinels.sentinels().len();
+                (0..all).for_each(|sentinel| sentinels.kill_sentinel(sentinel));
+                (0..sentinels.servers().len()).for_each(|server| sentinels.kill(server));
+            }
+        }
+    }
+
+    /// SIGSTOP of all processes.
+    pub fn pause(&self) {
+        self.processes().for_each(Server::pause);
+    }
+
+    /// SIGCONT of all processes.
+    pub fn resume(&self) {
+        self.processes().for_each(Server::resume);
+    }
+
+    /// A way in that can be made to fail.
+    pub fn line(&self) -> Line {
+        let addresses: Vec<_> = self.processes().map(Server::address).collect();
+        let proxies = Proxy::start_for_all(&addresses);
+        let all = |proxies: &[Proxy]| {
+            let addresses: Vec<_> =
+                proxies.iter().map(|proxy| proxy.address().to_string()).collect();
+            addresses.join(",")
+        };
+        let url = match self {
+            Deployment::Server(_) => proxies[0].url(),
+            Deployment::Cluster(_) => format!("redis-cluster://{}", all(&proxies)),
+            Deployment::Sentinels(sentinels) => {
+                format!("redis-sentinel://{}/{NAME}", all(&proxies[sentinels.servers().len()..]))
+            }
+        };
+        Line { url, proxies }
+    }
+
+    /// Those that have data.
+    fn servers(&self) -> &[Server] {
+        match self {
+            Deployment::Server(server) => std::slice::from_ref(server),
+            Deployment::Cluster(cluster) => cluster.nodes(),
+            Deployment::Sentinels(sentinels) => sentinels.servers(),
+        }
+    }
+
+    /// Servers first, then sentinels.
+    fn processes(&self) -> impl Iterator<Item = &Server> {
+        let sentinels = match self {
+            Deployment::Sentinels(sentinels) => sentinels.sentinels(),
+            _ => &[],
+        };
+        self.servers().iter().chain(sentinels)
+    }
+
+    /// Makes it as if it had just been started; false if that cannot be had.
+    fn freshen(&self) -> bool {
+        if !self.processes().all(Server::is_up) {
+            return false;
+        }
+        match self {
+            Deployment::Server(_) => return false,
+            Deployment::Cluster(cluster) => cluster.rest(),
+            Deployment::Sentinels(sentinels) => sentinels.rest(),
+        }
+        // The clients of the test before are on their way out. One that stays has no place here.
+        let limit = Instant::now() + Duration::from_secs(3);
+        while self.servers().iter().any(|server| has_clients(server.address())) {
+            if Instant::now() > limit {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.command(&["FLUSHALL"]);
+        for server in self.servers() {
+            server.command(&["SCRIPT", "FLUSH"]);
+            server.command(&["CONFIG", "RESETSTAT"]);
+        }
+        true
+    }
+}
+
+/// Anybody but who asks, and those who belong to the deployment.
+fn has_clients(server: SocketAddr) -> bool {
+    let list = |kind: &str| {
+        let mut connection = Connection::open(server)?;
+        connection.command(&["CLIENT", "LIST", "TYPE", kind])
+    };
+    let is_foreign =
+        |line: &&str| !line.contains(" cmd=client") && !line.contains(" name=sentinel-");
+    ["normal", "pubsub"].iter().any(|kind| {
+        list(kind).map_or(true, |reply| reply.text().lines().filter(is_foreign).count() > 0)
+    })
+}
+
+/// A deployment for one test.
+#[derive(Debug)]
+pub struct Borrowed(Option<Deployment>);
+
+static IDLE: Mutex<Vec<Deployment>> = Mutex::new(Vec::new());
+
+impl Borrowed {
+    /// One that is idle, or a new one.
+    pub fn take() -> Self {
+        loop {
+            let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some(deployment) = idle else { return Borrowed(Some(Deployment::start())) };
+            if deployment.freshen() {
+                return Borrowed(Some(deployment));
+            }
+        }
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        let deployment = self.0.take().expect("until now");
+        // One server is started as fast as it is emptied, and surely is as it was.
+        let is_whole = !matches!(deployment, Deployment::Server(_))
+            && deployment.processes().all(Server::is_up)
+            && !std::thread::panicking();
+        if is_whole {
+            IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(deployment);
+        }
+    }
+}
+
+impl Deref for Borrowed {
+    type Target = Deployment;
+
+    fn deref(&self) -> &Deployment {
+        self.0.as_ref().expect("until it is dropped")
+    }
+}
+
+impl DerefMut for Borrowed {
+    fn deref_mut(&mut self) -> &mut Deployment {
+        self.0.as_mut().expect("until it is dropped")
+    }
+}
+
+/// A client that comes in by its URL reaches every process of the deployment through a proxy.
+#[derive(Debug)]
+pub struct Line {
+    url: String,
+    proxies: Vec<Proxy>,
+}
+
+impl Line {
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// See [`Proxy::swallow_replies`].
+    pub fn swallow_replies(&self) {
+        self.proxies.iter().for_each(Proxy::swallow_replies);
+    }
+
+    /// See [`Proxy::swallow_messages`].
+    pub fn swallow_messages(&self) {
+        self.proxies.iter().for_each(Proxy::swallow_messages);
+    }
+
+    /// See [`Proxy::pass`].
+    pub fn pass(&self) {
+        self.proxies.iter().for_each(Proxy::pass);
+    }
+
+    /// See [`Proxy::half_open`].
+    pub fn half_open(&self) {
+        self.proxies.iter().for_each(Proxy::half_open);
+    }
+
+    /// See [`Proxy::refuse`].
+    pub fn refuse(&self) {
+        self.proxies.iter().for_each(Proxy::refuse);
+    }
+
+    /// See [`Proxy::cut`].
+    pub fn cut(&self) {
+        self.proxies.iter().for_each(Proxy::cut);
+    }
+}

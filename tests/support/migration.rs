@@ -1,0 +1,85 @@
+//! A slot of a cluster on its way from one master to another, as far as a test lets it go.
+
+use super::cluster::{Cluster, done};
+use super::resp::Reply;
+
+/// The source answers for the keys that it still has, and sends clients to the target for others.
+#[derive(Debug)]
+#[must_use = "a slot stays on its way until the migration is finished or given up"]
+pub struct Migration<'a> {
+    cluster: &'a Cluster,
+    slot: u16,
+    from: usize,
+    to: usize,
+}
+
+impl Cluster {
+    /// A slot with all its keys gets another owner.
+    pub fn migrate(&self, slot: u16, to: usize) {
+        self.begin_migration(slot, to).finish();
+    }
+
+    pub fn begin_migration(&self, slot: u16, to: usize) -> Migration<'_> {
+        let migration = Migration { cluster: self, slot, from: self.owner(slot), to };
+        let Migration { from, .. } = migration;
+        assert_ne!(from, to, "it is there");
+        migration.set(to, &["IMPORTING", &self.id(from)]);
+        migration.set(from, &["MIGRATING", &self.id(to)]);
+        migration
+    }
+
+    /// A slot without keys gets another owner at once, without a migration.
+    pub fn move_empty_slot(&self, slot: u16, to: usize) {
+        Migration { cluster: self, slot, from: self.owner(slot), to }.hand_over();
+    }
+}
+
+impl Migration<'_> {
+    /// Moves so many keys, if there are so many. How many they were.
+    pub fn move_keys(&self, at_most: usize) -> usize {
+        let (from, to) = (self.cluster.node(self.from), self.cluster.node(self.to));
+        let mut connection = from.connection();
+        let (slot, count) = (self.slot.to_string(), at_most.to_string());
+        let keys = connection.command(&["CLUSTER", "GETKEYSINSLOT", &slot, &count]);
+        let keys: Vec<_> = keys.expect("it answers").array().iter().map(Reply::text).collect();
+        if !keys.is_empty() {
+            let port = to.port().to_string();
+            let mut words = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+            words.extend(keys.iter().map(String::as_str));
+            let moved = connection.command(&words).expect("it answers").text();
+            // Those that have ended meanwhile are not there to be moved.
+            assert!(["OK", "NOKEY"].contains(&moved.as_str()), "{moved}");
+        }
+        keys.len()
+    }
+
+    /// Moves the rest, and tells all masters.
+    pub fn finish(self) {
+        while self.move_keys(100) > 0 {}
+        self.hand_over();
+    }
+
+    /// The slot stays where its owner is; keys that were moved are left behind at the target, and are
+    /// lost for clients.
+    pub fn give_up(self) {
+        self.set(self.from, &["STABLE"]);
+        self.set(self.to, &["STABLE"]);
+    }
+
+    /// First the target, so that the slot never is nobody's.
+    fn hand_over(self) {
+        let id = self.cluster.id(self.to);
+        let others = self.cluster.masters();
+        let others = others.into_iter().filter(|&node| node != self.to && node != self.from);
+        for node in [self.to, self.from].into_iter().chain(others) {
+            self.set(node, &["NODE", &id]);
+        }
+        self.cluster.until_masters_agree();
+    }
+
+    fn set(&self, node: usize, state: &[&str]) {
+        let slot = self.slot.to_string();
+        let words = [&["CLUSTER", "SETSLOT", &slot], state].concat();
+        done(&self.cluster.node(node).command(&words));
+    }
+}

@@ -1,0 +1,272 @@
+//! A master with replicas, and the sentinels that watch over it, on loopback; gone when it is dropped.
+//!
+//! Servers and sentinels are numbers; server 0 is the master at the beginning.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use super::cluster::{addresses, is_in_step};
+use super::resp::{Connection, Reply};
+use super::routes::Routes;
+use super::server::Server;
+use super::wait_until;
+
+/// Far above what a busy machine takes for any step.
+const LIMIT: Duration = Duration::from_secs(30);
+/// What the sentinels call their master.
+pub const NAME: &str = "locks";
+
+/// What is watched, and how.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    pub replicas: usize,
+    pub sentinels: usize,
+    /// After this a silent server is suspected.
+    pub down_after: Duration,
+    pub failover_timeout: Duration,
+    /// Of the servers, not of the sentinels.
+    pub arguments: Vec<String>,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Watch {
+            replicas: 2,
+            sentinels: 3,
+            down_after: Duration::from_millis(500),
+            failover_timeout: Duration::from_secs(2),
+            arguments: Vec::new(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Sentinels {
+    servers: Vec<Server>,
+    watchers: Vec<Server>,
+    routes: Mutex<Routes>,
+}
+
+/// What the sentinels announce from now on.
+#[derive(Debug)]
+pub struct Announcements(Connection);
+
+impl Sentinels {
+    pub fn start() -> Self {
+        Self::start_with(&Watch::default())
+    }
+
+    pub fn start_with(watch: &Watch) -> Self {
+        let mut arguments = vec!["--repl-diskless-sync-delay", "0"];
+        arguments.extend(["--repl-ping-replica-period", "1"]);
+        arguments.extend(watch.arguments.iter().map(String::as_str));
+        let mut servers = vec![Server::start_with(&arguments)];
+        let master = servers[0].port().to_string();
+        let follow = ["--replicaof", "127.0.0.1", &master];
+        let arguments = [&arguments[..], &follow].concat();
+        let quorum = watch.sentinels / 2 + 1;
+        let [down_after, failover_timeout] =
+            [watch.down_after, watch.failover_timeout].map(|span| span.as_millis());
+        let configuration = format!(
+            "sentinel monitor {NAME} 127.0.0.1 {master} {quorum}\n\
+             sentinel down-after-milliseconds {NAME} {down_after}\n\
+             sentinel failover-timeout {NAME} {failover_timeout}\n\
+             sentinel parallel-syncs {NAME} {}\n",
+            watch.replicas.max(1)
+        );
+        let watchers: Vec<_> = thread::scope(|scope| {
+            let replicas: Vec<_> = (0..watch.replicas)
+                .map(|_| scope.spawn(|| Server::start_with(&arguments)))
+                .collect();
+            servers.extend(replicas.into_iter().map(|replica| replica.join().expect("it starts")));
+            // They look for replicas when they start, and then every ten seconds.
+            wait_until("the replicas are in step", LIMIT, || in_step(&servers));
+            let sentinels: Vec<_> = (0..watch.sentinels)
+                .map(|_| scope.spawn(|| Server::start_sentinel(&configuration)))
+                .collect();
+            sentinels.into_iter().map(|sentinel| sentinel.join().expect("it starts")).collect()
+        });
+        let routes = Mutex::new(Routes::to(&url(&watchers)));
+        let all = Sentinels { servers, watchers, routes };
+        all.until_they_know_each_other();
+        all
+    }
+
+    /// A failover needs a majority that knows each other, and replicas that were seen.
+    fn until_they_know_each_other(&self) {
+        // They tell each other who they are every two seconds, and since 7.0 as often as they are told.
+        let often = |millis: &str| {
+            for sentinel in &self.watchers {
+                drop(sentinel.command(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", millis]));
+            }
+        };
+        often("100");
+        let (others, replicas) = (self.watchers.len() - 1, self.servers.len() - 1);
+        wait_until("the sentinels know each other and all replicas", LIMIT, || {
+            self.watchers.iter().all(|sentinel| {
+                field(sentinel, "num-other-sentinels") == others.to_string()
+                    && field(sentinel, "num-slaves") == replicas.to_string()
+            })
+        });
+        often("2000");
+    }
+
+    /// For clients that are told of all sentinels.
+    pub fn url(&self) -> String {
+        url(&self.watchers)
+    }
+
+    pub fn servers(&self) -> &[Server] {
+        &self.servers
+    }
+
+    pub fn server(&self, server: usize) -> &Server {
+        &self.servers[server]
+    }
+
+    pub fn sentinels(&self) -> &[Server] {
+        &self.watchers
+    }
+
+    pub fn sentinel(&self, sentinel: usize) -> &Server {
+        &self.watchers[sentinel]
+    }
+
+    /// The master that the sentinel names which knows the newest.
+    pub fn current_master(&self) -> usize {
+        let up = self.watchers.iter().filter(|sentinel| sentinel.is_up());
+        let newest = up.max_by_key(|sentinel| {
+            field(sentinel, "config-epoch").parse::<u64>().expect("an epoch")
+        });
+        let port = field(newest.expect("a sentinel that runs"), "port");
+        let server = self.servers.iter().position(|server| server.port().to_string() == port);
+        server.expect("one of ours")
+    }
+
+    /// One that runs and follows the master.
+    pub fn replica(&self) -> usize {
+        let master = self.current_master();
+        let mut servers = 0..self.servers.len();
+        let replica = servers.find(|&server| server != master && self.servers[server].is_up());
+        replica.expect("a replica that runs")
+    }
+
+    /// One command to the master.
+    pub fn command(&self, words: &[&str]) -> Reply {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner).command(words)
+    }
+
+    /// Closes the connections of [`command`](Sentinels::command).
+    pub fn rest(&self) {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner).rest();
+    }
+
+    /// SIGKILL of a server.
+    pub fn kill(&mut self, server: usize) {
+        self.servers[server].kill();
+    }
+
+    /// SIGSTOP of a server.
+    pub fn pause(&self, server: usize) {
+        self.servers[server].pause();
+    }
+
+    /// SIGCONT of a server.
+    pub fn resume(&self, server: usize) {
+        self.servers[server].resume();
+    }
+
+    /// A server comes back empty, as what it was in the beginning, until the sentinels change that.
+    pub fn restart(&mut self, server: usize) {
+        self.servers[server].restart();
+    }
+
+    pub fn kill_sentinel(&mut self, sentinel: usize) {
+        self.watchers[sentinel].kill();
+    }
+
+    pub fn restart_sentinel(&mut self, sentinel: usize) {
+        self.watchers[sentinel].restart();
+    }
+
+    /// Another master by order of a sentinel, with nothing lost; its number. The old one serves on until
+    /// the sentinels tell it, some ten seconds later.
+    pub fn failover(&self) -> usize {
+        let old = self.current_master();
+        let sentinel = self.watchers.iter().find(|sentinel| sentinel.is_up());
+        let sentinel = sentinel.expect("a sentinel that runs");
+        wait_until("the sentinel takes the order", LIMIT, || {
+            // One that has not seen a replica for some seconds has no good one, and looks.
+            let reply = sentinel.command(&["SENTINEL", "FAILOVER", NAME]);
+            matches!(reply, Reply::Status(_))
+        });
+        self.until_replaced(old)
+    }
+
+    /// Waits until all sentinels that run name another master than this one, and it serves. Its number.
+    pub fn until_replaced(&self, old: usize) -> usize {
+        let old = self.servers[old].port().to_string();
+        wait_until("the sentinels name another master", LIMIT, || {
+            let up = self.watchers.iter().filter(|sentinel| sentinel.is_up());
+            let named: Vec<_> = up.map(|sentinel| field(sentinel, "port")).collect();
+            named.iter().all(|port| *port == named[0]) && named[0] != old
+        });
+        let master = self.current_master();
+        wait_until("the new master serves", LIMIT, || self.is_master(master));
+        master
+    }
+
+    /// What this server says itself.
+    pub fn is_master(&self, server: usize) -> bool {
+        self.servers[server].command(&["ROLE"]).array()[0].text() == "master"
+    }
+
+    /// Waits until all servers that run have all that the master has.
+    pub fn until_in_step(&self) {
+        wait_until("the replicas are in step", LIMIT, || in_step(&self.servers));
+    }
+
+    /// Listens to a sentinel. What is announced before this returns is not heard.
+    pub fn listen(&self, sentinel: usize) -> Announcements {
+        let mut connection = self.watchers[sentinel].connection();
+        let reply = connection.command(&["SUBSCRIBE", "+switch-master"]).expect("it answers");
+        assert_eq!(reply.array()[0].text(), "subscribe");
+        Announcements(connection)
+    }
+}
+
+impl Announcements {
+    /// The next `+switch-master`: the ports of the old and of the new master.
+    pub fn next_switch(&mut self) -> (u16, u16) {
+        let mut message = None;
+        wait_until("+switch-master", LIMIT, || {
+            message = self.0.read().ok();
+            message.is_some()
+        });
+        let text = message.expect("it came").array()[2].text();
+        let words: Vec<_> = text.split(' ').collect();
+        let port = |at: usize| words[at].parse().expect("a port");
+        (port(2), port(4))
+    }
+}
+
+/// One master that runs, and all others that run follow it and have all that it has.
+fn in_step(servers: &[Server]) -> bool {
+    let up: Vec<_> = servers.iter().filter(|server| server.is_up()).collect();
+    let is_master = |server: &Server| server.command(&["ROLE"]).array()[0].text() == "master";
+    let masters = up.iter().filter(|server| is_master(server)).count();
+    masters == 1 && up.iter().all(|server| is_in_step(servers, server))
+}
+
+/// Of what a sentinel knows about the master.
+fn field(sentinel: &Server, wanted: &str) -> String {
+    let reply = sentinel.command(&["SENTINEL", "MASTER", NAME]);
+    let pair = reply.array().chunks(2).find(|pair| pair[0].text() == wanted);
+    pair.map_or_else(String::new, |pair| pair[1].text())
+}
+
+fn url(sentinels: &[Server]) -> String {
+    let addresses: Vec<_> = addresses(sentinels).iter().map(ToString::to_string).collect();
+    format!("redis-sentinel://{}/{NAME}", addresses.join(","))
+}
