@@ -42,7 +42,9 @@ async fn main() -> Result<(), Error> {
             client.shutdown(Duration::from_secs(5)).await
         }
         Err(Error::Requirements { unmet }) => {
-            unmet.iter().for_each(|unmet| println!("refused: {unmet}"));
+            for unmet in unmet {
+                println!("refused: {unmet}");
+            }
             Ok(())
         }
         Err(error) => Err(error),
