@@ -1,5 +1,6 @@
 //! The client: one set of connections, one watchdog, and locks on demand.
 
+mod access;
 mod builder;
 mod connect;
 mod kinds;

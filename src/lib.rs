@@ -84,7 +84,7 @@
 //!
 //! | Feature    | Default | What it adds                                                           |
 //! |------------|---------|------------------------------------------------------------------------|
-//! | `tls`      | yes     | `rediss://` URLs, by rustls and the system's root certificates         |
+//! | `tls`      | yes     | `rediss://` URLs, by rustls: the system's root certificates or your own (`TlsOptions`) |
 //! | `embedded` | no      | `Client::embedded` and `EmbeddedRedis`: the same scripts on an engine in memory; compiles Lua |
 //! | `fred`     | no      | `Client::builder_with_fred`: connections by the client fred, and its limits |
 //!
@@ -92,6 +92,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
+mod clock;
 #[cfg(all(doctest, feature = "embedded"))]
 mod doctests;
 mod durability;
@@ -131,6 +132,10 @@ pub use transport::{DeploymentKind, ShardedPubSub};
 #[cfg(feature = "fred")]
 pub use ::fred;
 
+pub use transport::redis::credentials::{Credentials, CredentialsFuture, CredentialsProvider};
+#[cfg(feature = "tls")]
+pub use transport::redis::tls::TlsOptions;
+
 #[cfg(feature = "embedded")]
 pub use transport::embedded::EmbeddedRedis;
 
@@ -138,6 +143,7 @@ pub use transport::embedded::EmbeddedRedis;
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
 pub mod test_util {
+    pub use crate::clock::{Machine, suspended};
     pub use crate::session::gate::Gate;
     pub use crate::transport::embedded::testing::{
         ByteControl, ByteFaults, ConnectionControl, Delay, Direction, Dumped, ErrorReply, Faults,

@@ -42,6 +42,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::clock::Clock;
 use crate::durability::Durability;
 use crate::error::Error;
 use crate::lease::{Lease, LossReason};
@@ -74,6 +75,8 @@ pub(crate) struct Settings {
     pub(crate) safety_poll: Duration,
     /// How long a waiter of a fair lock keeps its place without a sign of life.
     pub(crate) fair_claim: Duration,
+    /// Counts what the leases of this client count.
+    pub(crate) clock: Clock,
     /// The copies that a grant and a renewal need before they count.
     pub(crate) durability: Option<Durability>,
 }
@@ -92,6 +95,7 @@ pub(crate) struct Session {
     in_redis_queue: Notify,
     pub(crate) counters: Arc<Counters>,
     pub(crate) settings: Settings,
+    clock: Clock,
     /// The first half of every field of this client.
     client_id: Uuid,
     next_id: AtomicU64,
@@ -155,6 +159,7 @@ impl Session {
             reply_times: ReplyTimes::new(settings.command_timeout),
             in_redis_queue: Notify::new(),
             counters,
+            clock: settings.clock.clone(),
             settings,
             client_id,
             next_id: AtomicU64::new(1),

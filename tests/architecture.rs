@@ -9,8 +9,12 @@ use std::fs;
 use std::path::Path;
 
 /// The layers, from the ground up; a module at the top of `src` that is not named is a public type.
-const LAYERS: [&[&str]; 4] =
-    [&["error", "fencing", "lease", "stats", "sync"], &["protocol"], &["transport"], &["session"]];
+const LAYERS: [&[&str]; 4] = [
+    &["clock", "durability", "error", "fencing", "lease", "stats", "sync"],
+    &["protocol"],
+    &["transport"],
+    &["session"],
+];
 
 /// A file of `src` by its module path, `lock::guard` for example.
 type Module = String;

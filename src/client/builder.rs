@@ -5,6 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::local_handover::LocalHandover;
+use crate::clock::{Clock, Counts};
 use crate::durability::Durability;
 use crate::error::ConfigError;
 use crate::lease::Lease;
@@ -14,11 +15,14 @@ use crate::transport::ShardedPubSub;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
 use crate::transport::redis::Timing;
+use crate::transport::redis::credentials::{CredentialsProvider, Provider};
 use crate::transport::redis::deployment::Deployment;
 #[cfg(feature = "fred")]
 use crate::transport::redis::endpoint::Endpoint;
 #[cfg(feature = "fred")]
 use crate::transport::redis::fred::FredTemplate;
+#[cfg(feature = "tls")]
+use crate::transport::redis::tls::TlsOptions;
 
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// A round trip takes well under a millisecond in one data centre: a second is far too long.
@@ -69,11 +73,16 @@ pub struct ClientBuilder {
     key_prefix: String,
     name: Option<String>,
     handover: LocalHandover,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<TlsOptions>,
+    pub(super) credentials: Option<Provider>,
     pub(super) sharded_pubsub: ShardedPubSub,
     pub(super) requirements: Option<Requirements>,
     durability: Option<Durability>,
     #[cfg(feature = "test-util")]
     pub(super) gate: crate::session::gate::Gate,
+    #[cfg(feature = "test-util")]
+    machine: crate::clock::Machine,
 }
 
 /// Where the locks live.
@@ -110,11 +119,16 @@ impl ClientBuilder {
             key_prefix: String::new(),
             name: None,
             handover: LocalHandover::default(),
+            #[cfg(feature = "tls")]
+            tls: None,
+            credentials: None,
             sharded_pubsub: ShardedPubSub::default(),
             requirements: None,
             durability: None,
             #[cfg(feature = "test-util")]
             gate: crate::session::gate::Gate::default(),
+            #[cfg(feature = "test-util")]
+            machine: crate::clock::Machine::default(),
         }
     }
 
@@ -228,12 +242,52 @@ impl ClientBuilder {
         self
     }
 
+    /// Which servers a `rediss://` URL trusts, and the certificate that the client shows to them. Default: the
+    /// system's authorities, and none.
+    ///
+    /// Certificates and keys are read and checked before anything is sent. For another URL, the embedded
+    /// engine or a client of fred the options are refused.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, options: TlsOptions) -> Self {
+        self.tls = Some(options);
+        self
+    }
+
+    /// User and password for each login, where they are not in the URL. Default: those of the URL.
+    ///
+    /// For [`Credentials`](crate::Credentials) that change, and for some that should not be in a URL.
+    /// [`CredentialsProvider`] says when the provider is asked. With credentials in the URL, on the embedded
+    /// engine or with a client of fred a provider is refused. Sentinels are not servers: their user and
+    /// password stay in the URL.
+    pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        self.credentials = Some(Provider::new(provider));
+        self
+    }
+
     /// Puts the background task of a client on the embedded engine behind a gate.
     #[cfg(feature = "test-util")]
     #[doc(hidden)]
     pub fn gate(mut self, gate: crate::session::gate::Gate) -> Self {
         self.gate = gate;
         self
+    }
+
+    /// Runs the client on a machine that the test suspends.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    pub fn machine(mut self, machine: &crate::clock::Machine) -> Self {
+        self.machine = machine.clone();
+        self
+    }
+
+    fn clock(&self) -> Clock {
+        let on_server = matches!(self.target, Target::Url(_));
+        #[cfg(feature = "fred")]
+        let on_server = on_server || matches!(self.target, Target::Fred(_));
+        let clock = Clock::new(if on_server { Counts::AllTime } else { Counts::TimerTime });
+        #[cfg(feature = "test-util")]
+        let clock = clock.on(&self.machine);
+        clock
     }
 
     pub(super) fn connection_name(&self, client_id: Uuid) -> String {
@@ -269,6 +323,7 @@ impl ClientBuilder {
                 });
             }
         }
+        self.check_access()?;
         let streak = match self.handover {
             LocalHandover::Off => Streak { count: 0, time: Duration::ZERO },
             LocalHandover::Streak { count, time } => Streak { count, time },
@@ -284,6 +339,7 @@ impl ClientBuilder {
             streak,
             safety_poll: self.safety_poll,
             fair_claim: self.fair_claim,
+            clock: self.clock(),
             durability,
         })
     }

@@ -16,11 +16,16 @@ use crate::stats::Counters;
 use crate::transport::Transport;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
+#[cfg(any(feature = "fred", feature = "test-util"))]
+use crate::transport::redis::Remote;
+#[cfg(any(feature = "fred", feature = "test-util"))]
+use crate::transport::redis::access::Access;
 use crate::transport::redis::deployment::Deployment;
+#[cfg(any(feature = "fred", feature = "test-util"))]
 use crate::transport::redis::dial::Dial;
 #[cfg(any(feature = "fred", feature = "test-util"))]
 use crate::transport::redis::endpoint::Endpoint;
-use crate::transport::redis::{self, IfUnreachable, Opening, Redis, Remote};
+use crate::transport::redis::{self, IfUnreachable, Opening, Redis};
 
 /// The parts that the transport and the session of a client share. They are made before both.
 struct SharedParts {
@@ -139,14 +144,18 @@ impl ClientBuilder {
             |error| Error::from_call(&Arc::from(place_name.as_str()), Duration::ZERO, error);
         let shared = SharedParts::new();
         let name = self.connection_name(shared.client_id);
+        let access = match &place {
+            Place::Deployment(deployment) => self.access(deployment, background).await?,
+            #[cfg(any(feature = "fred", feature = "test-util"))]
+            Place::Server(..) => Access::default(),
+        };
         let place = match place {
             Place::Deployment(Deployment::Sentinel(deployment)) => {
                 redis::Place::Sentinel(deployment)
             }
             Place::Deployment(Deployment::Cluster(deployment)) => redis::Place::Cluster(deployment),
             Place::Deployment(Deployment::Single(endpoint)) => {
-                let dial = Dial::to(&endpoint).map_err(refused)?;
-                redis::Place::Server(Remote::new(dial, &endpoint, &name))
+                redis::Place::Server(access.server(&endpoint, &name).map_err(refused)?)
             }
             #[cfg(any(feature = "fred", feature = "test-util"))]
             Place::Server(dial, endpoint) => {
@@ -155,6 +164,7 @@ impl ClientBuilder {
         };
         let opening = Opening {
             name,
+            access,
             timing: self.timing(),
             events: Arc::new(shared.reported.clone()),
             own_runtime: background.clone(),

@@ -27,6 +27,19 @@ pub enum ConfigError {
         /// What is wrong and what would be right.
         reason: String,
     },
+    /// TLS options that cannot be used: a file or a key that cannot be read, a certificate and a key that do
+    /// not belong together, options for a URL that is not `rediss://`. The text never has a part of a key.
+    #[error("unusable TLS options: {reason}")]
+    Tls {
+        /// What is wrong, and in which file.
+        reason: String,
+    },
+    /// Credentials for a target that has its own.
+    #[error("unusable credentials: {reason}")]
+    Credentials {
+        /// What is wrong and what would be right.
+        reason: &'static str,
+    },
     /// A configuration of fred that is not for one server.
     #[cfg(feature = "fred")]
     #[error("unusable configuration of fred: {reason}")]

@@ -39,8 +39,9 @@ pub use sealed::Guard;
 /// # Losing the lease
 ///
 /// The guard compares clocks: its [`deadline`](LockGuard::deadline) is counted from before the
-/// request was sent, so it passes before Redis frees the lock. [`state`](LockGuard::state),
-/// [`check`](LockGuard::check), [`ended`](LockGuard::ended) and [`run`](LockGuard::run) build on it.
+/// request was sent, so it passes before Redis frees the lock; time for which the machine was suspended
+/// counts. [`state`](LockGuard::state), [`check`](LockGuard::check), [`ended`](LockGuard::ended) and
+/// [`run`](LockGuard::run) build on it.
 ///
 /// # Examples
 ///
@@ -199,7 +200,8 @@ impl LockGuard {
     }
 
     /// The instant until which the lock is certainly held, unless the lock is freed by force or Redis
-    /// fails. Local and free. A renewal moves the instant on.
+    /// fails. Local and free. A renewal moves the instant on. It is one of tokio's clock, which may stand still
+    /// while the machine is suspended: a suspension moves the instant back.
     pub fn deadline(&self) -> Instant {
         match &self.share {
             Share::Single(share) => share.hold().deadline(),

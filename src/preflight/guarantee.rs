@@ -12,7 +12,7 @@ use crate::transport::DeploymentKind;
 pub struct Guarantee {
     /// What does not break exclusion.
     pub survives: Vec<String>,
-    /// What does. Holders learn of it by their next renewal, within a third of the lease.
+    /// What does. Holders learn of it by their next renewal at the latest, within a third of the lease.
     pub broken_by: Vec<String>,
     /// What could not be found out, and must be taken for broken.
     pub not_known: Vec<String>,
@@ -51,8 +51,8 @@ pub(super) fn of(
         guarantee.broken_by.push("a step forward of the server's clock".to_owned());
     }
     guarantee.broken_by.push(
-        "a holder, or its machine, that is paused beyond its lease: a fenced lock and a resource \
-         that checks its token close this gap"
+        "a holder that is paused beyond its lease in the middle of a step: a fenced lock and a \
+         resource that checks its token close this gap"
             .to_owned(),
     );
     guarantee
@@ -64,28 +64,32 @@ fn failover(
     durability: Option<Durability>,
     states: &[&ServerState],
 ) {
-    let followers = states.iter().map(|state| state.replicas.as_ref().map(Vec::len));
-    match (kind, followers.max()) {
-        (DeploymentKind::Single, Some(Some(0))) if states.len() == 1 => guarantee.survives.push(
+    // `None` if one of them does not say, or none was asked.
+    let counts = states.iter().map(|state| state.replicas.as_ref().map(Vec::len));
+    let replicas = counts.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
+    if kind == DeploymentKind::Single && replicas == Some(0) {
+        guarantee.survives.push(
             "there is no failover: the server has no replica, and an outage lasts until it is back"
                 .to_owned(),
-        ),
-        (_, most) => {
-            let most = most.flatten().map_or("unknown".to_owned(), |most| most.to_string());
-            let copies =
-                durability.map_or(0, |durability| durability.wanted() - durability.on_primary());
-            guarantee.broken_by.push(if copies > 0 {
-                guarantee.survives.push(format!(
-                    "a failover to one of the {copies} replicas that acknowledged a grant"
-                ));
-                "a failover to a replica that had not acknowledged a grant or a renewal".to_owned()
-            } else {
-                format!(
-                    "a failover: replication is asynchronous (replicas: {most}), and what the \
-                     promoted one had not seen is lost"
-                )
-            });
-        }
+        );
+        return;
+    }
+    let copies = durability.map_or(0, |durability| durability.wanted() - durability.on_primary());
+    if copies == 0 {
+        let replicas = replicas.map_or("unknown".to_owned(), |count| count.to_string());
+        guarantee.broken_by.push(format!(
+            "a failover: replication is asynchronous (replicas: {replicas}), and what the promoted \
+             one had not seen is lost"
+        ));
+    } else if replicas.is_some_and(|count| count <= copies as usize) {
+        guarantee.survives.push(format!(
+            "a failover: all replicas must acknowledge a grant, as long as there are no more than \
+             {copies}"
+        ));
+    } else {
+        guarantee.broken_by.push(format!(
+            "a failover to a replica that had not acknowledged a grant ({copies} must)"
+        ));
     }
 }
 

@@ -13,6 +13,7 @@ use super::local_queue::Waiter;
 use super::release::cleanup::{Cleanup, CleanupPending};
 use super::request::Request;
 use super::wait::Wait;
+use crate::clock::Moment;
 use crate::protocol::calls::{AcquireArgs, Queueing};
 use crate::protocol::kind::Kind;
 use crate::protocol::replies::{self, Acquired, TakenOver};
@@ -129,7 +130,7 @@ impl<'a> Attempt<'a> {
             Acquired::HeldFor(left) => {
                 if let Some(waiter) = self.waiter {
                     self.was_answered = true;
-                    waiter.has_place(&self.field, sent);
+                    waiter.has_place(&self.field, self.session.clock.timer(sent));
                     self.session.in_redis_queue.notify_one();
                 }
                 if self.doubt.is_none() && !self.queued_in_redis {
@@ -205,8 +206,8 @@ impl<'a> Attempt<'a> {
         &mut self,
         call: Call,
         limit: Option<Instant>,
-    ) -> (Instant, Result<Value, CallError>) {
-        let sent = Instant::now();
+    ) -> (Moment, Result<Value, CallError>) {
+        let sent = self.session.clock.now();
         self.begin();
         let reply = if self.session.is_closed() {
             Err(CallError::Closed)
@@ -245,7 +246,7 @@ impl<'a> Attempt<'a> {
     /// The field is ours: no await from the reply to the hold.
     pub(super) fn grant(
         &mut self,
-        sent: Instant,
+        sent: Moment,
         token: Option<i64>,
     ) -> Result<Arc<Hold>, CallError> {
         let session = self.session;
@@ -254,7 +255,7 @@ impl<'a> Attempt<'a> {
             field: self.field.clone(),
             client: session.client_id,
         };
-        let hold = Hold::new(session.next_id(), identity, self.request.terms, sent);
+        let hold = Hold::new(session.next_id(), identity, self.request.terms, &session.clock, sent);
         self.queued_in_redis = false;
         if hold.loss().is_some() {
             // The process stalled for the whole lease: the grant is worth nothing any more.

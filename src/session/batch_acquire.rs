@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::Handle;
 use super::attempt::Attempt;
 use super::hold_share::HoldShare;
@@ -41,7 +39,7 @@ pub(crate) async fn acquire_batch(
     let Some(call) = multi::acquire(&questions) else { return Ok(None) };
     let key = &first.resource.key;
     let before = session.epoch_if_durable(Lane::Caller, key);
-    let sent = Instant::now();
+    let sent = session.clock.now();
     attempts.iter_mut().for_each(Attempt::begin);
     if session.is_closed() {
         return Err(Error::Closed);

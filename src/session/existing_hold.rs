@@ -60,7 +60,7 @@ async fn confirm(
     guards: u32,
     limit: Option<Instant>,
 ) -> Result<bool, CallError> {
-    let sent = Instant::now();
+    let sent = session.clock.now();
     hold.asks_for(lease);
     let call = hold.resource.reenter(&hold.field, lease, guards);
     let there = replies::still_held(session.call_until(limit, call).await?)?;
@@ -125,7 +125,8 @@ async fn restore_once(
         return Err(Error::Closed);
     }
     let identity = HoldIdentity { resource: resource.clone(), field, client: session.client_id };
-    let hold = Arc::new(Hold::new(session.next_id(), identity, terms, Instant::now()));
+    let (id, clock) = (session.next_id(), &session.clock);
+    let hold = Arc::new(Hold::new(id, identity, terms, clock, clock.now()));
     session.watchdog.arm_alone(&hold).map_err(|taken| match taken {
         Taken::Held => {
             let how = "by a guard of this client: it was not forgotten";

@@ -4,7 +4,8 @@
 //!
 //! - **H1** A hold is lost once and for ever; nothing makes it held again.
 //! - **H2** The local deadline is counted from before a call was sent and moves only with a reply,
-//!   so it passes before Redis frees the lock.
+//!   so it passes before Redis frees the lock. It also counts the time for which the machine was
+//!   suspended (`clock.rs`).
 //! - **H3** `guards` is the number of shares. The share that takes it to zero ends the hold.
 //!
 //! # Locking
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::release::under_way::ReleaseUnderWay;
+use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::lease::{Ended, HoldState, LossReason};
 use crate::protocol::resource::Resource;
@@ -37,6 +39,7 @@ pub(crate) struct Hold {
     pub(crate) id: u64,
     /// The token of a fenced lock.
     token: OnceLock<i64>,
+    clock: Clock,
     state: Mutex<State>,
     /// While it is leaving: nobody is given its field.
     under_way: Mutex<Option<ReleaseUnderWay>>,
@@ -48,8 +51,8 @@ struct State {
     phase: Phase,
     uncertain: bool,
     /// Another server serves the key since then, and has not confirmed the hold yet.
-    unverified: Option<Instant>,
-    deadline: Instant,
+    unverified: Option<Moment>,
+    deadline: Moment,
     drift: Duration,
     guards: u32,
     /// Guards whose lease the watchdog renews.
@@ -58,7 +61,7 @@ struct State {
     lease: Duration,
     /// The longest lease that was ever asked for.
     longest: Duration,
-    ends_at: Option<Instant>,
+    ends_at: Option<Moment>,
     /// Re-entries and partial releases on the wire, or about to be sent.
     open_calls: u32,
     /// An attempt for this field that may still be executed.
@@ -135,14 +138,20 @@ pub(crate) const VERIFICATION: Duration = Duration::from_millis(1);
 /// When a lease that was asked for at `sent` is surely still running.
 ///
 /// The margin covers the drift of two clocks over one lease (0.1 %) and Redis' whole milliseconds.
-pub(crate) fn local_deadline(sent: Instant, lease: Duration, drift: Duration) -> Instant {
+pub(crate) fn local_deadline(sent: Moment, lease: Duration, drift: Duration) -> Moment {
     let margin = (Duration::from_millis(1) + lease / 1000 + drift).min(lease / 5);
     sent + lease.saturating_sub(margin)
 }
 
 impl Hold {
     /// A hold that was granted by a call sent at `sent`, with one guard.
-    pub(crate) fn new(id: u64, identity: HoldIdentity, terms: HoldTerms, sent: Instant) -> Self {
+    pub(crate) fn new(
+        id: u64,
+        identity: HoldIdentity,
+        terms: HoldTerms,
+        clock: &Clock,
+        sent: Moment,
+    ) -> Self {
         let HoldIdentity { resource, field, client } = identity;
         let state = State {
             phase: Phase::Live,
@@ -164,14 +173,14 @@ impl Hold {
         };
         let (token, under_way) = (OnceLock::new(), Mutex::default());
         let (state, changed) = (Mutex::new(state), Notify::new());
-        Hold { resource, field, client, id, token, state, under_way, changed }
+        Hold { resource, field, client, id, token, clock: clock.clone(), state, under_way, changed }
     }
 
     /// The same field for the next local owner, with what is left of its lease.
     pub(crate) fn handed_over(&self, id: u64, terms: HoldTerms) -> Self {
         let (resource, field) = (self.resource.clone(), self.field.clone());
         let identity = HoldIdentity { resource, field, client: self.client };
-        let next = Hold::new(id, identity, terms, Instant::now());
+        let next = Hold::new(id, identity, terms, &self.clock, self.clock.now());
         {
             let mut state = next.state.lock();
             state.deadline = self.state.lock().deadline;
@@ -184,7 +193,7 @@ impl Hold {
     pub(crate) fn claim(&self) -> bool {
         let mut state = self.state.lock();
         state.unclaimed = false;
-        let now = Instant::now();
+        let now = self.clock.now();
         state.renew_at(now).is_some_and(|at| at <= now)
     }
 
@@ -228,21 +237,22 @@ impl Hold {
 
     /// Why the hold protects nothing, if so.
     pub(crate) fn loss(&self) -> Option<LossReason> {
-        self.state.lock().loss(Instant::now())
+        self.state.lock().loss(self.clock.now())
     }
 
     pub(crate) fn look(&self) -> HoldState {
         let state = self.state.lock();
-        match state.loss(Instant::now()) {
+        match state.loss(self.clock.now()) {
             Some(_) => HoldState::Lost,
             None if state.uncertain => HoldState::Uncertain,
             None => HoldState::Held,
         }
     }
 
-    /// The instant until which the lock is certainly held; it may move on with a renewal.
+    /// The instant until which the lock is certainly held. It moves on with a renewal, and back when the
+    /// machine was suspended.
     pub(crate) fn deadline(&self) -> Instant {
-        self.state.lock().end()
+        self.clock.timer(self.state.lock().end())
     }
 
     /// How long it may stay in Redis: the longest lease that was asked for.
@@ -272,10 +282,10 @@ impl Hold {
                 if let Some(ended) = state.phase.ended() {
                     return ended;
                 }
-                if let Some(reason) = state.loss(Instant::now()) {
+                if let Some(reason) = state.loss(self.clock.now()) {
                     return Ended::Lost(reason);
                 }
-                state.end()
+                self.clock.timer(state.end())
             };
             tokio::select! {
                 biased;
@@ -288,7 +298,8 @@ impl Hold {
     /// Adds a guard; the count that Redis shall reach, or nothing if the hold is over.
     pub(crate) fn join(&self, terms: HoldTerms) -> Option<u32> {
         let mut state = self.state.lock();
-        if state.phase != Phase::Live || state.loss(Instant::now()).is_some() {
+        let now = self.clock.now();
+        if state.phase != Phase::Live || state.loss(now).is_some() {
             return None;
         }
         state.guards += 1;
@@ -298,7 +309,7 @@ impl Hold {
             state.lease = terms.lease;
         }
         if let Some(span) = terms.max_hold {
-            let ends_at = Instant::now() + span;
+            let ends_at = now + span;
             state.ends_at = Some(state.ends_at.map_or(ends_at, |end| end.min(ends_at)));
         }
         Some(state.guards)
@@ -310,7 +321,7 @@ impl Hold {
             let mut state = self.state.lock();
             state.guards -= 1;
             state.renewed -= u32::from(terms.renewed);
-            if let Some(reason) = state.loss(Instant::now()) {
+            if let Some(reason) = state.loss(self.clock.now()) {
                 return Left::Lost(reason);
             }
             if state.guards > 0 {
@@ -328,7 +339,7 @@ impl Hold {
         {
             let mut state = self.state.lock();
             let alone = state.guards == 1 && state.phase == Phase::Live;
-            if !alone || state.loss(Instant::now()).is_some() {
+            if !alone || state.loss(self.clock.now()).is_some() {
                 return false;
             }
             state.phase = Phase::HandedOn;
@@ -407,10 +418,10 @@ impl Hold {
     }
 
     /// Redis confirmed a lease asked for at `sent`. Never moves the deadline back (H2).
-    pub(crate) fn confirmed(&self, sent: Instant, lease: Duration) {
+    pub(crate) fn confirmed(&self, sent: Moment, lease: Duration) {
         let mut state = self.state.lock();
         // H1: a hold whose deadline passed meanwhile stays lost.
-        if state.loss(Instant::now()).is_none() {
+        if state.loss(self.clock.now()).is_none() {
             state.deadline = state.deadline.max(local_deadline(sent, lease, state.drift));
             // A call that was sent before may have been answered by the server before.
             if state.unverified.is_none_or(|since| sent >= since) {
@@ -426,7 +437,7 @@ impl Hold {
     pub(crate) fn must_be_verified(&self) {
         let mut state = self.state.lock();
         state.uncertain = true;
-        state.unverified = Some(Instant::now());
+        state.unverified = Some(self.clock.now());
     }
 
     pub(crate) fn is_unverified(&self) -> bool {
@@ -450,8 +461,14 @@ impl Hold {
         true
     }
 
+    /// The machine was suspended: timers that were set before are late.
+    pub(crate) fn set_timers_again(&self) {
+        self.changed.notify_waiters();
+    }
+
     /// What the watchdog has to do now.
-    pub(crate) fn duty(&self, now: Instant) -> Duty {
+    pub(crate) fn duty(&self) -> Duty {
+        let now = self.clock.now();
         let state = self.state.lock();
         if state.phase != Phase::Live {
             return Duty::None;
@@ -464,9 +481,9 @@ impl Hold {
             _ if state.unverified.is_some() => {
                 Duty::Renew(if is_renewed { state.lease } else { VERIFICATION })
             }
-            Some(at) if at > now => Duty::Wait(at.min(state.end())),
+            Some(at) if at > now => Duty::Wait(self.clock.timer(at.min(state.end()))),
             Some(_) if !state.unclaimed => Duty::Renew(state.lease),
-            Some(_) | None => Duty::Wait(state.end()),
+            Some(_) | None => Duty::Wait(self.clock.timer(state.end())),
         }
     }
 
@@ -478,7 +495,7 @@ impl Hold {
             && !state.stays
             && !state.uncertain
             && state.phase == Phase::Leaving
-            && state.deadline.saturating_duration_since(Instant::now()) >= state.lease / 2
+            && state.deadline.saturating_duration_since(self.clock.now()) >= state.lease / 2
     }
 
     /// The hold's key in the watchdog's table, replaced.
@@ -489,16 +506,16 @@ impl Hold {
 
 impl State {
     /// When it is to be renewed, if it is.
-    fn renew_at(&self, now: Instant) -> Option<Instant> {
+    fn renew_at(&self, now: Moment) -> Option<Moment> {
         let renewed = self.renewed > 0;
         renewed.then(|| self.deadline.checked_sub(self.lease / 3 * 2).unwrap_or(now))
     }
 
-    fn end(&self) -> Instant {
+    fn end(&self) -> Moment {
         self.ends_at.map_or(self.deadline, |ends_at| ends_at.min(self.deadline))
     }
 
-    fn loss(&self, now: Instant) -> Option<LossReason> {
+    fn loss(&self, now: Moment) -> Option<LossReason> {
         match self.phase {
             Phase::Lost(reason) => Some(reason),
             Phase::Live | Phase::Leaving if now >= self.deadline => Some(LossReason::Expired),

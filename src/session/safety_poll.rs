@@ -23,10 +23,19 @@ const BATCH: usize = 500;
 /// How often subscriptions and local queues that nobody uses any more are ended.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// Ends what nobody uses any more, until it is dropped.
+/// How long the machine must have been suspended between two looks for its timers to be set again.
+const SUSPENSION_MIN: Duration = Duration::from_millis(100);
+
+/// Ends what nobody uses any more, until it is dropped. Notices that the machine was suspended: timers
+/// do not fire sooner for that.
 pub(crate) async fn sweep(session: &Session) {
+    let mut suspended = session.clock.suspended();
     loop {
         sleep(SWEEP).await;
+        let before = std::mem::replace(&mut suspended, session.clock.suspended());
+        if suspended > before + SUSPENSION_MIN {
+            session.watchdog.set_timers_again();
+        }
         session.subscriptions.sweep(&session.transport);
         session.queues.sweep();
         if let Some(then) = Instant::now().checked_sub(SWEEP) {

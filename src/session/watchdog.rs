@@ -112,7 +112,7 @@ impl Watchdog {
         not_before: Option<Instant>,
     ) {
         let now = Instant::now();
-        let due = match hold.duty(now) {
+        let due = match hold.duty() {
             Duty::None => return,
             Duty::End(_) | Duty::Renew(_) => now,
             // Never at once: a duty that stays undone must not keep the loop spinning.
@@ -130,6 +130,14 @@ impl Watchdog {
     /// Takes a hold out.
     pub(crate) fn disarm(&self, hold: &Hold) {
         self.table.lock().remove(hold);
+    }
+
+    /// The machine was suspended: every duty comes sooner than it was entered for.
+    pub(crate) fn set_timers_again(&self) {
+        for hold in self.holds() {
+            hold.set_timers_again();
+            self.arm(&hold, None);
+        }
     }
 
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
@@ -267,7 +275,7 @@ pub(crate) async fn run(session: &Session) {
         let now = Instant::now();
         let mut to_renew = Vec::new();
         for hold in session.watchdog.take_due(now) {
-            match hold.duty(now) {
+            match hold.duty() {
                 Duty::Renew(lease) => to_renew.push((hold, lease)),
                 Duty::Wait(_) => session.watchdog.arm(&hold, None),
                 Duty::End(reason) => session.lose(&hold, reason),
@@ -320,7 +328,7 @@ fn script_of(hold: &Hold) -> &'static str {
 
 /// One batch: one call, and for each hold what it means.
 async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) {
-    let sent = Instant::now();
+    let sent = session.clock.now();
     let holds: Vec<(&Resource, _, _)> =
         batch.iter().map(|(hold, lease)| (&*hold.resource, &hold.field, *lease)).collect();
     let kind = batch[0].0.resource.kind;

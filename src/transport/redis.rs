@@ -12,6 +12,7 @@
 //! | `ledger` | the requests without a reply, and which of them were surely not sent |
 //! | `request` | the requests of a connection, and the notifications that end them |
 //! | `handshake` | the first commands on a stream |
+//! | `access`, `credentials`, `login` | who logs in, how a login is renewed, and which certificates count |
 //! | `codec`, `encode` | RESP3 |
 //! | `dial` | which way leads to a server: a stream, or the client `fred` |
 //! | `stream`, `tls` | a stream of bytes to the server |
@@ -21,10 +22,12 @@
 //! finds a connection or fails at once, and is sent once. Only a cluster sends a call again, to another
 //! node, when the first answered that it has not run it.
 
+pub(crate) mod access;
 mod cluster;
 pub(crate) mod codec;
 mod connection;
 mod control;
+pub(crate) mod credentials;
 pub(crate) mod deployment;
 pub(crate) mod dial;
 mod encode;
@@ -33,6 +36,7 @@ pub(crate) mod endpoint;
 pub(crate) mod fred;
 mod handshake;
 mod ledger;
+mod login;
 mod node;
 mod request;
 mod sentinel;
@@ -41,13 +45,14 @@ pub(crate) mod stream;
 mod subscriptions;
 mod task;
 #[cfg(feature = "tls")]
-mod tls;
+pub(crate) mod tls;
 
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::time::Duration;
 
+use self::access::Access;
 use self::cluster::Cluster;
 use self::deployment::{ClusterDeployment, SentinelDeployment};
 use self::node::{Node, Runtimes, answer};
@@ -96,6 +101,7 @@ pub(crate) enum Place {
 pub(crate) struct Opening {
     /// For CLIENT LIST.
     pub(crate) name: String,
+    pub(crate) access: Access,
     pub(crate) timing: Timing,
     pub(crate) events: Arc<dyn TransportEvents>,
     /// With a thread of its own.

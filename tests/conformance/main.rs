@@ -51,6 +51,7 @@ mod refusal;
 mod restore;
 mod semaphores;
 mod shape;
+mod suspension;
 mod unpolled;
 
 macro_rules! behaviours {
@@ -176,6 +177,13 @@ behaviours! {
         a_late_unlock_touches_nobody,
         a_key_of_another_type_is_a_loss,
         a_loss_lets_the_next_local_waiter_in,
+    }
+    suspension {
+        a_hold_is_lost_at_once_when_the_suspension_was_longer_than_its_lease,
+        a_hold_is_renewed_soon_when_the_suspension_was_shorter_than_its_lease,
+        the_longest_hold_counts_a_suspension,
+        several_locks_are_lost_as_one_is,
+        a_waiter_of_the_same_client_goes_on,
     }
     basics {
         every_kind_of_lock_excludes_and_wakes,

@@ -1,10 +1,15 @@
 //! Clusters and sentinels whose masters change, and whose slots move.
 //!
-//! Here the test bed itself is tested, by commands that share no code with the library: what other tests
-//! conclude from it is worth no more than it is.
+//! In `cluster`, `sentinel` and `pool` the test bed itself is tested, by commands that share no code with the
+//! library: what the other tests conclude from it is worth no more than it is.
 #![expect(clippy::disallowed_methods, reason = "real servers take real time")]
 
 mod cluster;
+mod contenders;
+mod failovers;
+#[path = "../support/kinds.rs"]
+mod kinds;
+mod moves;
 mod pool;
 mod sentinel;
 #[path = "../support/mod.rs"]

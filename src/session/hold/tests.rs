@@ -1,6 +1,7 @@
 //! What a hold knows when its last guard goes and a reader comes at the same moment.
 
 use super::*;
+use crate::clock::{Counts, Machine};
 use crate::protocol::kind::Kind;
 use crate::transport::Epoch;
 
@@ -37,7 +38,8 @@ const STAINS: [(&str, Becoming); 7] = [
     ("its renewal had no answer", |hold| changed(hold, Hold::mark_uncertain)),
     ("most of its lease is over", |hold| {
         changed(hold, |hold| {
-            hold.state.lock().deadline -= TERMS.lease / 3 * 2;
+            let mut state = hold.state.lock();
+            state.deadline = state.deadline.checked_sub(TERMS.lease / 3 * 2).expect("later");
         })
     }),
 ];
@@ -67,14 +69,18 @@ async fn only_a_hold_of_which_all_is_known_is_handed_over() {
     assert!(!hold.is_clear(), "it is over");
 }
 
-fn write_hold() -> Hold {
+fn write_identity() -> HoldIdentity {
     let resource = Resource::new(Kind::Write, "", "x").expect("a good name");
-    let identity = HoldIdentity {
+    HoldIdentity {
         resource: Arc::new(resource),
         field: Arc::from("client:1:write"),
         client: Uuid::nil(),
-    };
-    Hold::new(1, identity, TERMS, Instant::now())
+    }
+}
+
+fn write_hold() -> Hold {
+    let clock = Clock::new(Counts::TimerTime);
+    Hold::new(1, write_identity(), TERMS, &clock, clock.now())
 }
 
 #[tokio::test]
@@ -92,4 +98,23 @@ async fn no_reader_comes_under_a_write_hold_whose_last_guard_went() {
     assert!(matches!(hold.leave(TERMS), Left::Last));
     assert!(!hold.stays_with_its_owner());
     assert!(hold.is_clear(), "it may be handed over");
+}
+
+/// The lease of a call that was under way while the machine was suspended began before.
+#[tokio::test]
+async fn a_grant_that_was_sent_before_a_suspension_is_lost() {
+    let machine = Machine::default();
+    let clock = Clock::new(Counts::TimerTime).on(&machine);
+    let sent = clock.now();
+    machine.was_suspended(TERMS.lease);
+    let hold = Hold::new(1, write_identity(), TERMS, &clock, sent);
+    assert_eq!(hold.loss(), Some(LossReason::Expired));
+    let sent = clock.now();
+    let hold = Hold::new(1, write_identity(), TERMS, &clock, sent);
+    machine.was_suspended(TERMS.lease / 2);
+    hold.confirmed(sent, TERMS.lease);
+    assert!(hold.deadline() <= Instant::now() + TERMS.lease / 2, "the reply moves nothing on");
+    machine.was_suspended(TERMS.lease / 2);
+    hold.confirmed(clock.now(), TERMS.lease);
+    assert_eq!(hold.loss(), Some(LossReason::Expired), "it stays lost");
 }

@@ -56,8 +56,8 @@ use self::keyslot::{SLOTS, keyslot};
 use self::map::SlotMap;
 use self::nodes::Nodes;
 use self::redirect::{Address, Redirect, is_in_a_script};
+use super::access::Access;
 use super::deployment::ClusterDeployment;
-use super::dial::Dial;
 use super::endpoint::Endpoint;
 use super::node::{Node, Remote, Runtimes, answer};
 use super::request::{CallOutcome, KeyForm};
@@ -86,6 +86,7 @@ struct Shared {
     deployment: ClusterDeployment,
     /// Of the connections, for CLIENT LIST.
     name: String,
+    access: Access,
     timing: Timing,
     runtimes: Runtimes,
     events: Arc<dyn TransportEvents>,
@@ -114,12 +115,14 @@ impl Cluster {
         runtimes: Runtimes,
     ) -> Result<Self, CallError> {
         // The errors of a URL come before anything is sent.
-        deployment.seeds.iter().try_for_each(|seed| Dial::to(seed).map(drop))?;
-        let Opening { name, timing, events, if_unreachable, sharded_pubsub: wanted, .. } = opening;
+        let Opening { name, access, timing, events, if_unreachable, .. } = opening;
+        deployment.seeds.iter().try_for_each(|seed| access.server(seed, &name).map(drop))?;
+        let wanted = opening.sharded_pubsub;
         let is_on = AtomicBool::new(wanted == ShardedPubSub::On);
         let shared = Arc::new(Shared {
             deployment,
             name,
+            access,
             timing,
             runtimes: runtimes.clone(),
             events,
@@ -357,7 +360,7 @@ impl Shared {
     }
 
     fn remote(&self, endpoint: &Endpoint) -> Result<Remote, CallError> {
-        Ok(Remote::new(Dial::to(endpoint)?, endpoint, &self.name))
+        self.access.server(endpoint, &self.name)
     }
 
     fn pubsub(&self, channel: &str, key: &str) -> PubSub {

@@ -33,8 +33,9 @@ impl ControlConnection {
         let opening = async move {
             let broken = |error: std::io::Error| not_connected(&error.to_string());
             let (mut reader, mut writer) = to.dial.connect(&resolver).await.map_err(broken)?;
-            let inbox = to.handshake.run(&mut reader, &mut writer).await?;
-            Ok::<_, CallError>((reader, writer, inbox))
+            // Its login is not renewed: a server that ends it for that is asked on the next connection.
+            let greeting = to.handshake.run(&mut reader, &mut writer, &resolver).await?;
+            Ok::<_, CallError>((reader, writer, greeting.inbox))
         };
         let failed = |error| cannot_connect(&remote.endpoint, error);
         let opened = timeout(timing.connect, &mut AbortOnDrop(runtimes.own.spawn(opening)).0).await;

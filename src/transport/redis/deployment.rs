@@ -13,9 +13,8 @@
 
 use std::fmt;
 
-use super::endpoint::{
-    Address, Credentials, Endpoint, PORT_DEFAULT, Security, credentials, decode, refused,
-};
+use super::credentials::Credentials;
+use super::endpoint::{Address, Endpoint, PORT_DEFAULT, Security, credentials, decode, refused};
 use crate::error::ConfigError;
 
 const SENTINEL_PORT_DEFAULT: u16 = 26379;
@@ -82,6 +81,28 @@ impl Servers {
 }
 
 impl Deployment {
+    /// Whether its servers are reached by TLS.
+    pub(crate) fn is_secured(&self) -> bool {
+        match self {
+            Deployment::Single(endpoint) => endpoint.is_secured(),
+            Deployment::Sentinel(SentinelDeployment { servers, .. })
+            | Deployment::Cluster(ClusterDeployment { servers, .. }) => {
+                servers.security == Security::Tls
+            }
+        }
+    }
+
+    /// Whether the URL has credentials for the servers.
+    pub(crate) fn has_credentials(&self) -> bool {
+        match self {
+            Deployment::Single(endpoint) => endpoint.credentials().is_some(),
+            Deployment::Sentinel(SentinelDeployment { servers, .. })
+            | Deployment::Cluster(ClusterDeployment { servers, .. }) => {
+                servers.credentials.is_some()
+            }
+        }
+    }
+
     /// Parses a URL; nothing is resolved or opened.
     pub(crate) fn parse(text: &str) -> Result<Self, ConfigError> {
         let text = text.trim();

@@ -9,6 +9,14 @@ use super::stream::{Reader, Writer, tcp};
 use crate::transport::CallError;
 use crate::transport::redis::endpoint::{Address, Endpoint};
 
+#[cfg(feature = "tls")]
+pub(crate) use super::tls::Tls;
+
+/// Without the feature `tls` no endpoint needs it.
+#[cfg(not(feature = "tls"))]
+#[derive(Clone, Copy)]
+pub(crate) enum Tls {}
+
 /// Makes streams to one server.
 #[derive(Clone)]
 pub(crate) enum Dial {
@@ -20,7 +28,9 @@ pub(crate) enum Dial {
     Tls {
         host: String,
         port: u16,
-        tls: super::tls::Tls,
+        tls: Tls,
+        /// What the server's certificate must name.
+        name: tokio_rustls::rustls::pki_types::ServerName<'static>,
     },
     #[cfg(unix)]
     Unix(std::path::PathBuf),
@@ -33,16 +43,12 @@ pub(crate) enum Dial {
 }
 
 impl Dial {
-    pub(crate) fn to(endpoint: &Endpoint) -> Result<Self, CallError> {
+    /// `tls` is there if the endpoint needs it. Without it no connection is made: never a plain one.
+    pub(crate) fn to(endpoint: &Endpoint, tls: Option<&Tls>) -> Result<Self, CallError> {
         match endpoint.address() {
-            Address::Tcp { host, port } => Ok(Dial::Tcp { host: host.clone(), port: *port }),
-            #[cfg(feature = "tls")]
-            Address::Tls { host, port } => {
-                let tls = super::tls::Tls::with_system_roots(host)?;
-                Ok(Dial::Tls { host: host.clone(), port: *port, tls })
-            }
-            #[cfg(not(feature = "tls"))]
-            Address::Tls { .. } => Err(refused("rediss:// needs the feature `tls`")),
+            Address::Tcp { host, port } => Dial::network(host, *port, None),
+            Address::Tls { .. } if tls.is_none() => Err(refused("there are no TLS settings")),
+            Address::Tls { host, port } => Dial::network(host, *port, tls),
             #[cfg(unix)]
             Address::Unix { path } => Ok(Dial::Unix(path.clone())),
             #[cfg(not(unix))]
@@ -50,10 +56,29 @@ impl Dial {
         }
     }
 
+    /// A server at this address. The servers of one deployment share `tls`.
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(clippy::unnecessary_wraps, reason = "a name may be unfit for TLS")
+    )]
+    pub(crate) fn network(host: &str, port: u16, tls: Option<&Tls>) -> Result<Self, CallError> {
+        let host = host.to_owned();
+        match tls {
+            None => Ok(Dial::Tcp { host, port }),
+            #[cfg(feature = "tls")]
+            Some(tls) => {
+                let (name, tls) = (tls.name_of(&host)?, tls.clone());
+                Ok(Dial::Tls { host, port, tls, name })
+            }
+            #[cfg(not(feature = "tls"))]
+            Some(never) => match *never {},
+        }
+    }
+
     /// Resolves and connects. The caller limits the time.
     ///
-    /// Hosts are resolved on `resolver`: the blocking threads of the caller's runtime may all be taken,
-    /// even by tasks that wait for this connection.
+    /// Hosts are resolved and files are read on `resolver`: the blocking threads of the caller's runtime
+    /// may all be taken, even by tasks that wait for this connection.
     pub(super) async fn connect(&self, resolver: &Handle) -> io::Result<(Reader, Writer)> {
         match self {
             Dial::Tcp { host, port } => {
@@ -61,9 +86,9 @@ impl Dial {
                 Ok((Box::new(reader), Box::new(writer)))
             }
             #[cfg(feature = "tls")]
-            Dial::Tls { host, port, tls } => {
-                let stream = tls.connect(tcp(host, *port, resolver).await?).await?;
-                let (reader, writer) = super::tls::split(stream);
+            Dial::Tls { host, port, tls, name } => {
+                let stream = tcp(host, *port, resolver).await?;
+                let (reader, writer) = tls.connect(name.clone(), stream, resolver).await?;
                 Ok((Box::new(reader), Box::new(writer)))
             }
             #[cfg(unix)]
@@ -79,7 +104,6 @@ impl Dial {
     }
 }
 
-#[cfg(any(not(feature = "tls"), not(unix)))]
 fn refused(text: &str) -> CallError {
     CallError::Refused(crate::transport::Fault(text.to_owned()))
 }

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use url::{Host, Url};
 
+use super::credentials::Credentials;
 use crate::error::ConfigError;
 
 /// One server, as the transport needs it.
@@ -32,14 +33,6 @@ pub(crate) enum Address {
     Tcp { host: String, port: u16 },
     Tls { host: String, port: u16 },
     Unix { path: PathBuf },
-}
-
-/// User and password, sent with HELLO. Without `Debug`, which would show the password.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Credentials {
-    /// `None`: the server's default user.
-    pub(crate) user: Option<String>,
-    pub(crate) password: String,
 }
 
 pub(super) const PORT_DEFAULT: u16 = 6379;
@@ -118,6 +111,11 @@ impl Endpoint {
 
     pub(crate) fn credentials(&self) -> Option<&Credentials> {
         self.credentials.as_ref()
+    }
+
+    /// Whether it is reached by TLS.
+    pub(crate) fn is_secured(&self) -> bool {
+        matches!(self.address, Address::Tls { .. })
     }
 
     pub(crate) fn database(&self) -> Option<u8> {
@@ -242,7 +240,8 @@ pub(super) fn credentials(
             "a user without a password; write redis://user:password@host, \
              or redis://:password@host for the default user",
         )),
-        (no_user, false) => Ok(Some(Credentials { user: (!no_user).then_some(user), password })),
+        (true, false) => Ok(Some(Credentials::password(password))),
+        (false, false) => Ok(Some(Credentials::new(user, password))),
     }
 }
 

@@ -42,10 +42,10 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Duration;
 
-use super::codec::Incoming;
+use super::codec::{Incoming, without_arguments};
 use super::connection::Connection;
 use super::endpoint::{Address, Endpoint};
-use super::handshake::{not_connected, without_arguments};
+use super::handshake::not_connected;
 use super::request::{Request, ScriptForm};
 use super::stream::KEEPALIVE;
 use super::subscriptions::SubscriptionRegistry;

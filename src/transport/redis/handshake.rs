@@ -2,9 +2,12 @@
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::runtime::Handle;
 
-use super::codec::{Decoder, Incoming};
+use super::codec::{Decoder, Incoming, without_arguments};
+use super::credentials::{Credentials, Provider};
 use super::encode::command;
+use super::login::{Login, Validity};
 use super::stream::{Reader, Writer};
 use crate::protocol::Value;
 use crate::transport::redis::endpoint::Endpoint;
@@ -12,16 +15,35 @@ use crate::transport::{CallError, Fault, sort_error_reply};
 
 #[derive(Clone)]
 pub(super) struct Handshake {
-    endpoint: Endpoint,
+    login: Login,
+    database: Option<u8>,
     /// The name in CLIENT LIST.
     name: String,
     /// Whether a replica is refused.
     primary_only: bool,
 }
 
+/// What is known of a connection after the handshake.
+pub(super) struct Greeting {
+    /// Bytes that were read beyond the answers.
+    pub(super) inbox: BytesMut,
+    pub(super) validity: Validity,
+}
+
 impl Handshake {
     pub(super) fn new(endpoint: &Endpoint, name: &str) -> Self {
-        Handshake { endpoint: endpoint.clone(), name: name.to_owned(), primary_only: false }
+        let login = Login::Fixed(endpoint.credentials().cloned());
+        let (database, name) = (endpoint.database(), name.to_owned());
+        Handshake { login, database, name, primary_only: false }
+    }
+
+    /// Asks a provider at each login.
+    pub(super) fn log_in_by(&mut self, provider: Provider) {
+        self.login = Login::Provider(provider);
+    }
+
+    pub(super) fn login(&self) -> &Login {
+        &self.login
     }
 
     pub(super) fn primary_only(&mut self) {
@@ -37,16 +59,22 @@ impl Handshake {
         &self.name
     }
 
-    /// Sends the commands and checks the answers. Returns the bytes that were read beyond them.
+    /// Sends the commands and checks the answers. A provider of credentials is asked on `runtime`.
     pub(super) async fn run(
         &self,
         reader: &mut Reader,
         writer: &mut Writer,
-    ) -> Result<BytesMut, CallError> {
-        let (commands, answers) = self.commands();
+        runtime: &Handle,
+    ) -> Result<Greeting, CallError> {
+        let given = self.login.credentials(runtime).await;
+        let (credentials, validity) = given.map_err(CallError::NotApplied)?;
+        let (commands, answers) = self.commands(credentials.as_ref());
         let broken = |error: std::io::Error| not_connected(&error.to_string());
-        writer.write_all(&commands).await.map_err(broken)?;
-        writer.flush().await.map_err(broken)?;
+        // A server that closes the connection at once may have said why before.
+        let written = match writer.write_all(&commands).await {
+            Ok(()) => writer.flush().await,
+            failed => failed,
+        };
         let (mut decoder, mut inbox) = (Decoder::default(), BytesMut::new());
         let mut number = 0;
         while number < answers.len() {
@@ -58,25 +86,26 @@ impl Handshake {
                 Ok(Some(Incoming::Push(_))) => {}
                 Ok(None) => {
                     if reader.read_buf(&mut inbox).await.map_err(broken)? == 0 {
+                        written.map_err(broken)?;
                         return Err(not_connected("the server closed the connection"));
                     }
                 }
                 Err(malformed) => return Err(not_connected(&malformed.0)),
             }
         }
-        Ok(inbox)
+        Ok(Greeting { inbox, validity })
     }
 
-    fn commands(&self) -> (BytesMut, Vec<Answer>) {
+    fn commands(&self, credentials: Option<&Credentials>) -> (BytesMut, Vec<Answer>) {
         let (mut commands, mut answers) = (BytesMut::new(), vec![Answer::Required]);
         let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
-        if let Some(credentials) = self.endpoint.credentials() {
-            let user = credentials.user.as_deref().unwrap_or("default");
-            hello.extend([b"AUTH", user.as_bytes(), credentials.password.as_bytes()]);
+        if let Some(credentials) = credentials {
+            let (user, password) = (credentials.user(), &credentials.password);
+            hello.extend([b"AUTH", user.as_bytes(), password.as_bytes()]);
         }
         hello.extend([b"SETNAME" as &[u8], self.name.as_bytes()]);
         command(&mut commands, &hello);
-        if let Some(database) = self.endpoint.database() {
+        if let Some(database) = self.database {
             command(&mut commands, &[b"SELECT", database.to_string().as_bytes()]);
             answers.push(Answer::Required);
         }
@@ -129,11 +158,6 @@ pub(super) fn primary(role: &Value) -> Result<(), CallError> {
         }
         _ => Err(not_connected("the server does not say its role")),
     }
-}
-
-/// A server that does not know HELLO repeats its arguments, and so the password.
-pub(super) fn without_arguments(text: &str) -> &str {
-    text.find(", with args").map_or(text, |end| &text[..end])
 }
 
 /// A later attempt may succeed.

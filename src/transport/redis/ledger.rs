@@ -36,6 +36,7 @@ use std::collections::VecDeque;
 use bytes::{Buf as _, BytesMut};
 use tokio::time::Instant;
 
+use super::codec::without_arguments;
 use super::encode;
 use super::request::{KeyForm, Notification, Request, ScriptForm};
 use crate::protocol::Value;
@@ -198,11 +199,11 @@ impl Ledger {
         };
         Ok(match request {
             None | Some(Request::Unsubscribe(..)) => None,
-            Some(Request::Command(request)) => {
-                let outcome = reply.map_err(|text| sort_error_reply(&text));
-                Some(Notification::Called(request.answer, outcome))
-            }
             Some(Request::Ping(pong)) => pong.map(Notification::Pong),
+            Some(Request::Command(request)) => {
+                let refused = |text: String| sort_error_reply(without_arguments(&text));
+                Some(Notification::Called(request.answer, reply.map_err(refused)))
+            }
             Some(Request::Subscribe(request)) => match reply {
                 Err(text) => Some(Notification::Subscribed(request, Err(sort_error_reply(&text)))),
                 Ok(_) => return Err(Fault("the server answered SUBSCRIBE without a push".into())),

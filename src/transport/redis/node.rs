@@ -29,6 +29,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
 use self::supervisor::{DrivenBy, DrivenConnection, OpenError, Supervisor};
+use super::credentials::Provider;
 use super::dial::Dial;
 use super::endpoint::Endpoint;
 use super::handshake::Handshake;
@@ -106,6 +107,14 @@ impl Remote {
     /// `name` is shown by CLIENT LIST.
     pub(crate) fn new(dial: Dial, endpoint: &Endpoint, name: &str) -> Self {
         Remote { dial, handshake: Handshake::new(endpoint, name), endpoint: endpoint.to_string() }
+    }
+
+    /// Asks a provider of credentials at each login, if there is one.
+    pub(crate) fn log_in_by(mut self, provider: Option<Provider>) -> Self {
+        if let Some(provider) = provider {
+            self.handshake.log_in_by(provider);
+        }
+        self
     }
 
     /// A server that is refused unless it is a primary.

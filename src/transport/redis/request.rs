@@ -1,5 +1,6 @@
 //! The requests that a connection carries, and the notifications that they end in.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -13,17 +14,11 @@ pub(super) type SubscribeOutcome = Result<(), CallError>;
 #[derive(Debug)]
 pub(super) enum Request {
     Call(CallRequest),
-    /// A command that is no script and takes no lock: ROLE, CLUSTER SLOTS, WAIT.
+    /// A command that is no script and takes no lock: ROLE, CLUSTER SLOTS, WAIT, AUTH.
     Command(CommandRequest),
     Subscribe(SubscribeRequest),
     Unsubscribe(Arc<str>, PubSub),
     Ping(Option<oneshot::Sender<()>>),
-}
-
-#[derive(Debug)]
-pub(super) struct CommandRequest {
-    pub(super) words: Vec<Vec<u8>>,
-    pub(super) answer: oneshot::Sender<CallOutcome>,
 }
 
 #[derive(Debug)]
@@ -44,6 +39,19 @@ pub(super) enum KeyForm {
     Asking,
     /// As arguments: they may be of several slots, all of that node.
     Undeclared,
+}
+
+/// A command that is no script of ours: AUTH.
+pub(super) struct CommandRequest {
+    pub(super) words: Vec<Vec<u8>>,
+    pub(super) answer: oneshot::Sender<CallOutcome>,
+}
+
+/// Without the words, which may have a password.
+impl fmt::Debug for CommandRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandRequest").finish_non_exhaustive()
+    }
 }
 
 /// How a script is sent.

@@ -35,8 +35,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant, timeout_at};
 
 use self::watch::Watched;
+use super::access::Access;
 use super::deployment::SentinelDeployment;
-use super::dial::Dial;
 use super::endpoint::Endpoint;
 use super::handshake::not_connected;
 use super::node::{Node, Remote, Runtimes};
@@ -56,6 +56,7 @@ struct Shared {
     deployment: SentinelDeployment,
     /// Of the connections, for CLIENT LIST.
     name: String,
+    access: Access,
     timing: Timing,
     runtimes: Runtimes,
     events: Arc<dyn TransportEvents>,
@@ -73,9 +74,9 @@ impl Sentinel {
         opening: Opening,
         runtimes: Runtimes,
     ) -> Result<Self, CallError> {
-        let Opening { name, timing, events, if_unreachable, .. } = opening;
+        let Opening { name, access, timing, events, if_unreachable, .. } = opening;
         // The errors of a URL come before anything is sent.
-        Dial::to(&deployment.servers.at("localhost", 1))?;
+        access.server(&deployment.servers.at("localhost", 1), &name)?;
         let changed = Arc::<Notify>::default();
         let unknown = Err(Fault("no sentinel has named the primary yet".into()));
         let node = Node::open(unknown, timing, events.clone(), &runtimes, changed.clone());
@@ -83,6 +84,7 @@ impl Sentinel {
         let shared = Arc::new(Shared {
             deployment,
             name,
+            access,
             timing,
             runtimes: runtimes.clone(),
             events,
@@ -137,13 +139,10 @@ impl fmt::Debug for Sentinel {
 }
 
 impl Shared {
-    fn remote(&self, endpoint: &Endpoint) -> Result<Remote, CallError> {
-        Ok(Remote::new(Dial::to(endpoint)?, endpoint, &self.name))
-    }
-
     /// The server at an address that a sentinel has told: only as a primary.
     fn primary(&self, host: &str, port: u16) -> Result<Arc<Remote>, Fault> {
-        let remote = self.remote(&self.deployment.servers.at(host, port)).map_err(|error| {
+        let server = self.deployment.servers.at(host, port);
+        let remote = self.access.server(&server, &self.name).map_err(|error| {
             Fault(format!("the sentinels name a primary that cannot be used: {error:?}"))
         })?;
         Ok(Arc::new(remote.primary_only()))
@@ -151,7 +150,7 @@ impl Shared {
 
     /// Watches a sentinel, unless it is watched already.
     fn watch(self: &Arc<Self>, endpoint: &Endpoint) -> Result<(), CallError> {
-        let remote = Arc::new(self.remote(endpoint)?);
+        let remote = Arc::new(self.access.sentinel(endpoint, &self.name)?);
         let mut sentinels = self.sentinels.lock();
         if sentinels.len() == SENTINELS_MAX {
             return Err(not_connected("too many sentinels"));

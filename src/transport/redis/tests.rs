@@ -14,17 +14,24 @@ macro_rules! needs_a_server {
     };
 }
 
+#[cfg(feature = "tls")]
+mod authority;
 mod calls;
+#[cfg(feature = "tls")]
+mod certificates;
 mod connecting;
 mod crowds;
 mod cuts;
 mod drops;
 mod late;
 mod lifecycle;
+mod logins;
 mod losses;
 mod memory;
 #[cfg(shuttle)]
 mod model;
+#[cfg(feature = "tls")]
+mod secure;
 mod steps;
 mod subscriptions;
 #[cfg(feature = "tls")]
@@ -206,7 +213,11 @@ async fn connect_to(
 
 fn remote(url: &str) -> Remote {
     let endpoint = Endpoint::parse(url).unwrap();
-    Remote::new(Dial::to(&endpoint).unwrap(), &endpoint, NAME)
+    #[cfg(feature = "tls")]
+    let tls = endpoint.is_secured().then(tls::system);
+    #[cfg(not(feature = "tls"))]
+    let tls = None;
+    Remote::new(Dial::to(&endpoint, tls.as_ref()).unwrap(), &endpoint, NAME)
 }
 
 fn add(key: &str) -> Call {

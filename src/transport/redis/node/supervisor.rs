@@ -7,6 +7,7 @@
 //! | opening | it fails, or takes longer than `timing.connect` | pause; calls end with this reason |
 //! | up | the stream ends or is not RESP3; its runtime ends or stands still; silence; READONLY | lost |
 //! | up | the server is not a primary any more, or the node has another target | lost |
+//! | up | the login was not renewed, and its credentials are over | lost |
 //! | lost | the epoch rises, then every call gets the outcome that is known | pause |
 //! | pause | it is over, or the node has another target | opening |
 //! | any | the transport is closed | sent calls are answered, for [`CLOSING_MAX`]; end |
@@ -15,16 +16,17 @@
 //! has timed out. So a call costs no timer, and times out even where the runtime of its connection
 //! stands still.
 
+use std::future::pending;
 use std::sync::Arc;
 
-use bytes::BytesMut;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
 use super::{Progress, Runtimes, Shared, Target, answer, cannot_connect};
 use crate::transport::redis::connection::{self, Connection};
-use crate::transport::redis::handshake::{not_connected, primary};
+use crate::transport::redis::handshake::{Greeting, not_connected, primary};
+use crate::transport::redis::login::{Login, Validity};
 use crate::transport::redis::stream::{Reader, Writer};
 use crate::transport::redis::task::AbortOnDrop;
 #[cfg(feature = "fred")]
@@ -74,11 +76,13 @@ pub(super) struct DrivenConnection {
     /// Of the target that it leads to.
     generation: u64,
     primary_only: bool,
+    /// Who logged in, and for how long; `None` if the login is not ours.
+    login: Option<(Login, Validity)>,
 }
 
 /// What a connection is made of, after the handshake.
 enum Opened {
-    Stream(Reader, Writer, BytesMut),
+    Stream(Reader, Writer, Greeting),
     #[cfg(feature = "fred")]
     Fred(fred::FredClient),
 }
@@ -114,8 +118,8 @@ impl Supervisor {
             }
             let broken = |error: std::io::Error| not_connected(&error.to_string());
             let (mut reader, mut writer) = to.dial.connect(&resolver).await.map_err(broken)?;
-            let inbox = to.handshake.run(&mut reader, &mut writer).await?;
-            Ok(Opened::Stream(reader, writer, inbox))
+            let greeting = to.handshake.run(&mut reader, &mut writer, &resolver).await?;
+            Ok(Opened::Stream(reader, writer, greeting))
         }));
         let failed = |error| OpenError::Call(cannot_connect(&remote.endpoint, error));
         let opened = match timeout(limit, &mut opening.0).await {
@@ -128,17 +132,17 @@ impl Supervisor {
             }
         };
         let (registry, events) = (self.shared.subscriptions.clone(), self.shared.events.clone());
-        let (connection, task) = match opened {
-            Opened::Stream(reader, writer, inbox) => {
+        let (connection, task, validity) = match opened {
+            Opened::Stream(reader, writer, Greeting { inbox, validity }) => {
                 let connection = Arc::new(Connection::new(writer));
                 let driver = connection::drive(connection.clone(), reader, inbox, registry, events);
-                (connection, runtime.spawn(driver))
+                (connection, runtime.spawn(driver), Some(validity))
             }
             #[cfg(feature = "fred")]
             Opened::Fred(client) => {
                 let connection = Arc::new(Connection::without_bytes());
                 let driver = fred::drive(connection.clone(), client, registry, events);
-                (connection, runtime.spawn(driver))
+                (connection, runtime.spawn(driver), None)
             }
         };
         let mut driven = DrivenConnection {
@@ -146,6 +150,7 @@ impl Supervisor {
             driver: AbortOnDrop(task),
             generation,
             primary_only: remote.handshake.is_primary_only(),
+            login: validity.map(|validity| (remote.handshake.login().clone(), validity)),
         };
         if self.role == Role::Messages {
             self.restore_channels(&mut driven).await.map_err(failed)?;
@@ -247,6 +252,7 @@ impl Supervisor {
             },
             end = self.probe(connection) => end,
             end = self.expire_calls(connection) => end,
+            end = self.keep_login(connection, driven.login.as_ref()) => end,
             end = read_only(connection) => end,
             _ = other_target => End::Lost(Fault(OTHER_TARGET.into())),
             end = self.ask_for_role(connection), if primary_only => end,
@@ -284,6 +290,13 @@ impl Supervisor {
             responds(self.runtime(), limit).await;
             connection.expire(limit, &*self.shared.subscriptions);
         }
+    }
+
+    /// Renews the login before its credentials are over; ends when the server refuses that.
+    async fn keep_login(&self, connection: &Connection, of: Option<&(Login, Validity)>) -> End {
+        let Some((login, validity)) = of else { return pending().await };
+        let limit = self.shared.timing.connect;
+        End::Lost(login.keep(connection, *validity, &self.runtimes.own, limit).await)
     }
 
     /// Sends PING when nothing else came; ends when nothing comes all the same.

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::super::connection::Connection;
 use super::super::stream::{Reader, Writer};
 use super::*;
+use crate::transport::redis::credentials::Provider;
 
 /// The server's answer to a command after the handshake.
 pub(super) type Answers = dyn FnMut(&[String]) -> Vec<u8> + Send;
@@ -352,9 +353,16 @@ impl MemoryTestbed {
     }
 
     pub(super) async fn open(server: MemoryServer) -> Result<Self, CallError> {
+        MemoryTestbed::open_by(server, None).await
+    }
+
+    pub(super) async fn open_by(
+        server: MemoryServer,
+        provider: Option<Provider>,
+    ) -> Result<Self, CallError> {
         let events = Arc::<Recorder>::default();
         let endpoint = Endpoint::parse("redis://memory").unwrap();
-        let node = Remote::new(server.dial(), &endpoint, NAME);
+        let node = Remote::new(server.dial(), &endpoint, NAME).log_in_by(provider);
         let own = Handle::current();
         let redis = connect_to(node, TIMING, events.clone(), &own, IfUnreachable::Fail);
         Ok(MemoryTestbed { redis: Arc::new(redis.await?), events, server })

@@ -1,0 +1,159 @@
+//! How a client gets into its servers: TLS and logins, checked before anything is sent.
+
+use tokio::runtime::Handle;
+
+use super::builder::{ClientBuilder, Target};
+use crate::error::ConfigError;
+use crate::transport::redis::access::Access;
+use crate::transport::redis::deployment::Deployment;
+use crate::transport::redis::dial::Tls;
+
+impl ClientBuilder {
+    /// TLS options and credentials are for servers of a URL that needs them.
+    pub(super) fn check_access(&self) -> Result<(), ConfigError> {
+        let credentials = |reason| Err(ConfigError::Credentials { reason });
+        match &self.target {
+            // A URL that cannot be used is refused when the client connects.
+            Target::Url(Err(_)) => Ok(()),
+            Target::Url(Ok(deployment)) => {
+                #[cfg(feature = "tls")]
+                if self.tls.is_some() && !deployment.is_secured() {
+                    let reason =
+                        "they are for a URL with rediss://, and this one is not".to_owned();
+                    return Err(ConfigError::Tls { reason });
+                }
+                if self.credentials.is_some() && deployment.has_credentials() {
+                    return credentials(
+                        "they are given twice: take user and password out of the URL",
+                    );
+                }
+                Ok(())
+            }
+            #[cfg(any(feature = "embedded", feature = "fred"))]
+            _ => {
+                #[cfg(feature = "tls")]
+                if self.tls.is_some() {
+                    let reason = "the embedded engine has no TLS, a client of fred has its own";
+                    return Err(ConfigError::Tls { reason: reason.to_owned() });
+                }
+                if self.credentials.is_some() {
+                    return credentials(
+                        "the embedded engine has no users, a client of fred its own",
+                    );
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// What the servers of a deployment need. Certificates and keys are read on `runtime`.
+    pub(super) async fn access(
+        &self,
+        deployment: &Deployment,
+        runtime: &Handle,
+    ) -> Result<Access, ConfigError> {
+        let tls = self.shared_tls(deployment, runtime).await?;
+        Ok(Access { tls, provider: self.credentials.clone() })
+    }
+
+    #[cfg(feature = "tls")]
+    async fn shared_tls(
+        &self,
+        deployment: &Deployment,
+        runtime: &Handle,
+    ) -> Result<Option<Tls>, ConfigError> {
+        if !deployment.is_secured() {
+            return Ok(None);
+        }
+        let options = self.tls.clone().unwrap_or_default();
+        Tls::load(options, runtime).await.map(Some)
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[expect(clippy::unused_async, reason = "the same call with and without the feature")]
+    async fn shared_tls(&self, _: &Deployment, _: &Handle) -> Result<Option<Tls>, ConfigError> {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::client::Client;
+    use crate::error::Error;
+    use crate::transport::redis::credentials::Credentials;
+    #[cfg(feature = "tls")]
+    use crate::transport::redis::tls::TlsOptions;
+
+    /// Connects; that must be refused before anything is sent.
+    async fn refusal(url: &str, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> ConfigError {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        let builder = set(Client::builder(&url.replace("PORT", &port)));
+        let refused = builder.connect().await.map(drop).expect_err("it cannot be used");
+        assert!(listener.accept().is_err(), "somebody connected: {refused}");
+        let shown = format!("{refused} {refused:?}");
+        assert!(!shown.contains("hunter2"), "{shown}");
+        match refused {
+            Error::Config(error) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn credentials_are_given_once() {
+        let given = |builder: ClientBuilder| builder.credentials(Credentials::password("hunter2"));
+        for url in [
+            "redis://:x@127.0.0.1:PORT",
+            "redis+unix:///x?pass=x",
+            "redis-sentinel://ann:x@127.0.0.1:PORT/primary",
+            "redis-cluster://:x@127.0.0.1:PORT",
+        ] {
+            let refused = refusal(url, given).await.to_string();
+            assert!(refused.contains("out of the URL"), "{refused}");
+        }
+        // The sentinels have users of their own.
+        let sentinel = "redis-sentinel://127.0.0.1/primary?sentinel_password=x";
+        assert!(given(Client::builder(sentinel)).check_access().is_ok());
+        let builder = given(Client::builder("redis://127.0.0.1"));
+        assert!(builder.check_access().is_ok());
+        assert!(!format!("{builder:?}").contains("hunter2"), "{builder:?}");
+    }
+
+    #[tokio::test]
+    #[cfg(feature = "embedded")]
+    async fn the_embedded_engine_has_neither() {
+        let builder = || crate::EmbeddedRedis::new().builder();
+        let refused = builder().credentials(Credentials::password("x")).check_access();
+        assert!(matches!(refused, Err(ConfigError::Credentials { .. })));
+        #[cfg(feature = "tls")]
+        assert!(matches!(
+            builder().tls(TlsOptions::new()).check_access(),
+            Err(ConfigError::Tls { .. })
+        ));
+    }
+
+    #[tokio::test]
+    #[cfg(feature = "tls")]
+    async fn tls_options_are_for_a_secured_url() {
+        for url in ["redis://127.0.0.1:PORT", "redis+unix:///x", "redis-cluster://127.0.0.1:PORT"] {
+            let refused = refusal(url, |builder| builder.tls(TlsOptions::new())).await.to_string();
+            assert!(refused.contains("rediss://"), "{refused}");
+        }
+        for url in ["rediss://x", "rediss-sentinel://x/primary", "rediss-cluster://x"] {
+            assert!(Client::builder(url).tls(TlsOptions::new()).check_access().is_ok(), "{url}");
+        }
+    }
+
+    #[tokio::test]
+    #[cfg(feature = "tls")]
+    async fn options_that_cannot_be_used_are_refused_before_anything_is_sent() {
+        let missing = TlsOptions::new().ca_file("/nowhere/ca.pem");
+        let refused = refusal("rediss://127.0.0.1:PORT", |builder| builder.tls(missing)).await;
+        let ConfigError::Tls { reason } = refused else { panic!("{refused:?}") };
+        assert!(reason.contains("`/nowhere/ca.pem` cannot be read"), "{reason}");
+    }
+}

@@ -1,0 +1,214 @@
+//! The clock of holds: tokio's, and beside it the time for which the machine was suspended.
+//!
+//! Redis goes on counting a lease while the machine of its holder is suspended. The clock of tokio's
+//! timers may not: on Linux it is `CLOCK_MONOTONIC`, on macOS the uptime, and both stand still meanwhile.
+//! So deadlines of holds are [`Moment`]s, which count that time, and are turned into tokio's `Instant`
+//! where a timer is set.
+//!
+//! | system | what is counted beside tokio's clock |
+//! | --- | --- |
+//! | Linux, Android | the growth of `CLOCK_BOOTTIME` beyond `CLOCK_MONOTONIC` |
+//! | macOS, iOS | the growth of `CLOCK_MONOTONIC_RAW`, which counts sleep there, beyond the uptime |
+//! | others | nothing: on Windows tokio's clock counts sleep itself |
+//!
+//! Time for which a virtual machine was paused by its host is in none of these clocks, unless the host
+//! tells its guest.
+
+use std::ops::Add;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+#[cfg(any(test, feature = "test-util"))]
+pub use self::machine::Machine;
+
+/// A point in time that was read from a [`Clock`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(Instant);
+
+/// What a client reads its moments from. All moments that are compared are of one clock.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    counts: Counts,
+    #[cfg(any(test, feature = "test-util"))]
+    machine: Machine,
+}
+
+/// Which time passes for the leases of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// All time: a server counts the leases.
+    AllTime,
+    /// The time of tokio's clock: the embedded engine counts leases by the same clock, which may be
+    /// paused.
+    TimerTime,
+}
+
+impl Clock {
+    #[cfg(not(any(test, feature = "test-util")))]
+    pub(crate) fn new(counts: Counts) -> Self {
+        Clock { counts }
+    }
+
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn new(counts: Counts) -> Self {
+        Clock { counts, machine: Machine::default() }
+    }
+
+    /// The clock of a machine that a test suspends.
+    #[cfg(any(test, feature = "test-util"))]
+    pub(crate) fn on(self, machine: &Machine) -> Self {
+        Clock { machine: machine.clone(), ..self }
+    }
+
+    /// A moment between the beginning and the end of this call.
+    pub(crate) fn now(&self) -> Moment {
+        // In this order: tokio's clock also counts the time for which this thread stood still between
+        // the two.
+        let suspended = self.suspended();
+        Moment(Instant::now() + suspended)
+    }
+
+    /// When tokio's timers reach a moment, if the machine is not suspended before. In the past, if the
+    /// moment is.
+    pub(crate) fn timer(&self, moment: Moment) -> Instant {
+        moment.0.checked_sub(self.suspended()).unwrap_or_else(Instant::now)
+    }
+
+    /// For how long the machine was suspended since the process first asked.
+    pub(crate) fn suspended(&self) -> Duration {
+        let suspended = match self.counts {
+            Counts::AllTime => system::suspended(),
+            Counts::TimerTime => Duration::ZERO,
+        };
+        #[cfg(any(test, feature = "test-util"))]
+        let suspended = suspended + self.machine.suspended();
+        suspended
+    }
+}
+
+impl Moment {
+    pub(crate) fn checked_sub(self, span: Duration) -> Option<Moment> {
+        self.0.checked_sub(span).map(Moment)
+    }
+
+    /// How much later it is than an earlier moment; zero if that is not earlier.
+    pub(crate) fn saturating_duration_since(self, earlier: Moment) -> Duration {
+        self.0.saturating_duration_since(earlier.0)
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Moment;
+
+    fn add(self, span: Duration) -> Moment {
+        Moment(self.0 + span)
+    }
+}
+
+/// For how long the system says that it was suspended, since this was first asked.
+#[cfg(feature = "test-util")]
+pub fn suspended() -> Duration {
+    system::suspended()
+}
+
+/// Systems with a clock that goes on while tokio's stands still, and at the same rate.
+#[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+mod system {
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::{Duration, Instant};
+
+    use nix::time::{ClockId, clock_gettime};
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const COUNTS_SLEEP: ClockId = ClockId::CLOCK_BOOTTIME;
+    // Beside the uptime, which `Instant` is there. Neither is adjusted.
+    #[cfg(target_vendor = "apple")]
+    const COUNTS_SLEEP: ClockId = ClockId::from_raw(nix::libc::CLOCK_MONOTONIC_RAW);
+
+    /// What reading two clocks one after the other may seem to be. Far below the margin of a deadline.
+    const NOISE: Duration = Duration::from_micros(100);
+
+    /// Of the first readings the best is taken: a thread may stand still between two clocks.
+    const FIRST_READINGS: usize = 5;
+
+    /// Both clocks at one time.
+    struct Reading {
+        counts_sleep: Duration,
+        timers: Instant,
+    }
+
+    impl Reading {
+        #[expect(clippy::disallowed_methods, reason = "paused time is no suspension")]
+        fn take() -> Self {
+            // In this order: a thread that stands still between the two was not suspended for longer.
+            let counts_sleep = clock_gettime(COUNTS_SLEEP).map(Duration::from).unwrap_or_default();
+            Reading { counts_sleep, timers: Instant::now() }
+        }
+
+        /// For how long the machine was suspended since an earlier reading.
+        fn suspended_since(&self, earlier: &Reading) -> Duration {
+            let all = self.counts_sleep.saturating_sub(earlier.counts_sleep);
+            all.saturating_sub(self.timers.saturating_duration_since(earlier.timers))
+        }
+
+        fn first() -> Self {
+            let readings = (0..FIRST_READINGS).map(|_| Reading::take());
+            let better = |one: Reading, other: Reading| {
+                if other.suspended_since(&one) > Duration::ZERO { other } else { one }
+            };
+            readings.reduce(better).expect("BUG: there are some")
+        }
+    }
+
+    pub(super) fn suspended() -> Duration {
+        static FIRST: LazyLock<Reading> = LazyLock::new(Reading::first);
+        /// Nanoseconds. It changes with a suspension only, and never goes back.
+        static COUNTED: AtomicU64 = AtomicU64::new(0);
+        let now = Reading::take().suspended_since(&FIRST);
+        let counted = COUNTED.load(Ordering::Relaxed);
+        if now <= Duration::from_nanos(counted) + NOISE {
+            return Duration::from_nanos(counted);
+        }
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(now.max(COUNTED.fetch_max(now, Ordering::Relaxed)))
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+mod system {
+    use std::time::Duration;
+
+    pub(super) const fn suspended() -> Duration {
+        Duration::ZERO
+    }
+}
+
+#[cfg(any(test, feature = "test-util"))]
+mod machine {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    /// A machine that is suspended by a test: its clients see that time has passed, their timers do not.
+    #[derive(Clone, Debug, Default)]
+    pub struct Machine {
+        nanoseconds: Arc<AtomicU64>,
+    }
+
+    impl Machine {
+        /// As if the machine had been suspended for so long, and woke up now.
+        pub fn was_suspended(&self, span: Duration) {
+            let nanoseconds = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+            self.nanoseconds.fetch_add(nanoseconds, Ordering::SeqCst);
+        }
+
+        pub(super) fn suspended(&self) -> Duration {
+            Duration::from_nanos(self.nanoseconds.load(Ordering::SeqCst))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

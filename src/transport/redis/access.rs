@@ -1,0 +1,27 @@
+//! How a client gets into the servers of a deployment, whichever they are.
+
+use super::credentials::Provider;
+use super::dial::{Dial, Tls};
+use super::endpoint::Endpoint;
+use super::node::Remote;
+use crate::transport::CallError;
+
+#[derive(Clone, Default)]
+pub(crate) struct Access {
+    /// There if the deployment needs it.
+    pub(crate) tls: Option<Tls>,
+    /// In place of the credentials of the URL.
+    pub(crate) provider: Option<Provider>,
+}
+
+impl Access {
+    /// A server that has locks. `name` is shown by CLIENT LIST.
+    pub(crate) fn server(&self, endpoint: &Endpoint, name: &str) -> Result<Remote, CallError> {
+        Ok(self.sentinel(endpoint, name)?.log_in_by(self.provider.clone()))
+    }
+
+    /// A sentinel: the users of the servers are not known there.
+    pub(super) fn sentinel(&self, endpoint: &Endpoint, name: &str) -> Result<Remote, CallError> {
+        Ok(Remote::new(Dial::to(endpoint, self.tls.as_ref())?, endpoint, name))
+    }
+}

@@ -1,0 +1,324 @@
+//! Logins by a provider: who is asked when, and what a connection that lives makes of new credentials.
+
+use super::memory::{MemoryServer, MemoryTestbed, Socket, usual};
+use super::*;
+use crate::transport::redis::credentials::{
+    Credentials, CredentialsFuture, CredentialsProvider, Provider,
+};
+use crate::{Client, Error};
+
+/// Gives what the test sets, and counts.
+#[derive(Clone, Default)]
+struct Vault(Arc<Mutex<Contents>>);
+
+#[derive(Default)]
+struct Contents {
+    /// Or why there are none. `None`: it never answers.
+    given: Option<Result<Credentials, String>>,
+    asked: usize,
+}
+
+impl Vault {
+    fn with(credentials: Credentials) -> Self {
+        let vault = Vault::default();
+        vault.set(Ok(credentials));
+        vault
+    }
+
+    fn set(&self, given: Result<Credentials, String>) {
+        self.0.lock().given = Some(given);
+    }
+
+    fn asked(&self) -> usize {
+        self.0.lock().asked
+    }
+}
+
+impl CredentialsProvider for Vault {
+    fn credentials(&self) -> CredentialsFuture<'_> {
+        let given = {
+            let mut contents = self.0.lock();
+            contents.asked += 1;
+            contents.given.clone()
+        };
+        Box::pin(async {
+            match given {
+                Some(given) => Ok(given?),
+                None => std::future::pending().await,
+            }
+        })
+    }
+}
+
+fn ann(password: &str) -> Credentials {
+    Credentials::new("ann", password)
+}
+
+async fn in_memory(
+    server: &MemoryServer,
+    provider: impl CredentialsProvider,
+) -> Result<MemoryTestbed, CallError> {
+    MemoryTestbed::open_by(server.clone(), Some(Provider::new(provider))).await
+}
+
+/// The AUTH commands of each connection, after its handshake.
+fn renewals(server: &MemoryServer) -> Vec<Vec<Vec<String>>> {
+    let of = |commands: &[Vec<String>]| {
+        commands.iter().filter(|words| words[0] == "AUTH").cloned().collect()
+    };
+    server.sockets().iter().map(|socket| socket.at(|state| of(&state.commands))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_is_renewed_on_each_living_connection_before_its_credentials_expire() {
+    let (server, minute) = (MemoryServer::new(), SECOND * 60);
+    let vault = Vault::with(ann("first").valid_for(minute));
+    let testbed = in_memory(&server, vault.clone()).await.unwrap();
+    assert_eq!(vault.asked(), 3);
+    sleep(SECOND * 44).await;
+    assert_eq!(renewals(&server), vec![Vec::<Vec<String>>::new(); 3]);
+    vault.set(Ok(ann("second").valid_for(minute)));
+    sleep(SECOND * 2).await;
+    let second = ["AUTH", "ann", "second"].map(str::to_owned).to_vec();
+    assert_eq!(renewals(&server), vec![vec![second.clone()]; 3]);
+    // These are valid for ever.
+    vault.set(Ok(ann("third")));
+    sleep(minute * 100).await;
+    let third = ["AUTH", "ann", "third"].map(str::to_owned).to_vec();
+    assert_eq!(renewals(&server), vec![vec![second, third]; 3]);
+    assert_eq!((vault.asked(), testbed.redis.reconnects()), (9, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_without_an_end_are_asked_for_once() {
+    let server = MemoryServer::new();
+    for credentials in [ann("x"), ann("x").valid_for(Duration::MAX)] {
+        let vault = Vault::with(credentials);
+        let _testbed = in_memory(&server, vault.clone()).await.unwrap();
+        sleep(SECOND * 1_000).await;
+        assert_eq!(vault.asked(), 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_are_over_at_once_are_renewed_with_pauses() {
+    let server = MemoryServer::new();
+    let vault = Vault::with(ann("x").valid_for(Duration::ZERO));
+    let testbed = in_memory(&server, vault.clone()).await.unwrap();
+    sleep(SECOND * 10).await;
+    assert!((200..=303).contains(&vault.asked()), "{}", vault.asked());
+    assert_eq!(testbed.redis.reconnects(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_fails_costs_no_connection_that_lives() {
+    let server = MemoryServer::new();
+    let vault = Vault::with(Credentials::password("x").valid_for(SECOND * 60));
+    let testbed = in_memory(&server, vault.clone()).await.unwrap();
+    vault.set(Err("the vault is sealed".into()));
+    sleep(SECOND * 600).await;
+    assert!(vault.asked() > 100, "it is asked again: {}", vault.asked());
+    assert_eq!((server.sockets().len(), renewals(&server).concat().len()), (3, 0));
+    assert_eq!(testbed.redis.call(Lane::Caller, add("n")).await, Ok(Value::Nil));
+    vault.set(Ok(Credentials::password("y")));
+    sleep(SECOND * 5).await;
+    let renewed = ["AUTH", "default", "y"].map(str::to_owned).to_vec();
+    assert_eq!(renewals(&server), vec![vec![renewed]; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_costs_the_connection_when_its_credentials_are_over() {
+    let server = MemoryServer::answering(|words| match words[0].as_str() {
+        "AUTH" => b"-WRONGPASS invalid username-password pair or user is disabled.\r\n".to_vec(),
+        _ => usual(words),
+    });
+    let vault = Vault::with(ann("x").valid_for(SECOND * 60));
+    let testbed = in_memory(&server, vault.clone()).await.unwrap();
+    sleep(SECOND * 59).await;
+    assert!(renewals(&server).iter().all(|of_one| of_one.len() > 3), "{:?}", renewals(&server));
+    assert_eq!(server.sockets().len(), 3, "it may be accepted yet");
+    sleep(SECOND * 5).await;
+    assert_eq!((server.sockets().len(), testbed.redis.reconnects()), (6, 3));
+    let gone = server.sockets()[..3].iter().all(|socket| socket.at(|state| state.halves) == 0);
+    assert!(gone, "and the old ones are closed");
+}
+
+/// Each of them ends the first login, and the reason is told.
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_gives_nothing_is_not_applied() {
+    let panicking = || -> std::future::Ready<Result<Credentials, Box<_>>> { panic!("as it likes") };
+    let failing = Vault::default();
+    failing.set(Err("the vault is sealed".into()));
+    let server = MemoryServer::new();
+    let texts = [
+        in_memory(&server, failing).await,
+        in_memory(&server, panicking).await,
+        in_memory(&server, Vault::default()).await,
+    ]
+    .map(|outcome| match outcome.map(drop) {
+        Err(CallError::NotApplied(Fault(text))) => text,
+        other => panic!("{other:?}"),
+    });
+    for (text, part) in texts.iter().zip(["the vault is sealed", "panicked", "no answer within"]) {
+        assert!(text.contains(part), "expected `{part}`: {text}");
+    }
+    let closed = |socket: &Socket| socket.at(|state| state.halves) == 0;
+    until("no stream stays open", || server.sockets().iter().all(closed)).await;
+}
+
+fn builder(server: &Server) -> crate::ClientBuilder {
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    Client::builder(&url).connect_timeout(SECOND * 10).command_timeout(SECOND * 10)
+}
+
+/// A server where `ann` has this password.
+fn server_of_ann(password: &str) -> Server {
+    let server = Server::start();
+    set_password(&server, password);
+    server
+}
+
+fn set_password(server: &Server, password: &str) {
+    let password = format!(">{password}");
+    // AUTH needs no right.
+    let rights = ["~*", "&*", "+@all", "-auth"];
+    let words = [&["ACL", "SETUSER", "ann", "reset", "on", &password][..], &rights].concat();
+    assert_eq!(server.command(&words).text(), "OK");
+}
+
+fn logins(server: &Server) -> usize {
+    server.clients("user=ann").len()
+}
+
+async fn until_answer(client: &Client, wanted: impl Fn(&Result<(), Error>) -> bool) {
+    let deadline = Instant::now() + SECOND * 10;
+    loop {
+        let outcome = client.ping().await;
+        if wanted(&outcome) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "still {outcome:?}");
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_password_that_changed_is_used_at_the_next_login() {
+    needs_a_server!();
+    let server = server_of_ann("one");
+    let vault = Vault::with(ann("one"));
+    let client = builder(&server).credentials(vault.clone()).connect().await.unwrap();
+    let guard = client.lock("x").lock().await.unwrap();
+    assert_eq!(logins(&server), 3);
+    set_password(&server, "two");
+    client.ping().await.expect("the server keeps those who are logged in");
+    server.command(&["CLIENT", "KILL", "USER", "ann"]);
+    let refused = |outcome: &Result<(), Error>| {
+        matches!(outcome, Err(Error::Unavailable { source, .. })
+            if source.to_string().contains("WRONGPASS"))
+    };
+    until_answer(&client, refused).await;
+    vault.set(Ok(ann("two")));
+    until_answer(&client, Result::is_ok).await;
+    guard.unlock().await.expect("the hold outlived that");
+    until("all connections are back", || logins(&server) == 3).await;
+}
+
+#[tokio::test]
+async fn a_wrong_password_of_the_provider_is_refused_as_that_of_a_url() {
+    needs_a_server!();
+    let server = server_of_ann("right");
+    let refused = builder(&server).credentials(ann("hunter2")).connect().await.map(drop);
+    let refused = refused.unwrap_err();
+    assert!(matches!(&refused, Error::Protocol { detail, .. } if detail.contains("WRONGPASS")));
+    assert!(!format!("{refused:?} {refused}").contains("hunter2"), "{refused:?}");
+    // What would have to be escaped in a URL.
+    let odd = "p@ss/w:rd %23#";
+    set_password(&server, odd);
+    builder(&server).credentials(ann(odd)).connect().await.unwrap().ping().await.unwrap();
+    let function = || async { Ok(Credentials::new("ann", "p@ss/w:rd %23#")) };
+    builder(&server).credentials(function).connect().await.unwrap().ping().await.unwrap();
+}
+
+/// As with tokens: each is accepted for a while, and the password of one login is no good for the next.
+#[tokio::test]
+async fn tokens_that_expire_are_renewed_on_the_living_connections_and_no_call_fails() {
+    needs_a_server!();
+    let server = Server::start();
+    let issued = Arc::new(AtomicUsize::new(0));
+    let (port, counter) = (server.port(), issued.clone());
+    let provider = move || {
+        let token = format!("token-{}", counter.fetch_add(1, Ordering::SeqCst));
+        let address = (std::net::Ipv4Addr::LOCALHOST, port).into();
+        async move {
+            // The issuer tells the server. Only the latest tokens are accepted.
+            let mut server = support::resp::Connection::open(address)?;
+            let password = format!(">{token}");
+            let rights = ["~*", "&*", "+@all", "-auth"];
+            server.command(&[&["ACL", "SETUSER", "ann", "on", &password][..], &rights].concat())?;
+            Ok(Credentials::new("ann", token).valid_for(Duration::from_millis(200)))
+        }
+    };
+    let client = builder(&server).credentials(provider).connect().await.unwrap();
+    let guard = client.lock("x").lock().await.unwrap();
+    let deadline = Instant::now() + SECOND * 30;
+    // Three connections log in; then each of them renews its login some times.
+    while issued.load(Ordering::SeqCst) < 3 + 3 * 4 {
+        assert!(Instant::now() < deadline, "{issued:?} tokens");
+        client.ping().await.expect("no call fails");
+        guard.check().unwrap();
+        sleep(Duration::from_millis(1)).await;
+    }
+    let stats = server.command(&["INFO", "commandstats"]).text();
+    let auth = stats.lines().find(|line| line.starts_with("cmdstat_auth:")).unwrap();
+    assert!(auth.contains("failed_calls=0"), "{auth}");
+    assert_eq!((client.stats().reconnects, logins(&server)), (0, 3));
+    // Messages come on a connection whose login was renewed.
+    let rival = builder(&server).safety_poll(SECOND * 60).connect().await.unwrap();
+    let held = rival.lock("y").lock().await.unwrap();
+    let lock = client.lock("y");
+    let waiting = timeout(SECOND * 10, lock.lock());
+    let release = async {
+        until("it listens", || client.stats().listeners == 1).await;
+        held.unlock().await.unwrap();
+    };
+    let (granted, ()) = futures::future::join(waiting, release).await;
+    granted.expect("it is woken").unwrap().unlock().await.unwrap();
+}
+
+#[tokio::test]
+#[cfg(unix)]
+async fn users_log_in_over_unix_sockets() {
+    needs_a_server!();
+    let path = std::env::temp_dir().join(format!("leasehold-{}-ann.sock", std::process::id()));
+    let path = path.to_str().unwrap();
+    let server = Server::start_with(&["--unixsocket", path]);
+    set_password(&server, "p@ss word");
+    for (url, provider) in [
+        (format!("redis+unix://{path}?user=ann&pass=p%40ss%20word&db=2"), None),
+        (format!("redis+unix://{path}?db=2"), Some(ann("p@ss word"))),
+    ] {
+        let builder = Client::builder(&url).connect_timeout(SECOND * 10);
+        let builder = match provider {
+            Some(provider) => builder.credentials(provider),
+            None => builder,
+        };
+        let client = builder.connect().await.unwrap();
+        let guard = client.lock("x").lock().await.unwrap();
+        let ours = server.clients("user=ann");
+        assert!(ours.len() == 3 && ours.iter().all(|line| line.contains(" db=2 ")), "{ours:?}");
+        guard.unlock().await.unwrap();
+        client.shutdown(SECOND * 10).await.unwrap();
+        until("they have left", || logins(&server) == 0).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_request_shows_its_password() {
+    let (answer, _receiver) = tokio::sync::oneshot::channel();
+    let words = vec![b"AUTH".to_vec(), b"hunter2".to_vec()];
+    let request = request::Request::Command(request::CommandRequest { words, answer });
+    let shown = format!("{request:?} {:?}", Provider::new(ann("hunter2")));
+    // Neither as text nor as a list of bytes.
+    assert!(!shown.contains("hunter2") && !shown.contains("104, 117"), "{shown}");
+}

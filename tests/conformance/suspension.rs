@@ -1,0 +1,96 @@
+//! A machine that was suspended: the timers of its clients stood still, the leases in Redis did not.
+
+use std::time::Duration;
+
+use leasehold::test_util::Machine;
+use leasehold::{Client, Ended, Error, HoldState, Lease, LockGuard, LossReason};
+use tokio::time::Instant;
+
+use crate::backend::{Backend, eventually, soon};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+async fn client_on(machine: &Machine, backend: &Backend) -> Client {
+    backend.builder().lease(LEASE).machine(machine).connect().await.unwrap()
+}
+
+/// Nothing has run since the machine woke up.
+async fn assert_lost_at_once(guard: &LockGuard, why: LossReason) {
+    let checked = guard.check().unwrap_err();
+    assert!(matches!(&checked, Error::Lost { reason, .. } if *reason == why), "{checked}");
+    assert_eq!(guard.state(), HoldState::Lost);
+    assert_eq!(guard.remaining(), Duration::ZERO);
+    assert!(guard.deadline() <= Instant::now());
+    let run = guard.run(async { panic!("the work is not polled") }).await;
+    assert!(matches!(run, Err(Error::Lost { .. })));
+}
+
+pub(crate) async fn a_hold_is_lost_at_once_when_the_suspension_was_longer_than_its_lease(
+    backend: Backend,
+) {
+    let machine = Machine::default();
+    let (client, rival) = (client_on(&machine, &backend).await, backend.client().await);
+    for (lost, lease) in [(1, Lease::Renewed), (2, Lease::fixed(LEASE))] {
+        let guard = client.lock("x").try_lock(Duration::ZERO, lease).await.unwrap();
+        let ended = tokio::spawn(guard.ended());
+        // Its timer is set.
+        tokio::task::yield_now().await;
+        machine.was_suspended(LEASE);
+        assert_lost_at_once(&guard, LossReason::Expired).await;
+        let (ended, _) = soon("the end is told", ended).await;
+        assert_eq!(ended.unwrap(), Ended::Lost(LossReason::Expired));
+        // Here no time has passed in Redis: the client gives back what it no longer believes in.
+        soon("the lock is free", rival.lock("x").lock()).await.0.unwrap().unlock().await.unwrap();
+        eventually("it is counted", async || client.stats().lost == lost).await;
+        let late = guard.unlock().await.unwrap_err();
+        assert!(matches!(late, Error::Lost { reason: LossReason::Expired, .. }), "{late}");
+    }
+    assert_eq!((client.stats().holds, rival.stats().lost), (0, 0));
+}
+
+pub(crate) async fn a_hold_is_renewed_soon_when_the_suspension_was_shorter_than_its_lease(
+    backend: Backend,
+) {
+    let machine = Machine::default();
+    let client = client_on(&machine, &backend).await;
+    let guard = client.lock("x").lock().await.unwrap();
+    machine.was_suspended(LEASE / 3 * 2);
+    guard.check().unwrap();
+    assert!(guard.remaining() < LEASE / 3, "{:?}", guard.remaining());
+    let renewed = async || guard.remaining() > LEASE / 3 * 2;
+    let since = Instant::now();
+    eventually("it is renewed", renewed).await;
+    // A timer that was set before would fire after a third of the lease.
+    assert!(since.elapsed() < backend.late(2_000), "{:?}", since.elapsed());
+    assert_eq!((guard.state(), client.stats().lost), (HoldState::Held, 0));
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn the_longest_hold_counts_a_suspension(backend: Backend) {
+    let machine = Machine::default();
+    let client = client_on(&machine, &backend).await;
+    let guard = client.lock("x").acquire().max_hold(LEASE / 2).await.unwrap();
+    machine.was_suspended(LEASE / 2);
+    assert_lost_at_once(&guard, LossReason::MaxHold).await;
+}
+
+pub(crate) async fn several_locks_are_lost_as_one_is(backend: Backend) {
+    let machine = Machine::default();
+    let client = client_on(&machine, &backend).await;
+    let guard = client.multi_lock(["x", "y"]).lock().await.unwrap();
+    machine.was_suspended(LEASE);
+    assert_lost_at_once(&guard, LossReason::Expired).await;
+}
+
+pub(crate) async fn a_waiter_of_the_same_client_goes_on(backend: Backend) {
+    let machine = Machine::default();
+    let client = client_on(&machine, &backend).await;
+    let guard = client.lock("x").lock().await.unwrap();
+    let lock = client.lock("x");
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    eventually("it waits", async || client.stats().waiting == 1).await;
+    machine.was_suspended(LEASE);
+    let (next, _) = soon("the waiter goes on", waiter).await;
+    next.unwrap().unwrap().check().unwrap();
+    guard.check().unwrap_err();
+}

@@ -1,0 +1,178 @@
+//! Contenders of every kind of lock, from two clients, and what they believe.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use leasehold::{Client, Ended, Error, HoldState, Lease, LockGuard};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::kinds::KINDS;
+
+/// How long anything may take that is expected to happen: the machine may be slow.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+const WAIT: Duration = Duration::from_secs(5);
+const SECTION: Duration = Duration::from_millis(2);
+
+/// Names of each kind.
+pub(crate) const NAMES: usize = 3;
+
+/// Two clients with tasks that take locks, until they are stopped.
+pub(crate) struct Contenders {
+    pub(crate) clients: [Client; 2],
+    shared: Arc<Shared>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// Acquisitions of each client and name.
+    acquired: Mutex<HashMap<(usize, String), u64>>,
+    /// Who is in which section.
+    inside: Mutex<HashMap<String, Vec<Arc<LockGuard>>>>,
+    /// Holds that were believed in when another one was granted.
+    doubles: Mutex<Vec<Arc<LockGuard>>>,
+    /// Errors that no caller may see.
+    faults: Mutex<Vec<String>>,
+    errors: AtomicU64,
+}
+
+impl Contenders {
+    /// So many tasks of each client, over all kinds and names.
+    pub(crate) async fn start(clients: [Client; 2], each: usize) -> Self {
+        let shared = Arc::<Shared>::default();
+        let mut tasks = Vec::new();
+        for (client, of) in clients.iter().zip(0..) {
+            for number in 0..each {
+                let kind = KINDS[number % KINDS.len()];
+                let name = format!("{}:{}", kind.name, number / KINDS.len() % NAMES);
+                let (lock, shared) = (kind.lock(client, &name), shared.clone());
+                let excludes = !kind.name.contains("read");
+                tasks.push(tokio::spawn(async move {
+                    while !shared.stop.load(SeqCst) {
+                        let taken = lock.try_lock(WAIT, Lease::Renewed).await;
+                        shared.section((of, &name), taken, excludes).await;
+                    }
+                }));
+            }
+        }
+        Contenders { clients, shared, tasks }
+    }
+
+    fn counts(&self) -> HashMap<(usize, String), u64> {
+        self.shared.acquired.lock().expect("no panic").clone()
+    }
+
+    pub(crate) fn acquisitions(&self) -> u64 {
+        self.counts().values().sum()
+    }
+
+    pub(crate) fn errors(&self) -> u64 {
+        self.shared.errors.load(SeqCst)
+    }
+
+    /// Holds that were believed in while another one was granted.
+    pub(crate) fn doubles(&self) -> usize {
+        self.shared.doubles.lock().expect("no panic").len()
+    }
+
+    /// Waits until each client has won each of its names anew; says how long that took.
+    pub(crate) async fn all_win_again(&self) -> Duration {
+        let (since, before) = (Instant::now(), self.counts());
+        loop {
+            let now = self.counts();
+            let left: Vec<_> = before.iter().filter(|(key, count)| now[*key] <= **count).collect();
+            if left.is_empty() {
+                return since.elapsed();
+            }
+            assert!(since.elapsed() < LIMIT, "these do not win again: {left:?}");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Stops all. Every waiter ends, every double hold has been told, nothing is held.
+    pub(crate) async fn stop(self) -> [Client; 2] {
+        self.shared.stop.store(true, SeqCst);
+        for task in self.tasks {
+            let ended = timeout(LIMIT, task).await.expect("no waiter is left behind");
+            ended.expect("no contender panics");
+        }
+        let faults = std::mem::take(&mut *self.shared.faults.lock().expect("no panic"));
+        assert!(faults.is_empty(), "{faults:#?}");
+        let doubles = std::mem::take(&mut *self.shared.doubles.lock().expect("no panic"));
+        for hold in doubles {
+            let ended = timeout(LIMIT, hold.ended()).await.expect("it is told");
+            assert_ne!(ended, Ended::HandedOn, "{hold:?}");
+        }
+        for client in &self.clients {
+            let since = Instant::now();
+            while client.stats().holds + client.stats().waiting > 0 {
+                assert!(since.elapsed() < LIMIT, "{:?}", client.stats());
+                sleep(Duration::from_millis(5)).await;
+            }
+        }
+        self.clients
+    }
+}
+
+impl Shared {
+    async fn section(
+        &self,
+        (client, name): (usize, &str),
+        taken: Result<LockGuard, Error>,
+        excludes: bool,
+    ) {
+        let guard = match taken {
+            Ok(guard) => Arc::new(guard),
+            Err(error) => return self.refused(name, &error),
+        };
+        *self.acquired.lock().expect("no panic").entry((client, name.to_owned())).or_default() += 1;
+        if excludes {
+            let mut inside = self.inside.lock().expect("no panic");
+            let others = inside.entry(name.to_owned()).or_default();
+            let believed = others.iter().filter(|other| other.state() == HoldState::Held);
+            self.doubles.lock().expect("no panic").extend(believed.cloned());
+            others.push(guard.clone());
+        }
+        // The section lasts; another task may only come in after it.
+        sleep(SECTION).await;
+        if excludes {
+            let mut inside = self.inside.lock().expect("no panic");
+            let others = inside.get_mut(name).expect("it is inside");
+            others.retain(|other| !Arc::ptr_eq(other, &guard));
+        }
+        // Another task may be looking at it, as a double hold.
+        match Arc::try_unwrap(guard) {
+            Ok(guard) => match guard.unlock().await {
+                Ok(()) | Err(Error::Lost { .. }) => {}
+                Err(error) => self.refused(name, &error),
+            },
+            Err(shared) => drop(shared),
+        }
+    }
+
+    /// Errors that a caller has to expect while servers fail.
+    fn refused(&self, name: &str, error: &Error) {
+        self.errors.fetch_add(1, SeqCst);
+        if !error.is_retryable() {
+            self.faults.lock().expect("no panic").push(format!("{name}: {error:?}"));
+        }
+    }
+}
+
+pub(crate) async fn two_clients(url: &str) -> [Client; 2] {
+    let connect = || async {
+        let builder = Client::builder(url).lease(Duration::from_secs(10));
+        builder.connect_timeout(LIMIT).connect().await.expect("connects")
+    };
+    [connect().await, connect().await]
+}
+
+/// A size for CI, or what the variable says.
+pub(crate) fn size(variable: &str, default: usize) -> usize {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
