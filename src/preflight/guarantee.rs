@@ -81,7 +81,7 @@ fn failover(
             "a failover: replication is asynchronous (replicas: {replicas}), and what the promoted \
              one had not seen is lost"
         ));
-    } else if replicas.is_some_and(|count| count <= copies as usize) {
+    } else if replicas.is_some_and(|count| (1..=copies as usize).contains(&count)) {
         guarantee.survives.push(format!(
             "a failover: all replicas must acknowledge a grant, as long as there are no more than \
              {copies}"
@@ -165,7 +165,10 @@ impl fmt::Display for Guarantee {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::preflight::node::Replica;
 
     fn node(persistence: Persistence) -> NodeReport {
         let state = ServerState {
@@ -189,15 +192,26 @@ mod tests {
 
     #[test]
     fn copies_narrow_what_a_failover_and_a_restart_lose() {
-        let nodes = [node(Persistence::EverySecond)];
-        let of = |durability| of(DeploymentKind::Sentinel, Some(durability), &nodes).to_string();
-        let text = of(Durability::replicas(1));
-        assert!(
-            text.contains("one of the 1 replicas") && text.contains("everysec loses"),
-            "{text}"
-        );
-        let text = of(Durability::on_disk(0));
-        assert!(text.contains("asynchronous") && text.contains("when it is on disk"), "{text}");
+        let with_replicas = |count| {
+            let replica = Replica {
+                address: "b:1".to_owned(),
+                is_online: true,
+                behind: Some(0),
+                lag: Some(Duration::ZERO),
+            };
+            let mut node = node(Persistence::EverySecond);
+            node.state.as_mut().expect("it is known").replicas = Some(vec![replica; count]);
+            node
+        };
+        let text = |durability, count| {
+            of(DeploymentKind::Sentinel, Some(durability), &[with_replicas(count)]).to_string()
+        };
+        let all = text(Durability::replicas(1), 1);
+        assert!(all.contains("no more than 1") && all.contains("everysec loses"), "{all}");
+        let one_of_two = text(Durability::replicas(1), 2);
+        assert!(one_of_two.contains("had not acknowledged a grant (1 must)"), "{one_of_two}");
+        let disk = text(Durability::on_disk(0), 1);
+        assert!(disk.contains("asynchronous") && disk.contains("when it is on disk"), "{disk}");
     }
 
     #[test]
