@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::error::{ConfigError, Error};
 use crate::fencing::FencingToken;
 use crate::locks::LockList;
+use crate::preflight::{PreflightCheck, Requirements};
 use crate::protocol::keys::KeyName;
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
@@ -249,6 +250,55 @@ impl Client {
     pub async fn ping(&self) -> Result<(), Error> {
         let (name, call) = (Arc::from("ping"), existence::keys_exist(vec![]));
         self.handle.session.ask(&name, call, |reply| existence::missing(reply, 0)).await.map(drop)
+    }
+
+    /// Looks at the servers and says which guarantee results, in words.
+    ///
+    /// Reported of each server are its version, replicas, eviction, persistence, clock, round trip, cluster
+    /// settings, and the rights that this client's user lacks: see
+    /// [`ServerState`](crate::preflight::ServerState). What the user may not look at is reported as not
+    /// known. By default, rights are those for everything that this crate can do;
+    /// [`uses`](PreflightCheck::uses) and [`name`](PreflightCheck::name) narrow that. For the start of a
+    /// program, and for an operator. Nothing is written.
+    ///
+    /// # Redis cost
+    ///
+    /// 14 commands to each server, 15 in a cluster, in 8 round trips; servers are asked side by side.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name. A server that cannot be reached is
+    /// no error: its [`NodeReport`](crate::preflight::NodeReport) says why.
+    ///
+    /// # Examples
+    ///
+    #[cfg_attr(feature = "embedded", doc = "```")]
+    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use leasehold::preflight::{Severity, Use};
+    ///
+    /// # let client = leasehold::Client::embedded();
+    /// let report = client.preflight().uses([Use::Lock, Use::Semaphore]).name("orders:1").await?;
+    /// println!("{report}");
+    /// if report.worst() >= Some(Severity::Danger) {
+    ///     eprintln!("do not rely on these locks");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn preflight(&self) -> PreflightCheck<'_> {
+        PreflightCheck::new(&self.handle)
+    }
+
+    /// An error if the deployment gives less.
+    async fn meets(&self, requirements: &Requirements) -> Result<(), Error> {
+        let check = PreflightCheck::for_requirements(&self.handle, requirements);
+        requirements.check(&check.await?)
     }
 
     /// What this client has done and what it keeps, as plain counters.

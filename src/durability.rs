@@ -82,8 +82,14 @@ impl Durability {
         self.replicas + self.on_primary()
     }
 
-    fn on_primary(self) -> u32 {
+    /// Of them, those on the primary's own disk: none or one.
+    pub(crate) fn on_primary(self) -> u32 {
         u32::from(self.fsync == Fsync::PrimaryAndReplicas)
+    }
+
+    /// Copies in memory are not enough.
+    pub(crate) fn needs_disk(self) -> bool {
+        self.fsync != Fsync::No
     }
 
     /// The command that waits for the copies.

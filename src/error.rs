@@ -1,6 +1,7 @@
 //! The one error of all calls.
 
 mod config;
+mod unmet;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,9 @@ use crate::fencing::FencingToken;
 use crate::lease::LossReason;
 
 pub use config::ConfigError;
+pub use unmet::Unmet;
+
+use unmet::list;
 
 /// Why a call failed, in terms of what to do about it.
 ///
@@ -169,6 +173,15 @@ pub enum Error {
         name: Arc<str>,
         /// What Redis answered.
         detail: String,
+    },
+    /// The deployment gives less than [`ClientBuilder::require`](crate::ClientBuilder::require) asks for.
+    ///
+    /// No lock was touched, and the connections are closed. An operator must look at the servers, or the program
+    /// must ask for less.
+    #[error("the deployment gives less than is required: {}", list(unmet))]
+    Requirements {
+        /// What is not met, server by server.
+        unmet: Vec<Unmet>,
     },
     /// The client was shut down.
     ///

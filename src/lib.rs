@@ -103,6 +103,7 @@ mod lease;
 mod lock;
 mod locks;
 mod permits;
+pub mod preflight;
 mod protocol;
 mod read_write;
 mod semaphore;
@@ -114,7 +115,7 @@ mod transport;
 
 pub use client::{Client, ClientBuilder, LocalHandover};
 pub use durability::Durability;
-pub use error::{Cause, ConfigError, Error};
+pub use error::{Cause, ConfigError, Error, Unmet};
 pub use fencing::FencingToken;
 pub use latch::CountDownLatch;
 pub use lease::{Ended, HoldState, Lease, LossReason};

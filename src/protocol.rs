@@ -18,6 +18,7 @@ pub(crate) mod permit;
 mod read_write;
 pub(crate) mod replies;
 pub(crate) mod resource;
+pub(crate) mod rights;
 pub(crate) mod scan;
 mod script;
 pub(crate) mod semaphore;

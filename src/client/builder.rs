@@ -9,6 +9,7 @@ use crate::clock::{Clock, Counts};
 use crate::durability::Durability;
 use crate::error::ConfigError;
 use crate::lease::Lease;
+use crate::preflight::Requirements;
 use crate::session::{Settings, Streak};
 use crate::transport::ShardedPubSub;
 #[cfg(feature = "embedded")]
@@ -76,6 +77,7 @@ pub struct ClientBuilder {
     pub(super) tls: Option<TlsOptions>,
     pub(super) credentials: Option<Provider>,
     pub(super) sharded_pubsub: ShardedPubSub,
+    pub(super) requirements: Option<Requirements>,
     durability: Option<Durability>,
     #[cfg(feature = "test-util")]
     pub(super) gate: crate::session::gate::Gate,
@@ -121,6 +123,7 @@ impl ClientBuilder {
             tls: None,
             credentials: None,
             sharded_pubsub: ShardedPubSub::default(),
+            requirements: None,
             durability: None,
             #[cfg(feature = "test-util")]
             gate: crate::session::gate::Gate::default(),
@@ -225,6 +228,17 @@ impl ClientBuilder {
     /// hand-overs within 5 ms.
     pub fn local_handover(mut self, handover: LocalHandover) -> Self {
         self.handover = handover;
+        self
+    }
+
+    /// Refuses a deployment that gives less than this. Default: any is taken.
+    ///
+    /// [`connect`](ClientBuilder::connect) then asks every server once, as
+    /// [`Client::preflight`](crate::Client::preflight) does, and ends with
+    /// [`Error::Requirements`](crate::Error::Requirements) if something is missing or may not be looked at. So does
+    /// [`connect_in_background`](ClientBuilder::connect_in_background), also if a server cannot be reached.
+    pub fn require(mut self, requirements: Requirements) -> Self {
+        self.requirements = Some(requirements);
         self
     }
 

@@ -52,7 +52,8 @@ impl ClientBuilder {
     ///
     /// # Redis cost
     ///
-    /// Three connections.
+    /// Three connections; with [requirements](ClientBuilder::require) also a
+    /// [preflight](Client::preflight).
     ///
     /// # Cancel safety
     ///
@@ -61,7 +62,7 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// [`Error::Config`] names the setting, its value and its limits, or says that there is no tokio
-    /// runtime; nothing was sent. [`Error::Unavailable`] if no server answers within the connect
+    /// runtime; nothing was sent. [`Error::Requirements`] if the deployment gives less than is required. [`Error::Unavailable`] if no server answers within the connect
     /// time-out, [`Error::Protocol`] if the server refuses the user, the password or the database.
     pub async fn connect(self) -> Result<Client, Error> {
         self.connect_to(IfUnreachable::Fail).await
@@ -75,7 +76,8 @@ impl ClientBuilder {
     ///
     /// # Redis cost
     ///
-    /// Three connections.
+    /// Three connections; with [requirements](ClientBuilder::require) also a
+    /// [preflight](Client::preflight).
     ///
     /// # Cancel safety
     ///
@@ -84,13 +86,22 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// [`Error::Config`] names the setting, its value and its limits, or says that there is no tokio
-    /// runtime; nothing was sent. [`Error::Protocol`] if the server refuses the user, the password or the
+    /// runtime; nothing was sent. [`Error::Requirements`] if the deployment gives less than is required. [`Error::Protocol`] if the server refuses the user, the password or the
     /// database.
     pub async fn connect_in_background(self) -> Result<Client, Error> {
         self.connect_to(IfUnreachable::RetryLater).await
     }
 
-    async fn connect_to(self, if_unreachable: IfUnreachable) -> Result<Client, Error> {
+    async fn connect_to(mut self, if_unreachable: IfUnreachable) -> Result<Client, Error> {
+        let requirements = self.requirements.take();
+        let client = Box::pin(self.open(if_unreachable)).await?;
+        if let Some(requirements) = requirements {
+            client.meets(&requirements).await?;
+        }
+        Ok(client)
+    }
+
+    async fn open(self, if_unreachable: IfUnreachable) -> Result<Client, Error> {
         let settings = self.settings()?;
         let place = match &self.target {
             Target::Url(deployment) => Place::Deployment(deployment.clone()?),

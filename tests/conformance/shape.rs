@@ -4,11 +4,14 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::time::Duration;
 
+use leasehold::preflight::{
+    Finding, Guarantee, NodeReport, Preflight, PreflightCheck, Requirements, ServerState,
+};
 use leasehold::{
     Client, ClientBuilder, ConfigError, CountDownLatch, EmbeddedRedis, Ended, Error,
     ExpirablePermit, FencedGuard, FencedLock, FencingToken, HoldState, Holder, Lease,
     LocalHandover, Lock, LockGuard, LockInfo, LockKind, LockList, LossReason, Owner,
-    PermitExpirableSemaphore, ReadWriteLock, Semaphore, SemaphorePermit, Stats,
+    PermitExpirableSemaphore, ReadWriteLock, Semaphore, SemaphorePermit, Stats, Unmet,
 };
 
 fn may_go_anywhere<T: Send + Sync + Debug + 'static>() {}
@@ -33,7 +36,9 @@ fn every_type_may_be_sent_shared_and_printed() {
     may_go_anywhere::<CountDownLatch>();
     may_go_anywhere::<(LockList, LockInfo, LockKind, Holder)>();
     may_go_anywhere::<(Lease, HoldState, LossReason, FencingToken)>();
-    may_go_anywhere::<(ConfigError, LocalHandover)>();
+    may_go_anywhere::<(ConfigError, Unmet, LocalHandover)>();
+    may_go_anywhere::<(Preflight, NodeReport, ServerState, Finding, Guarantee)>();
+    may_go_anywhere::<(PreflightCheck<'static>, Requirements)>();
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,6 +59,7 @@ async fn every_future_may_be_sent() {
     drop(may_be_sent(lock.restore("a:1")));
     drop(may_be_sent(client.locks("*")));
     drop(may_be_sent(client.ping()));
+    may_be_sent(client.preflight().into_future()).await.expect("it is here");
     let semaphore = client.semaphore("s");
     drop(may_be_sent(semaphore.acquire(1)));
     drop(may_be_sent(semaphore.drain()));

@@ -39,6 +39,7 @@ mod kinds;
 mod lost_grants;
 mod lost_releases;
 mod lost_replies;
+mod preflight;
 mod racing_ends;
 mod refusals;
 mod restart;

@@ -190,3 +190,18 @@ async fn a_channel_that_is_refused_disturbs_no_other() {
     released.unwrap();
     taken.unwrap().unlock().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_preflight_reads_the_same_through_fred() {
+    if server::is_missing() {
+        return;
+    }
+    let server = Server::start();
+    let ours = Client::connect(&server.url()).await.unwrap().preflight().await.unwrap();
+    let theirs = builder(config(&server)).connect().await.unwrap().preflight().await.unwrap();
+    let (ours, theirs) = (ours.nodes[0].state.clone(), theirs.nodes[0].state.clone());
+    let (ours, mut theirs) = (ours.unwrap(), theirs.unwrap());
+    // What differs from one look to the next.
+    (theirs.clock, theirs.round_trips) = (ours.clock, ours.round_trips);
+    assert_eq!(theirs, ours);
+}

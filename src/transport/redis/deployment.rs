@@ -81,6 +81,7 @@ impl Servers {
 }
 
 impl Deployment {
+    #[cfg(feature = "tls")]
     /// Whether its servers are reached by TLS.
     pub(crate) fn is_secured(&self) -> bool {
         match self {

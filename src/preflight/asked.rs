@@ -1,0 +1,23 @@
+//! One server that is asked, by the connection that acquisitions use.
+
+use crate::protocol::Value;
+use crate::session::Session;
+use crate::transport::{CallError, Group, Lane};
+
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) session: &'a Session,
+    pub(super) group: Group,
+}
+
+impl Asked<'_> {
+    pub(super) async fn command(self, words: &[&str]) -> Result<Value, CallError> {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.session.transport.command(self.group, Lane::Caller, &words).await
+    }
+
+    /// The reply, if there is one.
+    pub(super) async fn reply(self, words: &[&str]) -> Option<Value> {
+        self.command(words).await.ok()
+    }
+}

@@ -1,0 +1,339 @@
+//! What was found of one server.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// A server, and what it says of itself.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NodeReport {
+    /// The server, as the configuration or the cluster names it.
+    pub server: String,
+    /// Or why it could not be asked.
+    pub state: Result<ServerState, Error>,
+}
+
+/// What a server says of itself. `None`: the user may not look, or the server does not say.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ServerState {
+    /// Which program it is.
+    pub flavour: Option<Flavour>,
+    /// The version of that program.
+    pub version: Option<Version>,
+    /// Whether it is a primary. A replica takes no locks.
+    pub is_primary: Option<bool>,
+    /// The replicas that are connected to it.
+    pub replicas: Option<Vec<Replica>>,
+    /// `min-replicas-to-write`: with fewer replicas it refuses writes.
+    pub min_replicas_to_write: Option<u64>,
+    /// `min-replicas-max-lag`: a replica that was silent for longer does not count.
+    pub min_replicas_max_lag: Option<Duration>,
+    /// `maxmemory` in bytes; 0 is no limit.
+    pub maxmemory: Option<u64>,
+    /// `maxmemory-policy`.
+    pub maxmemory_policy: Option<String>,
+    /// What it keeps over a restart.
+    pub persistence: Option<Persistence>,
+    /// Its last attempt to save its data failed.
+    pub saving_fails: bool,
+    /// Its clock, compared with that of this machine.
+    pub clock: Option<ClockDifference>,
+    /// It has `SPUBLISH` and `SSUBSCRIBE`.
+    pub sharded_pubsub: Option<bool>,
+    /// What it says of its cluster; `None` outside of one.
+    pub cluster: Option<ClusterState>,
+    /// How long replies take.
+    pub round_trips: RoundTrips,
+    /// The rights of the client's user.
+    pub rights: Rights,
+}
+
+/// The program that a server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Flavour {
+    /// Redis.
+    Redis,
+    /// Valkey.
+    Valkey,
+    /// The engine of this process: no server.
+    Embedded,
+}
+
+/// A version: 7.0.15.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version {
+    /// 7 of 7.0.15.
+    pub major: u32,
+    /// 0 of 7.0.15.
+    pub minor: u32,
+    /// 15 of 7.0.15.
+    pub patch: u32,
+}
+
+/// A replica, as its primary sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Replica {
+    /// Host and port.
+    pub address: String,
+    /// It has all data of the start, and follows.
+    pub is_online: bool,
+    /// So many bytes of writes it has not acknowledged.
+    pub behind: Option<u64>,
+    /// How long ago it last acknowledged anything; once a second if all is well.
+    pub lag: Option<Duration>,
+}
+
+/// What a server keeps over a restart, the weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Persistence {
+    /// Nothing.
+    None,
+    /// Snapshots (`save`): a crash loses what came after the last one.
+    Snapshots,
+    /// `appendonly` with `appendfsync no`: a crash of the machine loses what the system had not yet written.
+    SystemDecides,
+    /// `appendfsync everysec`: a crash of the machine may lose the last second or so.
+    EverySecond,
+    /// `appendfsync always`: nothing that was confirmed is lost.
+    Always,
+}
+
+/// The clock of a server, compared with that of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClockDifference {
+    /// Milliseconds by which the server's clock is ahead; negative if it is behind.
+    pub ahead_ms: i64,
+    /// Half the round trip: the difference is known no better.
+    pub error: Duration,
+}
+
+/// What a node says of its cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClusterState {
+    /// `cluster_state` is `ok`.
+    pub is_ok: Option<bool>,
+    /// `cluster-require-full-coverage`: all nodes refuse calls while any slot is not served.
+    pub requires_full_coverage: Option<bool>,
+    /// `cluster-node-timeout`.
+    pub node_timeout: Option<Duration>,
+}
+
+/// How long the replies to a few `PING`s took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RoundTrips {
+    /// Half of them were faster.
+    pub median: Duration,
+    /// The slowest.
+    pub worst: Duration,
+}
+
+/// The rights of the client's user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rights {
+    /// Commands, keys and channels that it needs and may not use; none if all is well.
+    Known {
+        /// As an administrator would name them: `publish`, `the key orders:42`.
+        missing: Vec<String>,
+    },
+    /// The server does not tell.
+    Unknown {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Default for Rights {
+    fn default() -> Self {
+        Rights::Known { missing: Vec::new() }
+    }
+}
+
+impl Version {
+    /// For example 7 and 0: the earliest 7.0.
+    pub const fn new(major: u32, minor: u32) -> Self {
+        Version { major, minor, patch: 0 }
+    }
+
+    /// `7.0.15`, `9.1.0-rc1`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let digits = |part: &str| {
+            let end = part.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(part.len());
+            part[..end].parse().ok()
+        };
+        let mut parts = text.split('.');
+        let (major, minor) = (digits(parts.next()?)?, digits(parts.next()?)?);
+        Some(Version { major, minor, patch: parts.next().and_then(digits).unwrap_or_default() })
+    }
+}
+
+impl Replica {
+    /// Longer than this without a word, a replica is not in step: well, it acknowledges every second.
+    pub(super) const LAG_MAX: Duration = Duration::from_secs(3);
+
+    /// It follows its primary.
+    pub fn is_in_step(&self) -> bool {
+        self.is_online && self.lag.is_some_and(|lag| lag <= Replica::LAG_MAX)
+    }
+}
+
+impl ServerState {
+    /// Memory may run out, and then keys are evicted. `None` if that is not known.
+    pub fn evicts(&self) -> Option<bool> {
+        match (self.maxmemory, self.maxmemory_policy.as_deref()) {
+            (Some(0), _) | (_, Some("noeviction")) => Some(false),
+            (_, Some(_)) => Some(true),
+            (_, None) => None,
+        }
+    }
+
+    /// How many replicas follow.
+    pub fn replicas_in_step(&self) -> Option<usize> {
+        let replicas = self.replicas.as_ref()?;
+        Some(replicas.iter().filter(|replica| replica.is_in_step()).count())
+    }
+}
+
+impl ServerState {
+    /// The engine of this process.
+    pub(super) fn embedded() -> Self {
+        ServerState {
+            flavour: Some(Flavour::Embedded),
+            is_primary: Some(true),
+            replicas: Some(Vec::new()),
+            min_replicas_to_write: Some(0),
+            maxmemory: Some(0),
+            maxmemory_policy: Some("noeviction".to_owned()),
+            persistence: Some(Persistence::None),
+            sharded_pubsub: Some(false),
+            ..ServerState::default()
+        }
+    }
+}
+
+/// The server and its state, on a line each.
+impl fmt::Display for NodeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.state {
+            Ok(state) => writeln!(f, "{}\n  {state}", self.server),
+            Err(_) => writeln!(f, "{}\n  not reached", self.server),
+        }
+    }
+}
+
+/// On one line; `?` is what is not known.
+impl fmt::Display for ServerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.flavour {
+            Some(Flavour::Embedded) => return f.write_str("embedded engine, in memory"),
+            Some(flavour) => write!(f, "{flavour} ")?,
+            None => {}
+        }
+        let role = match self.is_primary {
+            Some(true) => "primary",
+            Some(false) => "replica",
+            None => "role ?",
+        };
+        let millis = |span: Duration| span.as_secs_f64() * 1000.0;
+        write!(
+            f,
+            "{}, {role}, replicas {}/{}, min-replicas-to-write {}, maxmemory {} {}, persistence {}, \
+             round trip {:.2} ms, worst {:.2} ms",
+            or_unknown(self.version),
+            or_unknown(self.replicas_in_step()),
+            or_unknown(self.replicas.as_ref().map(Vec::len)),
+            or_unknown(self.min_replicas_to_write),
+            or_unknown(self.maxmemory),
+            or_unknown(self.maxmemory_policy.as_ref()),
+            or_unknown(self.persistence),
+            millis(self.round_trips.median),
+            millis(self.round_trips.worst),
+        )?;
+        if let Some(clock) = self.clock {
+            write!(f, ", clock {:+} ms (± {:.1})", clock.ahead_ms, millis(clock.error))?;
+        }
+        Ok(())
+    }
+}
+
+fn or_unknown<T: fmt::Display>(value: Option<T>) -> String {
+    value.map_or_else(|| "?".to_owned(), |value| value.to_string())
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+impl fmt::Display for Flavour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Flavour::Redis => "Redis",
+            Flavour::Valkey => "Valkey",
+            Flavour::Embedded => "embedded engine",
+        })
+    }
+}
+
+impl fmt::Display for Persistence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Persistence::None => "none",
+            Persistence::Snapshots => "snapshots",
+            Persistence::SystemDecides => "appendfsync no",
+            Persistence::EverySecond => "appendfsync everysec",
+            Persistence::Always => "appendfsync always",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_number() {
+        let version = |text: &str| Version::parse(text).expect(text);
+        assert!(version("7.0.15") > version("7.0.9"));
+        assert!(version("10.0") > Version::new(7, 2));
+        assert_eq!(version("9.1.0-rc1"), Version::new(9, 1));
+        assert_eq!((Version::parse("unstable"), Version::parse("7")), (None, None));
+    }
+
+    #[test]
+    fn nothing_is_evicted_without_a_limit_of_memory() {
+        let state = |maxmemory, policy: Option<&str>| ServerState {
+            maxmemory,
+            maxmemory_policy: policy.map(str::to_owned),
+            ..ServerState::default()
+        };
+        assert_eq!(state(Some(0), Some("allkeys-lru")).evicts(), Some(false));
+        assert_eq!(state(Some(1), Some("volatile-ttl")).evicts(), Some(true));
+        assert_eq!(state(None, Some("volatile-ttl")).evicts(), Some(true));
+        assert_eq!(state(Some(1), Some("noeviction")).evicts(), Some(false));
+        assert_eq!(state(Some(1), None).evicts(), None);
+    }
+
+    #[test]
+    fn a_replica_that_is_silent_does_not_count() {
+        let replica = |is_online, lag| Replica {
+            address: "a:1".into(),
+            is_online,
+            behind: Some(0),
+            lag: Some(Duration::from_secs(lag)),
+        };
+        let replicas = vec![replica(true, 1), replica(true, 4), replica(false, 0)];
+        let state = ServerState { replicas: Some(replicas), ..ServerState::default() };
+        assert_eq!(state.replicas_in_step(), Some(1));
+    }
+}

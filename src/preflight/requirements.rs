@@ -1,0 +1,174 @@
+//! What a deployment must give before a client connects to it.
+
+use super::Preflight;
+use super::node::{Flavour, Persistence, Rights, ServerState, Version};
+use crate::error::{Error, Unmet};
+use crate::protocol::rights::Use;
+
+/// What a deployment must give; [`ClientBuilder::require`](crate::ClientBuilder::require) refuses less.
+///
+/// Each server of a cluster must give all of it. What the client's user may not look at counts as not met.
+/// The settings are looked at once: a server that is reconfigured later, or a replica that is promoted, may give
+/// less.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn example() -> Result<(), leasehold::Error> {
+/// use leasehold::Client;
+/// use leasehold::preflight::{Persistence, Requirements, Use};
+///
+/// let requirements = Requirements::new()
+///     .min_version(7, 0)
+///     .no_eviction()
+///     .replicas(1)
+///     .persistence(Persistence::EverySecond)
+///     .rights_for([Use::Lock, Use::Semaphore], "orders:1");
+/// let client = Client::builder("redis://127.0.0.1:6379").require(requirements).connect().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "requirements do nothing until they are given to a builder"]
+pub struct Requirements {
+    no_eviction: bool,
+    replicas: usize,
+    min_replicas_to_write: u64,
+    persistence: Option<Persistence>,
+    min_version: Option<Version>,
+    partial_coverage: bool,
+    pub(super) rights: Option<(Vec<Use>, String)>,
+}
+
+impl Requirements {
+    /// Nothing but that every server can be asked.
+    pub fn new() -> Self {
+        Requirements::default()
+    }
+
+    /// No key is evicted: `maxmemory-policy noeviction`, or no `maxmemory`.
+    pub fn no_eviction(mut self) -> Self {
+        self.no_eviction = true;
+        self
+    }
+
+    /// So many replicas follow now: online, and heard of within three seconds.
+    pub fn replicas(mut self, count: usize) -> Self {
+        self.replicas = count;
+        self
+    }
+
+    /// `min-replicas-to-write` is at least this: a primary that is cut off stops granting locks.
+    pub fn min_replicas_to_write(mut self, count: u64) -> Self {
+        self.min_replicas_to_write = count;
+        self
+    }
+
+    /// A restart loses no more than this.
+    pub fn persistence(mut self, least: Persistence) -> Self {
+        self.persistence = Some(least);
+        self
+    }
+
+    /// The version of Redis or Valkey, whichever it is: `min_version(7, 0)`.
+    pub fn min_version(mut self, major: u32, minor: u32) -> Self {
+        self.min_version = Some(Version::new(major, minor));
+        self
+    }
+
+    /// In a cluster, locks go on while another shard is down: `cluster-require-full-coverage no`. Elsewhere it
+    /// is met.
+    pub fn partial_coverage(mut self) -> Self {
+        self.partial_coverage = true;
+        self
+    }
+
+    /// The user has all rights for these uses. Keys and channels are looked at for a lock of this name, before
+    /// which the client's prefix is put. From Redis 7.0 on; earlier servers do not tell, which counts as not met.
+    pub fn rights_for(mut self, uses: impl IntoIterator<Item = Use>, name: &str) -> Self {
+        self.rights = Some((uses.into_iter().collect(), name.to_owned()));
+        self
+    }
+
+    /// An error that names what is missing, if anything is.
+    pub(crate) fn check(&self, report: &Preflight) -> Result<(), Error> {
+        let mut unmet = Vec::new();
+        for node in &report.nodes {
+            let missing = match &node.state {
+                Ok(state) => self.missing(state),
+                Err(error) => {
+                    vec![("that it can be asked", format!("{error}{}", source(error)))]
+                }
+            };
+            let of_node = |(what, found): (&str, String)| Unmet::new(&node.server, what, &found);
+            unmet.extend(missing.into_iter().map(of_node));
+        }
+        if report.nodes.is_empty() {
+            unmet.push(Unmet::new("the deployment", "that it can be asked", "no server is known"));
+        }
+        if unmet.is_empty() { Ok(()) } else { Err(Error::Requirements { unmet }) }
+    }
+
+    /// What is required, and what was found instead.
+    fn missing(&self, state: &ServerState) -> Vec<(&'static str, String)> {
+        let mut missing = Vec::new();
+        let mut need = |what, is_met: Option<bool>, found: String| match is_met {
+            Some(true) => {}
+            Some(false) => missing.push((what, found)),
+            None => missing.push((what, "not known, as this user may not look".to_owned())),
+        };
+        if self.no_eviction {
+            let found = state.maxmemory_policy.clone().unwrap_or_default();
+            need("no eviction", state.evicts().map(|evicts| !evicts), found);
+        }
+        if self.replicas > 0 {
+            let count = state.replicas_in_step();
+            let found = format!("{} of {} in step", count.unwrap_or_default(), self.replicas);
+            need("replicas", count.map(|count| count >= self.replicas), found);
+        }
+        if self.min_replicas_to_write > 0 {
+            let count = state.min_replicas_to_write;
+            let is_met = count.map(|count| count >= self.min_replicas_to_write);
+            need("min-replicas-to-write", is_met, count.unwrap_or_default().to_string());
+        }
+        if let Some(least) = self.persistence {
+            let kept = state.persistence;
+            let found = kept.map_or_else(String::new, |kept| format!("{kept} instead of {least}"));
+            need("persistence", kept.map(|kept| kept >= least), found);
+        }
+        if let Some(least) = self.min_version {
+            if state.flavour == Some(Flavour::Embedded) {
+                need("version", Some(false), "the embedded engine, which is no server".to_owned());
+            } else {
+                let found = state.version.map_or_else(String::new, |version| version.to_string());
+                need("version", state.version.map(|version| version >= least), found);
+            }
+        }
+        if self.partial_coverage
+            && let Some(cluster) = state.cluster
+        {
+            let is_met = cluster.requires_full_coverage.map(|required| !required);
+            need("partial coverage", is_met, "cluster-require-full-coverage yes".to_owned());
+        }
+        if self.rights.is_some() {
+            match &state.rights {
+                Rights::Known { missing } => {
+                    need(
+                        "rights",
+                        Some(missing.is_empty()),
+                        format!("none to {}", missing.join(", ")),
+                    );
+                }
+                Rights::Unknown { reason } => {
+                    need("rights", Some(false), format!("not known: {reason}"));
+                }
+            }
+        }
+        missing
+    }
+}
+
+/// The cause of an error that has one.
+fn source(error: &Error) -> String {
+    std::error::Error::source(error).map_or_else(String::new, |source| format!(": {source}"))
+}

@@ -1,0 +1,430 @@
+//! What a deployment gives is told before it is relied on, and less than is required is refused.
+
+use std::time::Duration;
+
+use leasehold::preflight::{
+    Persistence, Preflight, Requirements, Rights, ServerState, Severity, Use, Version,
+};
+use leasehold::{Client, DeploymentKind, Durability, Error, Unmet};
+
+use crate::rights::rule;
+use crate::support::resp::Reply;
+use crate::support::server::Server;
+use crate::testbed::{LATE, Outside, beside, builder, connect, ms, until};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn state(report: &Preflight) -> &ServerState {
+    assert_eq!(report.nodes.len(), 1, "{report}");
+    report.nodes[0].state.as_ref().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// There is a finding of this weight that says this.
+fn tells(report: &Preflight, severity: Severity, part: &str) {
+    let findings = &report.findings;
+    let told = findings.iter().any(|found| found.severity == severity && found.text.contains(part));
+    assert!(told, "{severity} {part}: {report}");
+}
+
+/// What is not known or not met, as `requirement: found`.
+async fn refused(url: &str, requirements: Requirements) -> Vec<String> {
+    match builder(url).command_timeout(LATE).require(requirements).connect().await {
+        Err(Error::Requirements { unmet }) => {
+            let text = |Unmet { requirement, found, .. }: &_| format!("{requirement}: {found}");
+            unmet.iter().map(text).collect()
+        }
+        other => panic!("expected a refusal: {other:?}"),
+    }
+}
+
+async fn accepted(url: &str, requirements: Requirements) {
+    let client = builder(url).command_timeout(LATE).require(requirements).connect().await;
+    drop(client.expect("it gives all of it").lock("orders:1").lock().await.expect("free"));
+}
+
+/// Servers tell a user its rights from 7.0 on.
+fn tells_rights(report: &Preflight) -> bool {
+    state(report).version >= Some(Version::new(7, 0))
+}
+
+fn missing(report: &Preflight) -> Vec<String> {
+    match &state(report).rights {
+        Rights::Known { missing } => missing.clone(),
+        other => panic!("not known: {other:?}"),
+    }
+}
+
+/// A user with the documented rights for plain locks, changed by some words.
+fn user(server: &Server, changes: &[&str]) -> String {
+    let rule = [&rule("locks")[..], changes].concat();
+    assert!(matches!(Outside::of(server).command(&rule), Reply::Status(_)));
+    server.url().replace("redis://", "redis://locks:secret@")
+}
+
+#[test]
+fn a_server_without_persistence_is_told_as_it_is() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = connect(&server.url()).await;
+        let report = client.preflight().await.expect("it answers");
+
+        assert_eq!(report.deployment, DeploymentKind::Single);
+        assert_eq!(report.nodes[0].server, format!("redis://127.0.0.1:{}", server.port()));
+        let found = state(&report);
+        assert!(found.flavour.is_some() && found.version >= Some(Version::new(6, 2)), "{report}");
+        assert_eq!((found.is_primary, found.replicas_in_step()), (Some(true), Some(0)));
+        assert_eq!((found.min_replicas_to_write, found.maxmemory), (Some(0), Some(0)));
+        assert_eq!((found.evicts(), found.persistence), (Some(false), Some(Persistence::None)));
+        assert_eq!(found.min_replicas_max_lag, Some(Duration::from_secs(10)));
+        assert_eq!(found.sharded_pubsub, Some(tells_rights(&report)));
+        assert_eq!(found.cluster, None);
+        let clock = found.clock.expect("TIME is allowed");
+        assert!(clock.ahead_ms.unsigned_abs() < 100, "the same clock: {clock:?}");
+        let trips = found.round_trips;
+        assert!(!trips.median.is_zero() && trips.median <= trips.worst, "{trips:?}");
+        if tells_rights(&report) {
+            assert_eq!(missing(&report), Vec::<String>::new());
+        }
+        tells(&report, Severity::Warning, "nothing is kept over a restart");
+        let text = report.to_string();
+        for part in [
+            "primary, replicas 0/0",
+            "Exclusion survives:",
+            "there is no failover",
+            "all locks are free",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("Not known"), "{text}");
+    });
+}
+
+#[test]
+fn it_costs_as_many_commands_as_it_says_and_writes_nothing() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let mut outside = Outside::of(&server);
+        let client = connect(&server.url()).await;
+        outside.reset_stats();
+        client.preflight().await.expect("it answers");
+        let commands = ["ping", "time", "info", "role", "config|get", "eval", "pubsub|shardnumsub"];
+        let sent = commands.map(|command| outside.calls(command));
+        // Looks from outside are INFO as well, and probes of the connections are PINGs.
+        assert_eq!((sent[1], sent[3], sent[4], sent[5], sent[6]), (1, 1, 4, 1, 1));
+        assert!(sent[0] >= 5);
+        assert_eq!(outside.keys(), 0);
+        client.shutdown(LATE).await.expect("nothing is left");
+        let refused = client.preflight().await;
+        assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+    });
+}
+
+#[test]
+fn eviction_is_a_danger_and_may_be_refused() {
+    beside(LIMIT, async {
+        let server =
+            Server::start_with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+        let report = connect(&server.url()).await.preflight().await.expect("it answers");
+        assert_eq!(state(&report).evicts(), Some(true));
+        assert_eq!(report.worst(), Some(Severity::Danger));
+        tells(&report, Severity::Danger, "allkeys-lru evicts locks");
+        let broken_by = report.guarantee.broken_by.join("\n");
+        assert!(broken_by.contains("eviction: maxmemory-policy allkeys-lru"), "{report}");
+
+        let requirements = Requirements::new().no_eviction();
+        assert_eq!(
+            refused(&server.url(), requirements.clone()).await,
+            ["no eviction: allkeys-lru"]
+        );
+        Outside::of(&server).command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+        accepted(&server.url(), requirements).await;
+    });
+}
+
+#[test]
+fn what_a_restart_loses_is_told_and_may_be_refused() {
+    beside(LIMIT, async {
+        let server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+        let url = server.url();
+        let client = connect(&url).await;
+        let report = client.preflight().await.expect("it answers");
+        assert_eq!(state(&report).persistence, Some(Persistence::Always));
+        let survives = report.guarantee.survives.join("\n");
+        assert!(survives.contains("appendfsync always keeps what it confirmed"), "{report}");
+        accepted(&url, Requirements::new().persistence(Persistence::Always)).await;
+
+        let mut outside = Outside::of(&server);
+        outside.command(&["CONFIG", "SET", "appendfsync", "everysec"]);
+        let report = client.preflight().await.expect("it answers");
+        let broken_by = report.guarantee.broken_by.join("\n");
+        assert!(broken_by.contains("everysec loses up to a second"), "{report}");
+        accepted(&url, Requirements::new().persistence(Persistence::EverySecond)).await;
+        let unmet = refused(&url, Requirements::new().persistence(Persistence::Always));
+        assert_eq!(
+            unmet.await,
+            ["persistence: appendfsync everysec instead of appendfsync always"]
+        );
+
+        outside.command(&["CONFIG", "SET", "appendonly", "no"]);
+        outside.command(&["CONFIG", "SET", "save", "3600 1"]);
+        let report = client.preflight().await.expect("it answers");
+        assert_eq!(state(&report).persistence, Some(Persistence::Snapshots));
+    });
+}
+
+#[test]
+fn what_a_user_may_not_look_at_is_not_known_and_not_met() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let url = user(&server, &[]);
+        let report = connect(&url).await.preflight().await.expect("it answers");
+        let found = state(&report);
+        assert_eq!((found.version, found.is_primary, found.clock), (None, None, None));
+        assert_eq!((found.persistence, found.maxmemory, found.evicts()), (None, None, None));
+        assert_eq!((&found.replicas, found.min_replicas_to_write), (&None, None));
+        assert_eq!(found.sharded_pubsub, None);
+        assert!(!found.round_trips.worst.is_zero());
+        tells(&report, Severity::Warning, "not known");
+        assert_eq!(report.guarantee.not_known.len(), 2, "{report}");
+
+        let requirements = Requirements::new()
+            .no_eviction()
+            .replicas(1)
+            .min_replicas_to_write(1)
+            .persistence(Persistence::Snapshots)
+            .min_version(6, 2);
+        let unmet = refused(&url, requirements).await;
+        assert_eq!(unmet.len(), 5, "{unmet:?}");
+        assert!(unmet.iter().all(|text| text.contains("this user may not look")), "{unmet:?}");
+
+        // INFO without CONFIG GET, as many managed servers have it.
+        let url = user(&server, &["+info"]);
+        let report = connect(&url).await.preflight().await.expect("it answers");
+        let found = state(&report);
+        assert_eq!((found.evicts(), found.replicas_in_step()), (Some(false), Some(0)));
+        assert_eq!((found.persistence, found.min_replicas_to_write), (None, None));
+        accepted(&url, Requirements::new().no_eviction().min_version(6, 2)).await;
+    });
+}
+
+#[test]
+fn the_documented_rights_are_all_that_is_asked_for() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let client = connect(&user(&server, &[])).await;
+        let of_lock = || client.preflight().uses([Use::Lock]).name("orders:1");
+        let report = of_lock().await.expect("it answers");
+        if !matches!(state(&report).rights, Rights::Known { .. }) {
+            // Redis 6.2.
+            tells(&report, Severity::Info, "from Redis 7.0 on");
+            return;
+        }
+        assert_eq!(missing(&report), Vec::<String>::new());
+        let report = client.preflight().uses([Use::FencedLock]).name("orders:1").await;
+        assert_eq!(
+            missing(&report.expect("it answers")),
+            ["get", "incr", "the key redisson_lock_token:{orders:1}"]
+        );
+        // A name for which the user has no rights.
+        let report = client.preflight().uses([Use::Lock]).await.expect("it answers");
+        let channel = "redisson_lock__channel:{preflight}";
+        let of_channel = ["publish", "subscribe"].map(|command| format!("{command} {channel}"));
+        assert_eq!(missing(&report)[0], "the key preflight");
+        assert_eq!(missing(&report)[1..], of_channel);
+
+        let mut outside = Outside::of(&server);
+        outside.command(&rule("kinds"));
+        let client = connect(&server.url().replace("redis://", "redis://kinds:secret@")).await;
+        let report = client.preflight().name("orders:1").await.expect("it answers");
+        assert_eq!(missing(&report), Vec::<String>::new(), "{report}");
+    });
+}
+
+#[test]
+fn rights_that_are_missing_are_named_and_may_be_refused() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let report = connect(&server.url()).await.preflight().await.expect("it answers");
+        let requirements = || Requirements::new().rights_for([Use::Lock], "orders:1");
+        let url = user(&server, &["-publish", "-hexists"]);
+        if !tells_rights(&report) {
+            let unmet = refused(&url, requirements()).await;
+            assert!(unmet[0].starts_with("rights: not known"), "{unmet:?}");
+            return;
+        }
+        let lacks = "hexists, publish redisson_lock__channel:{orders:1}";
+        assert_eq!(refused(&url, requirements()).await, [format!("rights: none to {lacks}")]);
+        let report = connect(&url).await.preflight().uses([Use::Lock]).name("orders:1").await;
+        tells(&report.expect("it answers"), Severity::Danger, lacks);
+
+        let url = user(&server, &["+publish", "+hexists"]);
+        let wanting = builder(&url).command_timeout(LATE).durability(Durability::replicas(1));
+        let wanting = wanting.connect().await.expect("it may");
+        let report = wanting.preflight().uses([Use::Lock]).name("orders:1").await;
+        assert_eq!(missing(&report.expect("it answers")), ["wait"]);
+
+        let url = user(&server, &["-eval"]);
+        assert_eq!(refused(&url, requirements()).await, ["rights: none to eval"]);
+        let url = user(&server, &["+eval"]);
+        accepted(&url, requirements()).await;
+        // Others than those that are required do not matter.
+        accepted(&url, Requirements::new()).await;
+    });
+}
+
+#[test]
+fn a_replica_that_is_silent_does_not_count() {
+    beside(LIMIT * 2, async {
+        let primary = Server::start_with(&["--repl-diskless-sync-delay", "0"]);
+        let port = primary.port().to_string();
+        let replica = Server::start_with(&["--replicaof", "127.0.0.1", &port]);
+        let client = connect(&primary.url()).await;
+        let in_step = async || {
+            let report = client.preflight().uses([Use::Lock]).await.expect("it answers");
+            (state(&report).replicas_in_step(), report)
+        };
+        let wait = async |wanted: usize| loop {
+            let (count, report) = in_step().await;
+            if count == Some(wanted) {
+                return report;
+            }
+            tokio::time::sleep(ms(50)).await;
+        };
+        let report = wait(1).await;
+        let found = state(&report).replicas.as_ref().expect("INFO is allowed");
+        assert_eq!(found[0].address, format!("127.0.0.1:{}", replica.port()));
+        assert!(found[0].behind.is_some_and(|bytes| bytes < 1000), "{found:?}");
+        tells(&report, Severity::Warning, "min-replicas-to-write is 0");
+        let broken_by = report.guarantee.broken_by.join("\n");
+        assert!(broken_by.contains("replication is asynchronous (replicas: 1)"), "{report}");
+
+        let requirements = || Requirements::new().replicas(1).min_replicas_to_write(1);
+        assert_eq!(refused(&primary.url(), requirements()).await, ["min-replicas-to-write: 0"]);
+        Outside::of(&primary).command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+        accepted(&primary.url(), requirements()).await;
+        assert_eq!(
+            refused(&primary.url(), Requirements::new().replicas(2)).await,
+            ["replicas: 1 of 2 in step"]
+        );
+
+        let wanting = builder(&primary.url()).command_timeout(LATE);
+        let wanting = wanting.durability(Durability::replicas(2)).connect().await.expect("it may");
+        let report = wanting.preflight().await.expect("it answers");
+        tells(
+            &report,
+            Severity::Danger,
+            "1 replicas follow, and the durability of this client asks for 2",
+        );
+
+        replica.pause();
+        let report = wait(0).await;
+        tells(&report, Severity::Warning, "was silent for");
+        tells(&report, Severity::Danger, "is about to refuse");
+        assert_eq!(refused(&primary.url(), requirements()).await, ["replicas: 0 of 1 in step"]);
+        replica.resume();
+        wait(1).await;
+
+        // A replica takes no locks.
+        let client = connect(&replica.url()).await;
+        let report = client.preflight().uses([Use::Lock]).await.expect("it answers");
+        assert_eq!(state(&report).is_primary, Some(false));
+        tells(&report, Severity::Danger, "it is a replica");
+    });
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_told_for_itself() {
+    beside(LIMIT, async {
+        let mut server = Server::start();
+        let client = connect(&server.url()).await;
+        server.kill();
+        let report = client.preflight().await.expect("that is no error of the whole");
+        let outcome = &report.nodes[0].state;
+        assert!(matches!(outcome, Err(Error::Unavailable { .. })), "{outcome:?}");
+        tells(&report, Severity::Danger, "it could not be asked");
+        assert!(report.to_string().contains("not reached"), "{report}");
+        assert_eq!(report.guarantee.not_known.len(), 1, "{report}");
+
+        let connecting = Client::builder(&server.url()).require(Requirements::new());
+        match connecting.connect_in_background().await {
+            Err(Error::Requirements { unmet }) => {
+                assert_eq!(unmet[0].requirement, "that it can be asked");
+            }
+            other => panic!("expected a refusal: {other:?}"),
+        }
+    });
+}
+
+#[test]
+fn each_node_of_a_cluster_is_looked_at() {
+    beside(LIMIT, async {
+        let timeout = ["--cluster-node-timeout", "20000"];
+        let server = Server::start_with(&[&["--cluster-enabled", "yes"][..], &timeout].concat());
+        let mut outside = Outside::of(&server);
+        let words: Vec<String> = (0..16_384).map(|slot| slot.to_string()).collect();
+        let slots = words.iter().map(String::as_str);
+        let add: Vec<_> = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots).collect();
+        outside.command(&add);
+        until("the cluster is there", LIMIT, || {
+            outside.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok")
+        })
+        .await;
+        let url = format!("redis-cluster://127.0.0.1:{}", server.port());
+        let report = connect(&url).await.preflight().await.expect("it answers");
+        assert_eq!(report.deployment, DeploymentKind::Cluster);
+        let cluster = state(&report).cluster.expect("it is one");
+        assert_eq!((cluster.is_ok, cluster.requires_full_coverage), (Some(true), Some(true)));
+        assert_eq!(cluster.node_timeout, Some(Duration::from_secs(20)));
+        tells(&report, Severity::Info, "cluster-require-full-coverage yes");
+        tells(&report, Severity::Warning, "lengthen the lease");
+        tells(&report, Severity::Warning, "it has no replica");
+        if tells_rights(&report) {
+            assert_eq!(missing(&report), Vec::<String>::new());
+        }
+
+        let requirements = || Requirements::new().partial_coverage();
+        assert_eq!(
+            refused(&url, requirements()).await,
+            ["partial coverage: cluster-require-full-coverage yes"]
+        );
+        outside.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]);
+        accepted(&url, requirements()).await;
+
+        if tells_rights(&report) {
+            let in_cluster = "+cluster|slots +cluster|info +pubsub|shardnumsub +spublish +ssubscribe +sunsubscribe";
+            let rights: Vec<_> = in_cluster.split(' ').collect();
+            user(&server, &rights);
+            let limited = url.replace("://", "://locks:secret@");
+            let all = Requirements::new().rights_for([Use::Lock], "orders:1");
+            accepted(&limited, all.clone()).await;
+            user(&server, &["-spublish"]);
+            let lacks = "spublish redisson_lock__channel:{orders:1}";
+            assert_eq!(refused(&limited, all).await, [format!("rights: none to {lacks}")]);
+        }
+    });
+}
+
+#[test]
+fn the_embedded_engine_keeps_nothing_and_says_so() {
+    beside(LIMIT, async {
+        let report = Client::embedded().preflight().await.expect("it is here");
+        assert_eq!(report.deployment, DeploymentKind::Embedded);
+        tells(&report, Severity::Info, "in the memory of this process");
+        assert!(report.to_string().contains("embedded engine, in memory"), "{report}");
+        let builder = || leasehold::EmbeddedRedis::new().builder();
+        builder()
+            .require(Requirements::new().no_eviction())
+            .connect()
+            .await
+            .expect("it evicts none");
+        let much = Requirements::new().persistence(Persistence::Snapshots).min_version(6, 2);
+        match builder().require(much).connect().await {
+            Err(error @ Error::Requirements { .. }) => {
+                let text = error.to_string();
+                assert!(text.contains("persistence") && text.contains("no server"), "{text}");
+                assert!(!error.is_retryable() && !error.may_be_held());
+            }
+            other => panic!("expected a refusal: {other:?}"),
+        }
+    });
+}
