@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{Session, jittered};
 use crate::lease::LossReason;
@@ -54,8 +54,10 @@ pub(crate) async fn run(session: &Session) {
         resources.sort_by_cached_key(group_of);
         let groups = resources.chunk_by(|one, next| group_of(one) == group_of(next));
         let batches = groups.flat_map(|group| group.chunks(BATCH));
-        // Side by side: a node that does not answer holds up no other.
-        join_all(batches.map(|batch| check(session, group_of(&batch[0]), batch))).await;
+        // Side by side, and not beyond the next poll: a node that does not answer holds up no other.
+        let span = session.settings.safety_poll;
+        let checks = batches.map(|batch| timeout(span, check(session, group_of(&batch[0]), batch)));
+        join_all(checks).await;
     }
 }
 
