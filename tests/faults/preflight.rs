@@ -8,7 +8,9 @@ use leasehold::preflight::{
 use leasehold::{Client, DeploymentKind, Durability, Error, Unmet};
 
 use crate::rights::rule;
+use crate::support::cluster::{Cluster, Shape};
 use crate::support::resp::Reply;
+use crate::support::sentinel::Sentinels;
 use crate::support::server::Server;
 use crate::testbed::{LATE, Outside, beside, builder, connect, ms, until};
 
@@ -401,6 +403,47 @@ fn each_node_of_a_cluster_is_looked_at() {
             let lacks = "spublish redisson_lock__channel:{orders:1}";
             assert_eq!(refused(&limited, all).await, [format!("rights: none to {lacks}")]);
         }
+    });
+}
+
+#[test]
+fn a_node_that_is_frozen_costs_the_report_of_the_others_nothing() {
+    beside(LIMIT, async {
+        let cluster = Cluster::start_with(Shape { replicas: 0, ..Shape::default() });
+        let client = builder(&cluster.url()).connect().await.expect("it answers");
+        let report = client.preflight().uses([Use::Lock]).await.expect("it answers");
+        assert_eq!(report.nodes.len(), cluster.shards(), "{report}");
+        assert!(report.nodes.iter().all(|node| node.state.is_ok()), "{report}");
+
+        let frozen = cluster.master(0);
+        cluster.pause(frozen);
+        let report = client.preflight().uses([Use::Lock]).await.expect("the others answer");
+        cluster.resume(frozen);
+        let port = format!(":{}", cluster.node(frozen).port());
+        for node in &report.nodes {
+            assert_eq!(node.state.is_err(), node.server.ends_with(&port), "{report}");
+        }
+        tells(&report, Severity::Danger, "it could not be asked");
+        let silent = &report.guarantee.not_known[0];
+        assert!(silent.ends_with(&port), "{report}");
+    });
+}
+
+#[test]
+fn behind_sentinels_the_primary_is_looked_at() {
+    beside(LIMIT, async {
+        let sentinel = Sentinels::start();
+        let report = connect(&sentinel.url()).await.preflight().await.expect("it answers");
+        assert_eq!(report.deployment, DeploymentKind::Sentinel);
+        let found = state(&report);
+        let primary = sentinel.server(sentinel.current_master()).port();
+        assert!(report.nodes[0].server.contains(&primary.to_string()), "{report}");
+        let replicas = sentinel.servers().len() - 1;
+        assert_eq!((found.is_primary, found.replicas_in_step()), (Some(true), Some(replicas)));
+        if tells_rights(&report) {
+            assert_eq!(missing(&report), Vec::<String>::new());
+        }
+        accepted(&sentinel.url(), Requirements::new().replicas(replicas)).await;
     });
 }
 
