@@ -12,5 +12,7 @@ mod kinds;
 mod moves;
 mod pool;
 mod sentinel;
+mod shards;
 #[path = "../support/mod.rs"]
 mod support;
+mod switch;

@@ -1,0 +1,172 @@
+//! A cluster whose nodes fail or whose slots move, as those see it who are not concerned, and their waiters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use leasehold::{Client, ClientBuilder, HoldState, Lease, ShardedPubSub};
+use tokio::time::timeout;
+
+use crate::contenders::{LIMIT, until};
+use crate::support::cluster::{Cluster, Shape};
+use crate::support::slots::keyslot;
+
+/// A poll would find what a message did not tell.
+const NO_POLL: Duration = Duration::from_secs(60);
+
+fn builder(cluster: &Cluster) -> ClientBuilder {
+    Client::builder(&cluster.url()).connect_timeout(LIMIT)
+}
+
+async fn connect(builder: ClientBuilder) -> Client {
+    builder.connect().await.expect("connects")
+}
+
+fn masters_only() -> Cluster {
+    Cluster::start_with(Shape { replicas: 0, full_coverage: false, ..Shape::default() })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::print_stderr, reason = "measured rates are shown with --nocapture")]
+async fn a_shard_that_stands_still_costs_the_others_nothing() {
+    let cluster = masters_only();
+    let lease = Duration::from_secs(6);
+    let client = connect(builder(&cluster).lease(lease)).await;
+    let healthy = |number: usize| cluster.name_in(number % 2, &format!("held{number}"));
+    let mut guards = Vec::new();
+    for number in 0..100 {
+        guards.push(client.lock(healthy(number)).lock().await.expect("free"));
+    }
+    let pairs = Arc::<AtomicU64>::default();
+    let stop = Arc::<AtomicBool>::default();
+    let working = [0, 1].map(|shard| {
+        let lock = client.lock(cluster.name_in(shard, "work"));
+        let (pairs, stop) = (pairs.clone(), stop.clone());
+        tokio::spawn(async move {
+            while !stop.load(SeqCst) {
+                let guard = lock.try_lock(LIMIT, Lease::Renewed).await.expect("of a healthy shard");
+                guard.unlock().await.expect("held");
+                pairs.fetch_add(1, SeqCst);
+            }
+        })
+    });
+    let span = Duration::from_secs(2);
+    let rate = async || {
+        let (before, since) = (pairs.load(SeqCst), Instant::now());
+        tokio::time::sleep(span).await;
+        (pairs.load(SeqCst) - before) as f64 / since.elapsed().as_secs_f64()
+    };
+    let whole = rate().await;
+    cluster.pause(2);
+    // Somebody waits there, and is told in time.
+    let lock = client.lock(cluster.name_in(2, "n"));
+    let since = Instant::now();
+    let refused = lock.try_lock(span, Lease::Renewed).await.expect_err("nobody answers");
+    assert!(refused.is_retryable() && since.elapsed() >= span, "{refused:?}");
+    // What makes other clients stand still: a slot that moves between the others.
+    let slot = keyslot(&healthy(0));
+    let moving = cluster.begin_migration(slot, 1);
+    while moving.move_keys(10) > 0 {}
+    drop(moving);
+    let without = rate().await;
+    eprintln!("pairs a second with three masters {whole:.0}, with one of them frozen {without:.0}");
+    let renewed = client.stats().renewed;
+    until("all are renewed twice", async || client.stats().renewed >= renewed + 2 * 98).await;
+    assert!(guards.iter().skip(1).all(|guard| guard.state() == HoldState::Held));
+    cluster.resume(2);
+    lock.try_lock(LIMIT, Lease::Renewed).await.expect("it answers again");
+    stop.store(true, SeqCst);
+    for task in working {
+        task.await.expect("no error");
+    }
+}
+
+/// Waiters who hear of a release only by its message.
+async fn woken(sharded: ShardedPubSub, change: impl AsyncFnOnce(&Cluster, u16)) {
+    let cluster = masters_only();
+    let make = || connect(builder(&cluster).safety_poll(NO_POLL).sharded_pubsub(sharded));
+    let (holder, waiter) = (make().await, make().await);
+    let names: Vec<_> = (0..100).map(|number| format!("{{x}}:{number}")).collect();
+    let mut held = Vec::new();
+    for name in &names {
+        held.push(holder.lock(name).lock().await.expect("free"));
+    }
+    let waiting = names.iter().map(|name| {
+        let lock = waiter.lock(name);
+        tokio::spawn(async move { lock.lock().await.expect("released").unlock().await })
+    });
+    let waiting: Vec<_> = waiting.collect();
+    until("all listen", async || waiter.stats().subscriptions == 100).await;
+    change(&cluster, keyslot("{x}")).await;
+    for guard in held {
+        guard.unlock().await.expect("held");
+    }
+    for waiter in waiting {
+        let woken = timeout(LIMIT, waiter).await.expect("it is woken").expect("no panic");
+        woken.expect("held");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_follow_a_slot_that_moves() {
+    for sharded in [ShardedPubSub::On, ShardedPubSub::Off] {
+        woken(sharded, async |cluster, slot| {
+            let to = (cluster.owner(slot) + 1) % 3;
+            cluster.migrate(slot, to);
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_of_a_lost_connection_come_back() {
+    woken(ShardedPubSub::Auto, async |cluster, slot| {
+        let owner = cluster.node(cluster.owner(slot));
+        owner.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        let channels = || owner.command(&["PUBSUB", "SHARDCHANNELS"]).array().len();
+        until("all are subscribed again", async || channels() == 100).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn renewals_are_one_call_to_each_master() {
+    const HOLDS: usize = 1_500;
+    let cluster = masters_only();
+    let lease = Duration::from_secs(12);
+    let client = connect(builder(&cluster).lease(lease).safety_poll(NO_POLL)).await;
+    let taking = (0..HOLDS).map(|number| {
+        let lock = client.lock(format!("n:{number}"));
+        tokio::spawn(async move { lock.lock().await.expect("free") })
+    });
+    let mut guards = Vec::new();
+    for taking in taking.collect::<Vec<_>>() {
+        guards.push(taking.await.expect("no panic"));
+    }
+    until("a round is over", async || client.stats().renewed >= HOLDS as u64).await;
+    let before = client.stats();
+    until("another round", async || client.stats().renewed >= before.renewed + HOLDS as u64).await;
+    let after = client.stats();
+    let (calls, renewed) = (after.calls - before.calls, after.renewed - before.renewed);
+    // 1500 holds are three calls to one server. They are taken over a while, and renewed so.
+    assert!(calls <= 3 * 3 * renewed / HOLDS as u64 + 12, "{calls} calls for {renewed} renewals");
+    assert!(guards.iter().all(|guard| guard.state() == HoldState::Held));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn searches_and_several_locks_reach_all_masters() {
+    let cluster = masters_only();
+    let client = connect(builder(&cluster)).await;
+    let names = [0, 1, 2].map(|shard| cluster.name_in(shard, "orders"));
+    let several = leasehold::Lock::multi(names.each_ref().map(|name| client.lock(name)));
+    let guard = several.lock().await.expect("free");
+    let found = client.locks("orders*").await.expect("an answer");
+    let mut keys: Vec<_> = found.iter().map(|lock| lock.key.clone()).collect();
+    keys.sort();
+    let mut expected = names.to_vec();
+    expected.sort();
+    assert_eq!(keys, expected);
+    guard.unlock().await.expect("held");
+    assert!(client.locks("orders*").await.expect("an answer").is_empty());
+    client.ping().await.expect("an answer");
+}

@@ -1,0 +1,129 @@
+//! What a client of Sentinel knows of a primary that is replaced.
+
+use std::time::Duration;
+
+use leasehold::{Client, Error, HoldState, Lease, LossReason};
+
+use crate::contenders::{LIMIT, until};
+use crate::support::sentinel::Sentinels;
+use crate::support::server::Server;
+
+/// So long that no renewal is due within a test.
+const LONG: Duration = Duration::from_secs(300);
+
+async fn client(sentinels: &Sentinels) -> Client {
+    let builder = Client::builder(&sentinels.url()).lease(LONG).connect_timeout(LIMIT);
+    builder.connect().await.expect("connects")
+}
+
+/// How many scripts a server has run.
+fn scripts(server: &Server) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]).text();
+    let calls = |line: &str| {
+        let count = line.strip_prefix("cmdstat_evalsha:calls=")?.split(',').next()?;
+        count.parse::<u64>().ok()
+    };
+    stats.lines().find_map(calls).unwrap_or(0)
+}
+
+/// Writes to the replicas behind the back of their master: what a failover would have lost.
+fn on_replicas(sentinels: &Sentinels, words: &[&str]) {
+    let master = sentinels.current_master();
+    for (server, number) in sentinels.servers().iter().zip(0..) {
+        if number != master {
+            server.command(&["CONFIG", "SET", "replica-read-only", "no"]);
+            server.command(words);
+        }
+    }
+}
+
+/// A former master takes writes for about ten seconds after its successor was announced.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_former_master_that_lives_is_not_asked_any_more() {
+    let sentinels = Sentinels::start();
+    let client = client(&sentinels).await;
+    let old = sentinels.current_master();
+    client.lock("n").lock().await.expect("free").unlock().await.expect("held");
+    sentinels.until_in_step();
+    let new = sentinels.failover();
+    let lock = client.lock("n");
+    until("it has gone on to the new master", async || {
+        // While it goes over it may be told that nobody is there.
+        drop(lock.try_lock(Duration::from_millis(100), Lease::Renewed).await);
+        scripts(sentinels.server(new)) > 0
+    })
+    .await;
+    let before = scripts(sentinels.server(old));
+    assert!(sentinels.is_master(old), "it does not know yet");
+    until("it is demoted", async || {
+        lock.lock().await.expect("free").unlock().await.expect("held");
+        // A replica runs none by itself, and none of ours any more.
+        assert_eq!(scripts(sentinels.server(old)), before);
+        !sentinels.is_master(old)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_that_the_new_master_lacks_is_lost_at_once() {
+    let sentinels = Sentinels::start();
+    let client = client(&sentinels).await;
+    let [renewed, kept] = [client.lock("renewed"), client.lock("kept")];
+    let [renewed, kept] = [renewed.lock().await, kept.lock().await].map(|hold| hold.expect("free"));
+    let fixed = client.lock("fixed").try_lock(LIMIT, Lease::fixed(LONG)).await.expect("free");
+    sentinels.until_in_step();
+    on_replicas(&sentinels, &["DEL", "renewed", "fixed"]);
+    sentinels.failover();
+    for guard in [&renewed, &fixed] {
+        until("it is told", async || guard.state() == HoldState::Lost).await;
+    }
+    until("it is verified", async || kept.state() == HoldState::Held).await;
+    let refused = renewed.unlock().await.expect_err("lost");
+    assert!(matches!(refused, Error::Lost { reason: LossReason::Gone, .. }), "{refused:?}");
+    kept.unlock().await.expect("held");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_release_that_the_new_master_lacks_is_repeated() {
+    let sentinels = Sentinels::start();
+    let client = client(&sentinels).await;
+    let guard = client.lock("n").lock().await.expect("free");
+    let owner = guard.owner().to_owned();
+    guard.unlock().await.expect("held");
+    sentinels.until_in_step();
+    on_replicas(&sentinels, &["HSET", "n", &owner, "1"]);
+    let new = sentinels.failover();
+    until("it is released again", async || {
+        sentinels.server(new).command(&["EXISTS", "n"]).int() == 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_sentinels_the_master_is_kept() {
+    let mut sentinels = Sentinels::start();
+    let client = client(&sentinels).await;
+    let guard = client.lock("n").lock().await.expect("free");
+    for sentinel in 0..3 {
+        sentinels.kill_sentinel(sentinel);
+    }
+    for _ in 0..100 {
+        client.lock("m").lock().await.expect("free").unlock().await.expect("held");
+    }
+    assert_eq!(guard.state(), HoldState::Held);
+    guard.unlock().await.expect("held");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_sentinels_do_not_know_is_said() {
+    let sentinels = Sentinels::start();
+    let url = sentinels.url().replace("/locks", "/others");
+    let short = Duration::from_secs(3);
+    let refused = Client::builder(&url).connect_timeout(short).connect().await;
+    let text = format!("{:?}", refused.expect_err("no such master"));
+    assert!(text.contains("No such master"), "{text}");
+    let nobody = "redis-sentinel://127.0.0.1:1,127.0.0.1:2/locks";
+    let refused = Client::builder(nobody).connect_timeout(short).connect().await;
+    let refused = refused.expect_err("nobody there");
+    assert!(matches!(refused, Error::Unavailable { .. }), "{refused:?}");
+}
