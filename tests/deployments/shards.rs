@@ -74,7 +74,8 @@ async fn a_shard_that_stands_still_costs_the_others_nothing() {
     until("all are renewed twice", async || client.stats().renewed >= renewed + 2 * 98).await;
     assert!(guards.iter().skip(1).all(|guard| guard.state() == HoldState::Held));
     cluster.resume(2);
-    lock.try_lock(LIMIT, Lease::Renewed).await.expect("it answers again");
+    let guard = lock.try_lock(LIMIT, Lease::Renewed).await.expect("it answers again");
+    guard.unlock().await.expect("held");
     stop.store(true, SeqCst);
     for task in working {
         task.await.expect("no error");
