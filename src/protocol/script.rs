@@ -12,13 +12,15 @@ pub(crate) struct Script {
     undeclared: OnceLock<(String, String)>,
 }
 
-/// Before a script whose keys come as arguments, behind their number.
+/// Before a script whose keys come as arguments, behind their number. Such a script must not give keys of several
+/// slots to one command; `ARGV.undeclared` tells it.
 const UNDECLARED: &str = "\
 local KEYS, ARGV = (function(all)
   local number, keys, args = tonumber(all[1]), {}, {}
   for at = 2, #all do
     if at <= number + 1 then keys[at - 1] = all[at] else args[at - 1 - number] = all[at] end
   end
+  args.undeclared = true
   return keys, args
 end)(ARGV)
 ";

@@ -29,7 +29,8 @@ const SUSPENSION_MIN: Duration = Duration::from_millis(100);
 /// Ends what nobody uses any more, until it is dropped. Notices that the machine was suspended: timers
 /// do not fire sooner for that.
 pub(crate) async fn sweep(session: &Session) {
-    let mut suspended = session.clock.suspended();
+    // Not what it is by now: holds may have been taken before this ran for the first time.
+    let mut suspended = Duration::ZERO;
     loop {
         sleep(SWEEP).await;
         let before = std::mem::replace(&mut suspended, session.clock.suspended());

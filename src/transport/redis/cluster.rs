@@ -358,12 +358,12 @@ impl Shared {
 
     /// The node at an address. Its connections are opened if it is new.
     fn node(&self, address: &Address) -> u32 {
-        self.nodes.at_or_else(address, |_| {
+        self.nodes.at_or_else(address, |number| {
             let endpoint = self.deployment.servers.at(&address.host, address.port);
             let remote = self.remote(&endpoint).map(Arc::new).map_err(|error| {
                 Fault(format!("a node at an address that cannot be used: {error:?}"))
             });
-            let events = Arc::new(channels::OfNode::new(&self.events, &self.channels));
+            let events = Arc::new(channels::OfNode::new(number, &self.events, &self.channels));
             Node::open(remote, self.timing, events, &self.runtimes, self.doubted.clone())
         })
     }

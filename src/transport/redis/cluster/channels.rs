@@ -12,7 +12,7 @@
 //!
 //! `wanted`; a node's registry is locked under it, never the other way round. Never across an await.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub(super) struct Channels {
-    wanted: Mutex<BTreeMap<Arc<str>, Wanted>>,
+    wanted: Arc<Mutex<BTreeMap<Arc<str>, Wanted>>>,
     round: Arc<Notify>,
 }
 
@@ -52,13 +52,22 @@ impl Channels {
 
 /// What one node reports.
 pub(super) struct OfNode {
+    number: u32,
     events: Arc<dyn TransportEvents>,
+    wanted: Arc<Mutex<BTreeMap<Arc<str>, Wanted>>>,
     round: Arc<Notify>,
 }
 
 impl OfNode {
-    pub(super) fn new(events: &Arc<dyn TransportEvents>, channels: &Channels) -> Self {
-        OfNode { events: events.clone(), round: channels.round.clone() }
+    pub(super) fn new(number: u32, events: &Arc<dyn TransportEvents>, channels: &Channels) -> Self {
+        let (wanted, round) = (channels.wanted.clone(), channels.round.clone());
+        OfNode { number, events: events.clone(), wanted, round }
+    }
+
+    fn channels(&self) -> BTreeSet<Arc<str>> {
+        let wanted = self.wanted.lock();
+        let here = wanted.iter().filter(|(_, wanted)| wanted.node == self.number);
+        here.map(|(channel, _)| channel.clone()).collect()
     }
 }
 
@@ -68,7 +77,14 @@ impl TransportEvents for OfNode {
     }
 
     fn missed(&self, what: Missed<'_>) {
-        self.events.missed(what);
+        match what {
+            // The waiters of other nodes have missed nothing.
+            Missed::All => {
+                let here = self.channels();
+                self.events.missed(Missed::Where(&|channel| here.contains(channel)));
+            }
+            Missed::Channel(_) | Missed::Where(_) => self.events.missed(what),
+        }
         self.round.notify_one();
     }
 
