@@ -54,7 +54,8 @@ async fn a_shard_that_stands_still_costs_the_others_nothing() {
     let rate = async || {
         let (before, since) = (pairs.load(SeqCst), Instant::now());
         tokio::time::sleep(span).await;
-        (pairs.load(SeqCst) - before) as f64 / since.elapsed().as_secs_f64()
+        let pairs = u32::try_from(pairs.load(SeqCst) - before).expect("some thousands");
+        f64::from(pairs) / since.elapsed().as_secs_f64()
     };
     let whole = rate().await;
     cluster.pause(2);
