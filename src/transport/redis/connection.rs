@@ -285,6 +285,7 @@ impl Connection {
                 [Value::Text(kind), Value::Text(channel), Value::Int(_)]
                     if kind == "sunsubscribe" =>
                 {
+                    self.ledger.lock().unsubscribed(channel);
                     if observer.revoked(channel) {
                         events.missed(Missed::Channel(channel));
                     }

@@ -65,11 +65,55 @@ struct InFlight {
     since: Instant,
     first: u64,
     length: u32,
-    /// The reply to its ASKING is still to come (L4).
-    asking: bool,
+    before: Before,
+}
+
+/// What comes before the reply that ends a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    /// The reply to ASKING (L4).
+    Asking,
+    /// The answer to SUNSUBSCRIBE: a push, an error, or both (L5).
+    Unsubscribed {
+        pushed: bool,
+        refused: bool,
+    },
+}
+
+impl Before {
+    fn of(request: &Request) -> Self {
+        match request {
+            Request::Call(call) if call.keys == KeyForm::Asking => Before::Asking,
+            Request::Unsubscribe(_, PubSub::Sharded) => {
+                Before::Unsubscribed { pushed: false, refused: false }
+            }
+            _ => Before::Nothing,
+        }
+    }
 }
 
 impl InFlight {
+    /// Whether a reply belongs to what comes before the reply that ends the request.
+    fn absorbs(&mut self, reply: &Result<Value, String>) -> bool {
+        match (&mut self.before, reply) {
+            (before @ Before::Asking, _) => {
+                // What it answers does not matter: without it the call is redirected.
+                *before = Before::Nothing;
+                true
+            }
+            (Before::Unsubscribed { pushed, refused }, Err(text)) => {
+                // Behind the server's own push SUNSUBSCRIBE is an error of the slot. Any other error there
+                // answers PING, of a server that is busy for example.
+                let is_of_slot =
+                    ["MOVED ", "CLUSTERDOWN"].iter().any(|code| text.starts_with(code));
+                let is_first = !std::mem::replace(refused, true);
+                is_first && (!*pushed || is_of_slot)
+            }
+            _ => false,
+        }
+    }
+
     /// The number of the byte behind its last.
     fn end(&self) -> u64 {
         self.first + u64::from(self.length)
@@ -148,9 +192,9 @@ impl Ledger {
             }
             self.encoded += (out.len() - had) as u64;
             let length = u32::try_from(out.len() - had).expect("BUG: a request of 4 GiB");
-            let asking = matches!(&request, Request::Call(call) if call.keys == KeyForm::Asking);
+            let before = Before::of(&request);
             let request = Some(request);
-            self.in_flight.push_back(InFlight { request, since, first, length, asking });
+            self.in_flight.push_back(InFlight { request, since, first, length, before });
         }
     }
 
@@ -162,7 +206,8 @@ impl Ledger {
             if !request.is_abandoned() {
                 let taken = take(&request);
                 let request = Some(request);
-                let sent = InFlight { request, since, first: 0, length: 0, asking: false };
+                let before = Before::Nothing;
+                let sent = InFlight { request, since, first: 0, length: 0, before };
                 self.in_flight.push_back(sent);
                 return Some(taken);
             }
@@ -177,19 +222,8 @@ impl Ledger {
         reply: Result<Value, String>,
         taken: u64,
     ) -> Result<Option<Notification>, Fault> {
-        match self.in_flight.front_mut() {
-            // INVARIANT L4. What it answers does not matter: without it the call is redirected.
-            Some(sent) if sent.asking => {
-                sent.asking = false;
-                return Ok(None);
-            }
-            Some(InFlight { request: Some(Request::Unsubscribe(_, PubSub::Sharded)), .. })
-                if reply.is_err() =>
-            {
-                // INVARIANT L5: the answer to PING follows.
-                return Ok(None);
-            }
-            _ => {}
+        if self.in_flight.front_mut().is_some_and(|sent| sent.absorbs(&reply)) {
+            return Ok(None);
         }
         // `VecDeque::pop_front_if` is of Rust 1.93.
         let answered = self.in_flight.front().is_some_and(|sent| sent.end() <= taken);
@@ -248,6 +282,17 @@ impl Ledger {
         match self.in_flight.pop_front()?.request? {
             Request::Subscribe(request) => Some(Notification::Subscribed(request, Ok(()))),
             _ => None,
+        }
+    }
+
+    /// The server sent `sunsubscribe` for a channel: as the answer to the oldest request, or unasked.
+    pub(super) fn unsubscribed(&mut self, channel: &str) {
+        if let Some(InFlight { request: Some(Request::Unsubscribe(gone, _)), before, .. }) =
+            self.in_flight.front_mut()
+            && **gone == *channel
+            && let Before::Unsubscribed { pushed, .. } = before
+        {
+            *pushed = true;
         }
     }
 

@@ -28,6 +28,9 @@ const EVERY: Duration = Duration::from_secs(10);
 /// The shortest time between two questions, so that a crowd of redirects is one doubt.
 const AT_LEAST: Duration = Duration::from_millis(25);
 
+/// The longest pause before a question, while nobody answers.
+const AT_MOST: Duration = Duration::from_millis(500);
+
 /// How long a node may take for an answer.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 
@@ -36,14 +39,18 @@ const ASKED: usize = 3;
 
 /// Runs until it is dropped.
 pub(super) async fn run(shared: Arc<Shared>) {
+    let mut pause = AT_LEAST;
     loop {
         tokio::select! {
             biased;
-            () = shared.doubted.notified() => sleep(AT_LEAST.mul_f64(1.0 + fastrand::f64())).await,
+            () = shared.doubted.notified() => sleep(pause.mul_f64(1.0 + fastrand::f64())).await,
             () = sleep(EVERY.mul_f64(0.8 + 0.4 * fastrand::f64())) => {}
         }
-        // What fails now is doubted again, by the call or the connection that needs it.
-        drop(discover(&shared).await);
+        pause = match discover(&shared).await {
+            Ok(()) => AT_LEAST,
+            // Nobody answers. It is doubted again, by the call or the connection that needs it.
+            Err(_) => (pause * 2).min(AT_MOST),
+        };
     }
 }
 

@@ -491,6 +491,87 @@ fn an_unsubscription_is_answered_by_its_own_push_or_by_an_error() {
     }
 }
 
+/// What a server may answer to SUNSUBSCRIBE and the PING behind it, its own push in front of it or not.
+#[test]
+fn a_sharded_unsubscription_ends_with_its_ping_whatever_came_before() {
+    const PUSH: Option<Result<Value, &str>> = None;
+    let pong = || Some(Ok(Value::Text("PONG".into())));
+    let (moved, busy) = (Some(Err("MOVED 1 h:1")), Some(Err("BUSY a script runs")));
+    for answers in [
+        vec![PUSH, pong()],
+        vec![PUSH, PUSH, pong()],
+        vec![PUSH, moved.clone(), pong()],
+        vec![moved.clone(), pong()],
+        vec![busy.clone(), busy.clone()],
+        vec![PUSH, busy.clone()],
+        vec![PUSH, moved.clone(), busy.clone()],
+        vec![moved, busy],
+    ] {
+        let mut testbed = Testbed::new();
+        let request = Request::Unsubscribe(Arc::from("a"), PubSub::Sharded);
+        testbed.ledger.push(request, testbed.at(1)).unwrap();
+        let mut call = testbed.call(1, 1);
+        testbed.encode();
+        testbed.take(ALL);
+        for answer in answers.clone() {
+            assert_eq!(testbed.ledger.in_flight(), 2, "{answers:?}");
+            match answer {
+                None => testbed.ledger.unsubscribed("a"),
+                Some(reply) => testbed.reply(reply).unwrap(),
+            }
+        }
+        testbed.reply(Ok(Value::Int(1))).unwrap();
+        assert_eq!(call.try_recv(), Ok(Ok(Value::Int(1))), "{answers:?}");
+    }
+}
+
+/// ASKING and its call are one request: sent, withdrawn and timed out together.
+#[test]
+fn asking_belongs_to_its_call() {
+    let asked = |testbed: &mut Testbed| {
+        let (answer, receiver) = oneshot::channel();
+        let (form, keys) = (ScriptForm::Hash, KeyForm::Asking);
+        let request = CallRequest { call: call(1), answer, form, keys };
+        testbed.ledger.push(Request::Call(request), testbed.at(1)).unwrap();
+        receiver
+    };
+    // Answered, also where the script is not known.
+    let mut testbed = Testbed::new();
+    let mut answer = asked(&mut testbed);
+    for reply in [Err("NOSCRIPT no"), Ok(Value::Int(1))] {
+        assert_eq!(testbed.encode(), 1);
+        testbed.take(ALL);
+        testbed.reply(Ok(Value::Text("OK".into()))).unwrap();
+        assert_eq!(answer.try_recv(), Err(TryRecvError::Empty));
+        testbed.reply(reply).unwrap();
+    }
+    assert_eq!(answer.try_recv(), Ok(Ok(Value::Int(1))));
+    let asking = b"*1\r\n$6\r\nASKING\r\n";
+    assert_eq!(testbed.written.windows(asking.len()).filter(|some| some == asking).count(), 2);
+    // Too old before it was sent: no ASKING is left for the next command.
+    let mut testbed = Testbed::new();
+    let answer = asked(&mut testbed);
+    testbed.encode();
+    testbed.expire(1);
+    testbed.take(ALL);
+    assert!(testbed.written.is_empty() && testbed.ledger.is_idle());
+    drop(answer);
+    // Too old when it was sent: both replies are still its own.
+    let mut testbed = Testbed::new();
+    let answer = asked(&mut testbed);
+    testbed.encode();
+    testbed.take(ALL);
+    testbed.expire(1);
+    let mut next = testbed.call(2, 3);
+    testbed.encode();
+    testbed.take(ALL);
+    for reply in ["OK", "late", "next"] {
+        testbed.reply(Ok(Value::Text(reply.into()))).unwrap();
+    }
+    assert_eq!(next.try_recv(), Ok(Ok(Value::Text("next".into()))));
+    drop(answer);
+}
+
 #[test]
 fn a_subscription_that_is_answered_like_a_call_is_a_fault() {
     let mut testbed = Testbed::new();
