@@ -285,7 +285,7 @@ impl Session {
         if let Some(doubt) = doubt {
             // What stands is by the call that was granted: its end says nothing of an earlier one.
             let (epoch, lease) = (doubt.epoch, hold.longest_lease());
-            self.undo(hold, InDoubt { epoch, lease, once: false });
+            self.undo(&hold.resource, &hold.field, InDoubt { epoch, lease, once: false });
         }
         self.queues.vacate(hold, 0);
     }
@@ -312,15 +312,15 @@ impl Session {
             self.recent_releases.note(hold);
         }
         if let Some(doubt) = hold.doubt() {
-            self.undo(hold, doubt);
+            self.undo(&hold.resource, &hold.field, doubt);
         }
         hold.has_ended();
     }
 
     /// Ends what a hold may have left, and what an earlier call for its field may take yet.
-    fn undo(&self, hold: &Hold, doubt: InDoubt) {
-        let (resource, field) = (hold.resource.clone(), hold.field.clone());
-        let under_way = self.watchdog.release_under_way(&resource, &field);
+    fn undo(&self, resource: &Arc<Resource>, field: &Arc<str>, doubt: InDoubt) {
+        let under_way = self.watchdog.release_under_way(resource, field);
+        let (resource, field) = (resource.clone(), field.clone());
         self.cleanups.post(Cleanup::Undo { resource, field, doubt, under_way });
     }
 

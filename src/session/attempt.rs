@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::Session;
 use super::hold::{Hold, HoldIdentity, InDoubt};
 use super::local_queue::Waiter;
-use super::release::cleanup::{Cleanup, CleanupPending};
+use super::release::cleanup::CleanupPending;
 use super::request::Request;
 use super::wait::Wait;
 use crate::clock::Moment;
@@ -295,7 +295,7 @@ impl<'a> Attempt<'a> {
     /// A grant that counts for nothing. What follows has another field.
     fn give_back(&mut self) {
         self.was_answered = true;
-        self.undo(self.field.clone());
+        self.undo(&self.field);
         self.was_answered = false;
         self.queued_in_redis = false;
         self.field = self.session.next_field(&self.request.resource, self.request.permits);
@@ -304,19 +304,17 @@ impl<'a> Attempt<'a> {
 
     fn undo_from(&mut self) {
         if let Some(from) = self.predecessor.take() {
-            self.undo(from.field.clone());
+            self.undo(&from.field);
         }
     }
 
     /// Ends what a field may have taken, or may take yet.
-    fn undo(&self, field: Arc<str>) {
+    fn undo(&self, field: &Arc<str>) {
         // The older doubt is the one that takes longer to settle.
         let doubt = self.doubt.or(self.in_flight).unwrap_or_else(|| self.first_doubt());
         let both = self.doubt.is_some() && self.in_flight.is_some();
         let once = doubt.once && !self.was_answered && !both;
-        let (resource, doubt) = (self.request.resource.clone(), InDoubt { once, ..doubt });
-        let under_way = self.session.watchdog.release_under_way(&resource, &field);
-        self.session.cleanups.post(Cleanup::Undo { resource, field, doubt, under_way });
+        self.session.undo(&self.request.resource, field, InDoubt { once, ..doubt });
     }
 }
 
@@ -326,7 +324,7 @@ impl Drop for Attempt<'_> {
         let may_stand = self.in_flight.is_some() || self.doubt.is_some() || self.queued_in_redis;
         // A latch takes nothing.
         if may_stand && self.request.resource.kind != Kind::Latch {
-            self.undo(self.field.clone());
+            self.undo(&self.field);
         }
     }
 }

@@ -20,7 +20,6 @@ use tokio::time::Instant;
 
 use super::Session;
 use super::hold::{Hold, InDoubt};
-use super::release::cleanup::Cleanup;
 use crate::protocol::resource::Resource;
 use crate::transport::Lane;
 
@@ -76,9 +75,7 @@ pub(super) async fn run(session: &Session) {
         let releases = std::mem::take(&mut *recent.to_repeat.lock());
         for Release { resource, field, lease, .. } in releases {
             let epoch = session.transport.epoch(Lane::Caller, &resource.key);
-            let doubt = InDoubt { epoch, lease, once: true };
-            let under_way = session.watchdog.release_under_way(&resource, &field);
-            session.cleanups.post(Cleanup::Undo { resource, field, doubt, under_way });
+            session.undo(&resource, &field, InDoubt { epoch, lease, once: true });
         }
     }
 }

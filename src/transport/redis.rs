@@ -89,6 +89,12 @@ pub(crate) enum Redis {
     Cluster(Cluster),
 }
 
+/// What serves the keys: one node all of them, or each node some.
+enum Nodes<'a> {
+    One(&'a Node),
+    Many(&'a Cluster),
+}
+
 /// Where a client connects to.
 pub(crate) enum Place {
     Server(Remote),
@@ -130,12 +136,19 @@ impl Redis {
         })
     }
 
+    fn nodes(&self) -> Nodes<'_> {
+        match self {
+            Redis::Single(node) => Nodes::One(node),
+            Redis::Sentinel(sentinel) => Nodes::One(&sentinel.node),
+            Redis::Cluster(cluster) => Nodes::Many(cluster),
+        }
+    }
+
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
-        let node = match self {
-            Redis::Single(node) => node,
-            Redis::Sentinel(sentinel) => &sentinel.node,
+        let node = match self.nodes() {
+            Nodes::One(node) => node,
             // Boxed, so that callers of one server do not pay for its size.
-            Redis::Cluster(cluster) => return Box::pin(cluster.call(lane, call)).await,
+            Nodes::Many(cluster) => return Box::pin(cluster.call(lane, call)).await,
         };
         let sent = node.send(lane, call, KeyForm::Declared)?;
         answer(sent).await.map_err(not_a_cluster_client)
@@ -147,9 +160,9 @@ impl Redis {
         lane: Lane,
         call: Call,
     ) -> Result<Value, CallError> {
-        match self {
-            Redis::Cluster(cluster) => Box::pin(cluster.call_group(group, lane, call)).await,
-            Redis::Single(_) | Redis::Sentinel(_) => self.call(lane, call).await,
+        match self.nodes() {
+            Nodes::One(_) => self.call(lane, call).await,
+            Nodes::Many(cluster) => Box::pin(cluster.call_group(group, lane, call)).await,
         }
     }
 
@@ -160,19 +173,17 @@ impl Redis {
         lane: Lane,
         words: &[&[u8]],
     ) -> Result<Value, CallError> {
-        match self {
-            Redis::Single(node) => node.command(lane, words).await,
-            Redis::Sentinel(sentinel) => sentinel.node.command(lane, words).await,
-            Redis::Cluster(cluster) => cluster.command(group, lane, words).await,
+        match self.nodes() {
+            Nodes::One(node) => node.command(lane, words).await,
+            Nodes::Many(cluster) => cluster.command(group, lane, words).await,
         }
     }
 
     /// The servers of a group, as the deployment names it.
     pub(crate) fn server_of(&self, group: Group) -> String {
-        match self {
-            Redis::Single(node) => node.server(),
-            Redis::Sentinel(sentinel) => sentinel.node.server(),
-            Redis::Cluster(cluster) => cluster.server_of(group),
+        match self.nodes() {
+            Nodes::One(node) => node.server(),
+            Nodes::Many(cluster) => cluster.server_of(group),
         }
     }
 
@@ -185,80 +196,74 @@ impl Redis {
     }
 
     pub(crate) fn group(&self, key: &str) -> Group {
-        match self {
-            Redis::Cluster(cluster) => cluster.group(key),
-            Redis::Single(_) | Redis::Sentinel(_) => Group::default(),
+        match self.nodes() {
+            Nodes::One(_) => Group::default(),
+            Nodes::Many(cluster) => cluster.group(key),
         }
     }
 
     pub(crate) fn groups(&self) -> Vec<Group> {
-        match self {
-            Redis::Cluster(cluster) => cluster.groups(),
-            Redis::Single(_) | Redis::Sentinel(_) => vec![Group::default()],
+        match self.nodes() {
+            Nodes::One(_) => vec![Group::default()],
+            Nodes::Many(cluster) => cluster.groups(),
         }
     }
 
     pub(crate) fn run_as_one(&self, keys: &mut dyn Iterator<Item = &str>) -> bool {
-        match self {
-            Redis::Cluster(_) => cluster::are_of_one_slot(keys),
-            Redis::Single(_) | Redis::Sentinel(_) => true,
+        match self.nodes() {
+            Nodes::One(_) => true,
+            Nodes::Many(_) => cluster::are_of_one_slot(keys),
         }
     }
 
     pub(crate) fn epoch(&self, lane: Lane, key: &str) -> Epoch {
-        match self {
-            Redis::Cluster(cluster) => cluster.epoch(lane, key),
-            Redis::Single(node) => Epoch { connection: node.epoch(lane), ..Epoch::default() },
-            Redis::Sentinel(Sentinel { node, .. }) => {
-                Epoch { connection: node.epoch(lane), ..Epoch::default() }
-            }
+        match self.nodes() {
+            Nodes::One(node) => Epoch { connection: node.epoch(lane), ..Epoch::default() },
+            Nodes::Many(cluster) => cluster.epoch(lane, key),
         }
     }
 
     pub(crate) async fn subscribe(&self, channel: &Arc<str>, key: &str) -> Result<(), CallError> {
-        match self {
-            Redis::Cluster(cluster) => cluster.subscribe(channel, key).await,
-            Redis::Single(node) => node.subscribe(channel, PubSub::Plain).await,
-            Redis::Sentinel(sentinel) => sentinel.node.subscribe(channel, PubSub::Plain).await,
+        match self.nodes() {
+            Nodes::One(node) => node.subscribe(channel, PubSub::Plain).await,
+            Nodes::Many(cluster) => cluster.subscribe(channel, key).await,
         }
     }
 
     pub(crate) fn unsubscribe(&self, channel: &Arc<str>) {
-        match self {
-            Redis::Single(node) => node.unsubscribe(channel),
-            Redis::Cluster(cluster) => cluster.unsubscribe(channel),
-            Redis::Sentinel(sentinel) => sentinel.node.unsubscribe(channel),
+        match self.nodes() {
+            Nodes::One(node) => node.unsubscribe(channel),
+            Nodes::Many(cluster) => cluster.unsubscribe(channel),
         }
     }
 
     pub(crate) fn pubsub(&self, channel: &str, key: &str) -> PubSub {
-        match self {
-            Redis::Cluster(cluster) => cluster.pubsub(channel, key),
-            Redis::Single(_) | Redis::Sentinel(_) => PubSub::Plain,
+        match self.nodes() {
+            Nodes::One(_) => PubSub::Plain,
+            Nodes::Many(cluster) => cluster.pubsub(channel, key),
         }
     }
 
     pub(crate) fn server(&self) -> String {
         match self {
             Redis::Single(node) => node.server(),
-            Redis::Cluster(cluster) => cluster.server(),
             Redis::Sentinel(sentinel) => sentinel.server(),
+            Redis::Cluster(cluster) => cluster.server(),
         }
     }
 
     pub(crate) fn reconnects(&self) -> u64 {
-        match self {
-            Redis::Single(node) => node.reconnects(),
-            Redis::Cluster(cluster) => cluster.reconnects(),
-            Redis::Sentinel(sentinel) => sentinel.node.reconnects(),
+        match self.nodes() {
+            Nodes::One(node) => node.reconnects(),
+            Nodes::Many(cluster) => cluster.reconnects(),
         }
     }
 
     pub(crate) async fn close(&self) {
         match self {
             Redis::Single(node) => node.close().await,
-            Redis::Cluster(cluster) => cluster.close().await,
             Redis::Sentinel(sentinel) => sentinel.close().await,
+            Redis::Cluster(cluster) => cluster.close().await,
         }
     }
 }

@@ -14,6 +14,9 @@ use crate::support::slots::keyslot;
 /// A poll would find what a message did not tell.
 const NO_POLL: Duration = Duration::from_secs(60);
 
+/// So would the end of a lease, on which a waiter has a timer.
+const LONG: Duration = Duration::from_secs(300);
+
 fn builder(cluster: &Cluster) -> ClientBuilder {
     Client::builder(&cluster.url()).connect_timeout(LIMIT)
 }
@@ -86,7 +89,8 @@ async fn a_shard_that_stands_still_costs_the_others_nothing() {
 /// Waiters who hear of a release only by its message.
 async fn woken(sharded: ShardedPubSub, change: impl AsyncFnOnce(&Cluster, u16)) {
     let cluster = masters_only();
-    let make = || connect(builder(&cluster).safety_poll(NO_POLL).sharded_pubsub(sharded));
+    let make =
+        || connect(builder(&cluster).lease(LONG).safety_poll(NO_POLL).sharded_pubsub(sharded));
     let (holder, waiter) = (make().await, make().await);
     let names: Vec<_> = (0..100).map(|number| format!("{{x}}:{number}")).collect();
     let mut held = Vec::new();

@@ -7,7 +7,7 @@ use tokio::time::{Duration, timeout};
 
 use super::Timing;
 use super::connection::{Connection, drive};
-use super::handshake::not_connected;
+use super::handshake::{Greeting, not_connected};
 use super::node::{Remote, Runtimes, answer, cannot_connect};
 use super::request::CallOutcome;
 use super::subscriptions::SubscriptionRegistry;
@@ -30,16 +30,11 @@ impl ControlConnection {
         events: Arc<dyn TransportEvents>,
     ) -> Result<Self, CallError> {
         let (to, resolver) = (remote.clone(), runtimes.own.clone());
-        let opening = async move {
-            let broken = |error: std::io::Error| not_connected(&error.to_string());
-            let (mut reader, mut writer) = to.dial.connect(&resolver).await.map_err(broken)?;
-            // Its login is not renewed: a server that ends it for that is asked on the next connection.
-            let greeting = to.handshake.run(&mut reader, &mut writer, &resolver).await?;
-            Ok::<_, CallError>((reader, writer, greeting.inbox))
-        };
+        let opening = async move { to.open(&resolver).await };
         let failed = |error| cannot_connect(&remote.endpoint, error);
         let opened = timeout(timing.connect, &mut AbortOnDrop(runtimes.own.spawn(opening)).0).await;
-        let (reader, writer, inbox) = match opened {
+        // Its login is not renewed: a server that ends it for that is asked on the next connection.
+        let (reader, writer, Greeting { inbox, .. }) = match opened {
             Ok(Ok(opened)) => opened.map_err(failed)?,
             Ok(Err(error)) => return Err(failed(not_connected(&error.to_string()))),
             Err(_) => return Err(failed(not_connected("no answer in time"))),

@@ -32,9 +32,10 @@ use self::supervisor::{DrivenBy, DrivenConnection, OpenError, Supervisor};
 use super::credentials::Provider;
 use super::dial::Dial;
 use super::endpoint::Endpoint;
-use super::handshake::Handshake;
+use super::handshake::{Greeting, Handshake, not_connected};
 use super::request::{CallOutcome, KeyForm, SubscribeOutcome};
 use super::slot::ConnectionSlot;
+use super::stream::{Reader, Writer};
 use super::subscriptions::SubscriptionRegistry;
 
 pub(super) use self::supervisor::CLOSING_MAX;
@@ -115,6 +116,18 @@ impl Remote {
             self.handshake.log_in_by(provider);
         }
         self
+    }
+
+    /// A stream to the server behind its handshake. The caller limits the time; what blocks runs on
+    /// `resolver`.
+    pub(super) async fn open(
+        &self,
+        resolver: &Handle,
+    ) -> Result<(Reader, Writer, Greeting), CallError> {
+        let dialed = self.dial.connect(resolver).await;
+        let (mut reader, mut writer) = dialed.map_err(|error| not_connected(&error.to_string()))?;
+        let greeting = self.handshake.run(&mut reader, &mut writer, resolver).await?;
+        Ok((reader, writer, greeting))
     }
 
     /// A server that is refused unless it is a primary.

@@ -116,9 +116,7 @@ impl Supervisor {
                 let client = template.open(role, limit, to.handshake.name()).await?;
                 return Ok(Opened::Fred(client));
             }
-            let broken = |error: std::io::Error| not_connected(&error.to_string());
-            let (mut reader, mut writer) = to.dial.connect(&resolver).await.map_err(broken)?;
-            let greeting = to.handshake.run(&mut reader, &mut writer, &resolver).await?;
+            let (reader, writer, greeting) = to.open(&resolver).await?;
             Ok(Opened::Stream(reader, writer, greeting))
         }));
         let failed = |error| OpenError::Call(cannot_connect(&remote.endpoint, error));
