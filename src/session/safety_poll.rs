@@ -49,16 +49,13 @@ pub(crate) async fn sweep(session: &Session) {
 pub(crate) async fn run(session: &Session) {
     loop {
         sleep(jittered(session.settings.safety_poll)).await;
-        let mut resources = session.queues.waited_for();
-        let group_of = |resource: &Arc<Resource>| session.transport.group(&resource.key);
-        // Stable: what is sent must not depend on hashing.
-        resources.sort_by_cached_key(group_of);
-        let groups = resources.chunk_by(|one, next| group_of(one) == group_of(next));
-        let batches = groups.flat_map(|group| group.chunks(BATCH));
+        let resources = session.queues.waited_for();
+        let groups = session.by_group(resources, |resource| &resource.key);
+        let batches = groups.iter().flat_map(|(group, all)| {
+            all.chunks(BATCH).map(move |batch| check(session, *group, batch))
+        });
         // Side by side, and not beyond the next poll: a node that does not answer holds up no other.
-        let span = session.settings.safety_poll;
-        let checks = batches.map(|batch| timeout(span, check(session, group_of(&batch[0]), batch)));
-        join_all(checks).await;
+        join_all(batches.map(|check| timeout(session.settings.safety_poll, check))).await;
     }
 }
 

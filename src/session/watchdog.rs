@@ -302,20 +302,20 @@ type ToRenew = (Arc<Hold>, Duration);
 ///
 /// Kinds of locks with scripts of their own are renewed by calls of their own, and keys of different
 /// nodes by calls to each.
-fn batches(session: &Session, mut holds: Vec<ToRenew>) -> Vec<(Group, Vec<ToRenew>)> {
-    let kind_of =
-        |(hold, _): &ToRenew| (session.transport.group(&hold.resource.key), script_of(hold));
-    holds.sort_by_cached_key(kind_of);
+fn batches(session: &Session, holds: Vec<ToRenew>) -> Vec<(Group, Vec<ToRenew>)> {
     let mut batches: Vec<(Group, Vec<ToRenew>)> = Vec::new();
-    let (mut last, mut entries) = (None, 0);
-    for hold in holds {
-        let (kind, number) = (kind_of(&hold), hold.0.resource.entries(&hold.0.field));
-        entries += number;
-        match batches.last_mut() {
-            Some((_, batch)) if last == Some(kind) && entries <= BATCH => batch.push(hold),
-            _ => {
-                (last, entries) = (Some(kind), number);
-                batches.push((kind.0, vec![hold]));
+    for (group, mut holds) in session.by_group(holds, |(hold, _)| &hold.resource.key) {
+        holds.sort_by_key(|(hold, _)| script_of(hold));
+        let (mut last, mut entries) = (None, 0);
+        for hold in holds {
+            let (script, number) = (script_of(&hold.0), hold.0.resource.entries(&hold.0.field));
+            entries += number;
+            match batches.last_mut() {
+                Some((_, batch)) if last == Some(script) && entries <= BATCH => batch.push(hold),
+                _ => {
+                    (last, entries) = (Some(script), number);
+                    batches.push((group, vec![hold]));
+                }
             }
         }
     }
