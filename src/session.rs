@@ -318,13 +318,19 @@ impl Session {
         // One of them is this client, if it listens: only others need to be let first.
         let own = i64::from(self.subscriptions.is_subscribed(&hold.resource.channel));
         self.queues.vacate(hold, receivers - own);
-        if self.transport.may_fail_over() {
-            self.recent_releases.note(hold);
-        }
+        self.note_release(&hold.resource, &hold.field, hold.longest_lease());
         if let Some(doubt) = hold.doubt() {
             self.undo(&hold.resource, &hold.field, doubt);
         }
         hold.has_ended();
+    }
+
+    /// A field is gone from Redis: released, undone or passed on. A server that succeeds the one that said so may
+    /// have it again.
+    fn note_release(&self, resource: &Arc<Resource>, field: &Arc<str>, lease: Duration) {
+        if self.transport.may_fail_over() {
+            self.recent_releases.note(resource, field, lease);
+        }
     }
 
     /// Ends what a hold may have left, and what an earlier call for its field may take yet.

@@ -102,6 +102,7 @@ impl<'a> Attempt<'a> {
             match self.understood(reply, replies::taken_over) {
                 Ok(TakenOver::Held(token)) => {
                     self.predecessor = None;
+                    self.session.note_release(resource, &from.field, lease);
                     self.make_durable(before).await?;
                     return self.grant(sent, token).map(Answer::TookOver);
                 }
@@ -150,7 +151,11 @@ impl<'a> Attempt<'a> {
         let call = self.request.resource.take_over(from, &self.field, self.request.terms.lease);
         let (sent, reply) = self.send(call, None).await;
         match self.understood(reply, replies::taken_over)? {
-            TakenOver::Held(token) => self.grant(sent, token).map(Some),
+            TakenOver::Held(token) => {
+                let request = self.request;
+                self.session.note_release(&request.resource, from, request.terms.lease);
+                self.grant(sent, token).map(Some)
+            }
             TakenOver::Gone => Ok(None),
         }
     }

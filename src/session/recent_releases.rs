@@ -2,37 +2,58 @@
 //!
 //! Replication is asynchronous: a release that the former primary confirmed may never have reached its
 //! successor, where the lock then stays held by an owner that is gone, for the rest of its lease. So a client of
-//! Sentinel or a cluster remembers its latest releases for a while, and repeats them on the new
-//! primary. No other acquisition has the same owner field: what is repeated in vain changes nothing.
+//! Sentinel or a cluster remembers its latest releases for a while. When another server becomes primary, it asks
+//! there whether any of what they released is held (a renewal that prolongs nothing, for hundreds of fields in one
+//! call), and releases that again. No other acquisition has the same owner field.
 //!
 //! # Bounds
 //!
-//! [`MOST`] releases, each for [`KEPT`]. A client that releases faster than that forgets some of them; their
-//! locks are free when their leases end.
+//! [`MOST`] releases, each for [`KEPT`], about 120 bytes each. A client that releases faster than that forgets some
+//! of them; their locks are free when their leases end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::{self, FuturesUnordered};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Session;
-use super::hold::{Hold, InDoubt};
+use super::hold::{InDoubt, VERIFICATION};
+use super::retry::Retry;
+use super::watchdog::{self, Field};
 use crate::protocol::resource::Resource;
-use crate::transport::Lane;
+use crate::protocol::{self, replies};
+use crate::transport::{CallError, Group, Lane};
 
 /// A former primary that still lives takes writes for about ten seconds.
 const KEPT: Duration = Duration::from_secs(12);
 
-const MOST: usize = 8_192;
+const MOST: usize = 65_536;
+
+/// A release that is noted so soon after a change may have been confirmed before it.
+const LATE: Duration = Duration::from_secs(1);
+
+/// Questions on the wire at once to each node: each keeps it for less than a millisecond.
+const AT_ONCE: usize = 4;
+
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 pub(crate) struct RecentReleases {
-    latest: Mutex<VecDeque<Release>>,
-    to_repeat: Mutex<Vec<Release>>,
+    noted: Mutex<Noted>,
     due: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    latest: VecDeque<Release>,
+    to_repeat: Vec<Release>,
+    primary_changed: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -43,47 +64,121 @@ struct Release {
     lease: Duration,
 }
 
+impl Release {
+    /// When what was released cannot be held any more.
+    fn over(&self) -> Instant {
+        self.at + self.lease.min(KEPT)
+    }
+}
+
+impl Field for Release {
+    fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    fn field(&self) -> &Arc<str> {
+        &self.field
+    }
+}
+
 impl RecentReleases {
     /// A release was confirmed.
-    pub(super) fn note(&self, hold: &Hold) {
+    pub(super) fn note(&self, resource: &Arc<Resource>, field: &Arc<str>, lease: Duration) {
         let at = Instant::now();
-        let (resource, field) = (hold.resource.clone(), hold.field.clone());
-        let mut latest = self.latest.lock();
-        latest.push_back(Release { at, resource, field, lease: hold.longest_lease() });
+        let release = Release { at, resource: resource.clone(), field: field.clone(), lease };
+        let mut noted = self.noted.lock();
+        if noted.primary_changed.is_some_and(|changed| at < changed + LATE) {
+            noted.to_repeat.push(release.clone());
+            self.due.notify_one();
+        }
+        noted.latest.push_back(release);
         let is_old = |release: &Release| at.duration_since(release.at) > KEPT;
-        while latest.len() > MOST || latest.front().is_some_and(is_old) {
-            latest.pop_front();
+        while noted.latest.len() > MOST || noted.latest.front().is_some_and(is_old) {
+            noted.latest.pop_front();
         }
     }
 
     /// Another server serves these keys.
     pub(super) fn must_repeat(&self, concerns: &dyn Fn(&str) -> bool) {
         let now = Instant::now();
-        let lasts = |release: &&Release| now.duration_since(release.at) < release.lease.min(KEPT);
-        let concerned = |release: &&Release| lasts(release) && concerns(&release.resource.key);
-        let concerned: Vec<_> = self.latest.lock().iter().filter(concerned).cloned().collect();
-        self.to_repeat.lock().extend(concerned);
+        let mut noted = self.noted.lock();
+        let concerned =
+            |release: &&Release| now < release.over() && concerns(&release.resource.key);
+        // The newest first: the new primary lacks the end of what the former one did.
+        let concerned: Vec<_> = noted.latest.iter().rev().filter(concerned).cloned().collect();
+        noted.to_repeat.extend(concerned);
+        noted.primary_changed = Some(now);
         self.due.notify_one();
+    }
+
+    fn take(&self) -> Vec<Release> {
+        std::mem::take(&mut self.noted.lock().to_repeat)
     }
 }
 
 /// Repeats what must be repeated, until it is dropped.
 pub(super) async fn run(session: &Session) {
     let recent = &session.recent_releases;
+    let mut nodes = FuturesUnordered::new();
     loop {
-        recent.due.notified().await;
-        let releases = std::mem::take(&mut *recent.to_repeat.lock());
-        for Release { resource, field, lease, .. } in releases {
-            let epoch = session.transport.epoch(Lane::Caller, &resource.key);
-            session.undo(&resource, &field, InDoubt { epoch, lease, once: true });
+        tokio::select! {
+            () = recent.due.notified() => {
+                let batches = watchdog::batches(session, recent.take());
+                for of_node in batches.chunk_by(|(one, _), (other, _)| one.node == other.node) {
+                    let asked = stream::iter(of_node.to_vec());
+                    let ask = move |(group, batch)| repeat(session, group, batch);
+                    nodes.push(asked.for_each_concurrent(AT_ONCE, ask));
+                }
+            }
+            Some(()) = nodes.next() => {}
         }
     }
+}
+
+/// Asks which of these are held, and releases them again.
+async fn repeat(session: &Session, group: Group, batch: Vec<Release>) {
+    let kind = batch[0].resource.kind;
+    let over = batch.iter().map(Release::over).max().expect("a batch is not empty");
+    let mut retry = Retry::growing(PAUSE_FIRST, PAUSE_MAX).until(over);
+    loop {
+        let fields: Vec<_> = batch
+            .iter()
+            .map(|release| (&*release.resource, &release.field, VERIFICATION))
+            .collect();
+        let outage = session.subscriptions.outage();
+        let call = protocol::renew(kind, &fields);
+        let reply = session.call_group(group, Lane::Background, call).await;
+        let held = reply.and_then(|value| Ok(replies::renewed(value, batch.len())?));
+        let error = match held {
+            Ok(held) => {
+                let held = batch.iter().zip(held).filter(|(_, held)| *held);
+                return held.for_each(|(release, _)| release_again(session, release));
+            }
+            Err(error) => error,
+        };
+        let is_there = !matches!(error, CallError::Refused(_))
+            && batch.iter().all(|of| session.transport.group(&of.resource.key) == group);
+        if !is_there || retry.pause(error, outage).await.is_err() {
+            // One key of another type, or of another node, fails the call for all.
+            return batch.iter().for_each(|release| release_again(session, release));
+        }
+    }
+}
+
+fn release_again(session: &Session, Release { resource, field, lease, .. }: &Release) {
+    let epoch = session.transport.epoch(Lane::Caller, &resource.key);
+    session.undo(resource, field, InDoubt { epoch, lease: *lease, once: true });
 }
 
 #[cfg(all(test, feature = "embedded"))]
 mod tests {
     use super::*;
     use crate::Client;
+    use crate::session::hold::Hold;
+
+    fn note(recent: &RecentReleases, hold: &Hold) {
+        recent.note(&hold.resource, &hold.field, hold.longest_lease());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_release_that_was_undone_is_repeated() {
@@ -98,7 +193,7 @@ mod tests {
         let lost = |key: &str, field: &str| drop(redis.command(&["HSET", key, field, "1"]));
         lost("n", &field);
         lost("x", "somebody:1");
-        session.recent_releases.note(&hold);
+        note(&session.recent_releases, &hold);
         session.recent_releases.must_repeat(&|key| key == "x");
         other.lock().await.expect("free").unlock().await.expect("held");
         assert!(lock.is_locked().await.expect("an answer"), "of another key");
@@ -113,13 +208,13 @@ mod tests {
         let hold = client.session().watchdog.holds().pop().expect("held");
         let recent = RecentReleases::default();
         for _ in 0..MOST + 10 {
-            recent.note(&hold);
+            note(&recent, &hold);
         }
-        assert_eq!(recent.latest.lock().len(), MOST);
+        assert_eq!(recent.noted.lock().latest.len(), MOST);
         tokio::time::advance(KEPT + Duration::from_millis(1)).await;
         recent.must_repeat(&|_| true);
-        assert!(recent.to_repeat.lock().is_empty());
-        recent.note(&hold);
-        assert_eq!(recent.latest.lock().len(), 1);
+        assert!(recent.take().is_empty());
+        note(&recent, &hold);
+        assert_eq!(recent.noted.lock().latest.len(), 1);
     }
 }

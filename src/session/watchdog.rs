@@ -298,32 +298,49 @@ pub(crate) async fn run(session: &Session) {
 /// A hold, and the lease that it is to get.
 type ToRenew = (Arc<Hold>, Duration);
 
-/// Parts that are one call's work each; a hold that is more than that is a part of its own.
+/// Something that one renewal is asked about.
+pub(super) trait Field {
+    fn resource(&self) -> &Resource;
+    fn field(&self) -> &Arc<str>;
+
+    fn script(&self) -> &'static str {
+        protocol::renewal_of(self.resource().kind).sha1()
+    }
+}
+
+impl Field for ToRenew {
+    fn resource(&self) -> &Resource {
+        &self.0.resource
+    }
+
+    fn field(&self) -> &Arc<str> {
+        &self.0.field
+    }
+}
+
+/// Parts that are one call's work each, those of a node behind each other; a field that is more than that is a
+/// part of its own.
 ///
 /// Kinds of locks with scripts of their own are renewed by calls of their own, and keys of different
 /// nodes by calls to each.
-fn batches(session: &Session, holds: Vec<ToRenew>) -> Vec<(Group, Vec<ToRenew>)> {
-    let mut batches: Vec<(Group, Vec<ToRenew>)> = Vec::new();
-    for (group, mut holds) in session.by_group(holds, |(hold, _)| &hold.resource.key) {
-        holds.sort_by_key(|(hold, _)| script_of(hold));
+pub(super) fn batches<T: Field>(session: &Session, fields: Vec<T>) -> Vec<(Group, Vec<T>)> {
+    let mut batches: Vec<(Group, Vec<T>)> = Vec::new();
+    for (group, mut fields) in session.by_group(fields, |of| &of.resource().key) {
+        fields.sort_by_key(T::script);
         let (mut last, mut entries) = (None, 0);
-        for hold in holds {
-            let (script, number) = (script_of(&hold.0), hold.0.resource.entries(&hold.0.field));
+        for of in fields {
+            let (script, number) = (of.script(), of.resource().entries(of.field()));
             entries += number;
             match batches.last_mut() {
-                Some((_, batch)) if last == Some(script) && entries <= BATCH => batch.push(hold),
+                Some((_, batch)) if last == Some(script) && entries <= BATCH => batch.push(of),
                 _ => {
                     (last, entries) = (Some(script), number);
-                    batches.push((group, vec![hold]));
+                    batches.push((group, vec![of]));
                 }
             }
         }
     }
     batches
-}
-
-fn script_of(hold: &Hold) -> &'static str {
-    protocol::renewal_of(hold.resource.kind).sha1()
 }
 
 /// One batch: one call, and for each hold what it means.

@@ -99,6 +99,32 @@ async fn a_release_that_the_new_master_lacks_is_repeated() {
     .await;
 }
 
+/// The field of a lock that was passed on is not that of the hold that was released.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hand_over_that_the_new_master_lacks_is_repeated() {
+    let sentinels = Sentinels::start();
+    let client = client(&sentinels).await;
+    let lock = client.string_lock("n");
+    let guard = lock.lock().await.expect("free");
+    let first = guard.owner().to_owned();
+    let waiter = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.lock().await.expect("granted") }
+    });
+    until("it waits", async || client.stats().waiting == 1).await;
+    guard.unlock().await.expect("held");
+    let second = waiter.await.expect("no panic");
+    assert_eq!(client.stats().handed_over, 1);
+    second.unlock().await.expect("held");
+    sentinels.until_in_step();
+    on_replicas(&sentinels, &["SET", "n", &first]);
+    let new = sentinels.failover();
+    until("it is released again", async || {
+        sentinels.server(new).command(&["EXISTS", "n"]).int() == 0
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_sentinels_the_master_is_kept() {
     let mut sentinels = Sentinels::start();

@@ -34,9 +34,11 @@ pub(super) async fn settle(session: &Session, cleanup: Cleanup) {
         Cleanup::End { hold, under_way: _under_way } => {
             let lease = hold.longest_lease();
             end(session, &hold.resource, &hold.field, lease, None, || {}).await;
+            session.note_release(&hold.resource, &hold.field, lease);
         }
         Cleanup::Undo { resource, field, doubt, under_way: _under_way } => {
             end(session, &resource, &field, doubt.lease, Some(doubt), || {}).await;
+            session.note_release(&resource, &field, doubt.lease);
         }
     }
 }
