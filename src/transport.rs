@@ -107,7 +107,11 @@ pub(crate) fn sort_error_reply(text: &str) -> CallError {
     let code = met.unwrap_or(text).split([' ', ':']).next().unwrap_or_default();
     match code {
         "LOADING" | "MASTERDOWN" | "BUSY" | "READONLY" | "OOM" | "CLUSTERDOWN" | "TRYAGAIN"
-        | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" => CallError::NotApplied(fault),
+        | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" | "UNBLOCKED" => CallError::NotApplied(fault),
+        // A primary that is demoted while somebody waits for its replicas, and then.
+        _ if text.starts_with("ERR WAIT") && text.contains("used with replica instances") => {
+            CallError::NotApplied(fault)
+        }
         _ if text.starts_with("ERR max number of clients") => CallError::NotApplied(fault),
         _ => CallError::Refused(fault),
     }

@@ -19,6 +19,9 @@ fn conditions_that_pass_are_not_applied() {
         "MISCONF Redis is configured to save RDB snapshots",
         "NOREPLICAS Not enough good replicas to write.",
         "NOSCRIPT No matching script. Please use EVAL.",
+        "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+        "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 ...",
+        "ERR WAITAOF cannot be used with replica instances. Please also note that writes ...",
         "ERR max number of clients reached",
         "ERR max number of clients + cluster connections reached",
         "ERR Error running script (call to f_24d6): @user_script:1: @user_script: 1: \

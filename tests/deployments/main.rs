@@ -7,6 +7,7 @@
 mod cluster;
 mod contenders;
 mod failovers;
+mod forced;
 #[path = "../support/kinds.rs"]
 mod kinds;
 mod moves;

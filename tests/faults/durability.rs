@@ -114,6 +114,27 @@ fn a_future_that_is_dropped_while_it_waits_for_copies_leaves_nothing() {
     });
 }
 
+/// It answers `UNBLOCKED`, and from then on that a replica cannot wait.
+#[test]
+fn a_primary_that_is_demoted_during_the_wait_has_no_copies() {
+    alone(LIMIT, async {
+        let server = primary();
+        let mut outside = Outside::of(&server);
+        let durability = Durability::replicas(1).within(ms(900));
+        let client = builder(&server.url()).durability(durability).connect().await;
+        let client = client.expect("connects");
+        let lock = client.lock("n");
+        let taking = tokio::spawn(async move { lock.lock().await });
+        until("it waits for copies", LIMIT, || outside.exists("n")).await;
+        outside.command(&["REPLICAOF", "127.0.0.1", "1"]);
+        let refused = taking.await.expect("no panic").expect_err("no copy");
+        assert!(matches!(refused, Error::NotDurable { wanted: 1, .. }), "{refused:?}");
+        outside.command(&["REPLICAOF", "NO", "ONE"]);
+        until("it is given back", LIMIT, || !outside.exists("n")).await;
+        at_rest(&client, LIMIT).await;
+    });
+}
+
 #[test]
 fn a_server_without_replicas_is_said_to_have_none() {
     alone(LIMIT, async {

@@ -1,0 +1,226 @@
+//! Masters that are replaced by force, while a replica lacks what they granted last.
+//!
+//! `LEASEHOLD_FORCED` is how often, for each setting of durability (3); `LEASEHOLD_SEED` is the seed. With
+//! `--nocapture` it prints the rows of the table in `docs/guarantees.md`.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fastrand::Rng;
+use leasehold::{Client, Durability, Ended, Error, HoldState, Lease, Lock, LockGuard};
+use tokio::time::{sleep, timeout};
+
+use crate::contenders::{LIMIT, size, until};
+use crate::support::cluster::{Cluster, Shape};
+
+const NAMES: usize = 12;
+const WAIT: Duration = Duration::from_secs(5);
+/// How long the replica that is promoted has heard nothing by then, in ms.
+const LAG: std::ops::Range<u64> = 100..400;
+/// How long a holder stays inside, in ms.
+const SECTION: std::ops::Range<u64> = 20..400;
+
+/// A name, and what its lock protects.
+#[derive(Default)]
+struct Place {
+    inside: Mutex<Vec<Arc<Section>>>,
+    /// The step that the resource took last: it refuses lower tokens, and equal ones of other work.
+    last: Mutex<(i64, u64)>,
+}
+
+/// Somebody inside.
+struct Section {
+    guard: LockGuard,
+    work: u64,
+    token: i64,
+    refused: AtomicBool,
+}
+
+impl Place {
+    fn enter(&self, guard: LockGuard, work: u64, run: &Run) -> Arc<Section> {
+        let token = guard.token().map_or(0, |token| token.value());
+        let section = Arc::new(Section { guard, work, token, refused: AtomicBool::new(false) });
+        let mut inside = self.inside.lock().expect("no panic");
+        for other in inside.iter() {
+            run.counts
+                .believed
+                .fetch_add(u64::from(other.guard.state() == HoldState::Held), SeqCst);
+            run.doubles.lock().expect("no panic").push([other.clone(), section.clone()]);
+        }
+        inside.push(section.clone());
+        drop(inside);
+        self.step(&section);
+        section
+    }
+
+    fn step(&self, section: &Section) {
+        let mut last = self.last.lock().expect("no panic");
+        let (token, work) = *last;
+        if section.token > token || (section.token, section.work) == (token, work) {
+            *last = (section.token, section.work);
+        } else {
+            section.refused.store(true, SeqCst);
+        }
+    }
+
+    fn leave(&self, section: &Arc<Section>) {
+        self.step(section);
+        self.inside.lock().expect("no panic").retain(|other| !Arc::ptr_eq(other, section));
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    acquired: AtomicU64,
+    /// Holds whose guard said `Held` when another hold was granted.
+    believed: AtomicU64,
+    refused: AtomicU64,
+    not_durable: AtomicU64,
+    highest: AtomicI64,
+}
+
+#[derive(Default)]
+struct Run {
+    stop: AtomicBool,
+    counts: Counts,
+    doubles: Mutex<Vec<[Arc<Section>; 2]>>,
+    faults: Mutex<Vec<Error>>,
+}
+
+impl Run {
+    async fn contend(&self, lock: Lock, place: &Place, mut random: Rng) {
+        while !self.stop.load(SeqCst) {
+            let guard = match lock.try_lock(WAIT, Lease::Renewed).await {
+                Ok(guard) => guard,
+                Err(error) => {
+                    self.failed(error);
+                    continue;
+                }
+            };
+            let section = place.enter(guard, random.u64(1..), self);
+            self.counts.acquired.fetch_add(1, SeqCst);
+            self.counts.highest.fetch_max(section.token, SeqCst);
+            sleep(Duration::from_millis(random.u64(SECTION))).await;
+            place.leave(&section);
+            self.counts.refused.fetch_add(u64::from(section.refused.load(SeqCst)), SeqCst);
+            // One of a double hold is kept, until one of both has been told.
+            if let Ok(section) = Arc::try_unwrap(section) {
+                match section.guard.unlock().await {
+                    Ok(()) | Err(Error::Lost { .. }) => {}
+                    Err(error) => self.failed(error),
+                }
+            }
+        }
+    }
+
+    fn failed(&self, error: Error) {
+        if matches!(error, Error::NotDurable { .. }) {
+            self.counts.not_durable.fetch_add(1, SeqCst);
+        } else if !error.is_retryable() {
+            self.faults.lock().expect("no panic").push(error);
+        }
+    }
+
+    /// One of each two that were inside at once is told that its hold is lost, and the resource has refused a
+    /// step of one of them.
+    async fn settle(&self) -> usize {
+        let doubles = std::mem::take(&mut *self.doubles.lock().expect("no panic"));
+        for [one, other] in &doubles {
+            let ended = timeout(LIMIT, async {
+                tokio::select! {
+                    ended = one.guard.ended() => ended,
+                    ended = other.guard.ended() => ended,
+                }
+            });
+            let ended = ended.await.expect("it is told");
+            assert!(matches!(ended, Ended::Lost(_)), "{ended:?}");
+        }
+        for pair in &doubles {
+            until("both have left", async || {
+                pair.iter().all(|section| Arc::strong_count(section) == 1)
+            })
+            .await;
+            assert!(pair.iter().any(|section| section.refused.load(SeqCst)));
+        }
+        doubles.len()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_double_hold_is_told_and_refused() {
+    let cluster = Cluster::start_with(Shape { masters: 1, replicas: 2, ..Shape::default() });
+    let seed = size("LEASEHOLD_SEED", 1);
+    let none = forced(&cluster, None, seed).await;
+    let one = forced(&cluster, Some(Durability::replicas(1)), seed).await;
+    let all = forced(&cluster, Some(Durability::replicas(2)), seed).await;
+    assert!(none > 0, "the run shows nothing: no grant was lost");
+    assert!(one > 0, "the run shows nothing: the other replica did not acknowledge");
+    assert_eq!(all, 0, "a grant that every replica had was lost");
+}
+
+/// Double holds in so many failovers.
+async fn forced(cluster: &Cluster, durability: Option<Durability>, seed: usize) -> usize {
+    let run = Arc::<Run>::default();
+    let mut random = Rng::with_seed(u64::try_from(seed).expect("a seed"));
+    let mut tasks = Vec::new();
+    let places: Vec<_> = (0..NAMES).map(|_| Arc::<Place>::default()).collect();
+    for _ in 0..2 {
+        let mut builder = Client::builder(&cluster.url()).lease(2 * LIMIT).connect_timeout(LIMIT);
+        if let Some(durability) = durability {
+            builder = builder.durability(durability.within(Duration::from_millis(200)));
+        }
+        let client = builder.connect().await.expect("connects");
+        for (number, place) in places.iter().enumerate() {
+            let lock = Lock::from(client.fenced_lock(format!("{durability:?}:{number}")));
+            let (run, place, random) = (run.clone(), place.clone(), random.fork());
+            tasks.push(tokio::spawn(async move { run.contend(lock, &place, random).await }));
+        }
+    }
+    let failovers = size("LEASEHOLD_FORCED", 3);
+    let mut doubles = 0;
+    for _ in 0..failovers {
+        let before = run.counts.acquired.load(SeqCst);
+        until("they are at work", async || run.counts.acquired.load(SeqCst) > before + 20).await;
+        replace_by_force(cluster, Duration::from_millis(random.u64(LAG))).await;
+        doubles += run.settle().await;
+    }
+    run.stop.store(true, SeqCst);
+    for task in tasks {
+        timeout(LIMIT, task).await.expect("no waiter is left behind").expect("no contender panics");
+    }
+    doubles += run.settle().await;
+    let faults = run.faults.lock().expect("no panic");
+    assert!(faults.is_empty(), "{faults:#?}");
+    show(durability, failovers, doubles, &run.counts);
+    doubles
+}
+
+/// Cuts a replica off and makes it the master a while later, without anybody's vote. The former master lives,
+/// and follows when it hears of it.
+async fn replace_by_force(cluster: &Cluster, lag: Duration) {
+    let (old, new) = (cluster.master(0), cluster.replica_of(0));
+    let mut master = cluster.node(old).connection();
+    let mut command = |words: &[&str]| master.command(words).expect("it answers");
+    // Whoever is connected stays so; the replica does not come back.
+    command(&["CONFIG", "SET", "requirepass", "nobody knows"]);
+    cluster.node(new).command(&["CLIENT", "KILL", "TYPE", "master"]);
+    sleep(lag).await;
+    cluster.node(new).command(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
+    command(&["CONFIG", "SET", "requirepass", ""]);
+    tokio::task::block_in_place(|| {
+        cluster.until_replaced(0, old);
+        cluster.until_in_step();
+    });
+}
+
+#[expect(clippy::print_stderr, reason = "what was measured is shown with --nocapture")]
+fn show(durability: Option<Durability>, failovers: usize, doubles: usize, counts: &Counts) {
+    let [acquired, believed, refused, not_durable] =
+        [&counts.acquired, &counts.believed, &counts.refused, &counts.not_durable]
+            .map(|count| count.load(SeqCst));
+    eprintln!(
+        "{durability:?}: {failovers} failovers, {acquired} acquisitions, {doubles} double holds, {believed} of \
+         them believed, {refused} works refused, {not_durable} not durable"
+    );
+}
