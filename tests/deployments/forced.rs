@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold::{Client, Durability, Ended, Error, HoldState, Lease, Lock, LockGuard};
+use leasehold::{
+    Client, Durability, Ended, Error, FencingToken, HoldState, Lease, Lock, LockGuard,
+};
 use tokio::time::{sleep, timeout};
 
 use crate::contenders::{LIMIT, size, until};
@@ -39,7 +41,7 @@ struct Section {
 
 impl Place {
     fn enter(&self, guard: LockGuard, work: u64, run: &Run) -> Arc<Section> {
-        let token = guard.token().map_or(0, |token| token.value());
+        let token = guard.token().map_or(0, FencingToken::value);
         let section = Arc::new(Section { guard, work, token, refused: AtomicBool::new(false) });
         let mut inside = self.inside.lock().expect("no panic");
         for other in inside.iter() {
