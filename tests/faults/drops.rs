@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, HoldState, Lease, LockGuard, LossReason};
 
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
+use crate::support::deployment::{Borrowed, Deployment};
+
 use crate::testbed::{
     GIVEN_UP, Outside, SILENCE, alone, at_rest, block_on, brisk, builder, hold, lost, ms, note,
     runtime, threads, turn, until, within,
@@ -39,7 +39,7 @@ struct Watch {
 }
 
 impl Watch {
-    async fn new(server: &Server) -> Self {
+    async fn new(server: &Deployment) -> Self {
         let client = patient(&server.url()).await;
         let (mut outside, mut usual) = (Outside::of(server), Duration::ZERO);
         for _ in 0..10 {
@@ -63,7 +63,7 @@ impl Watch {
 #[test]
 fn a_guard_dropped_in_a_task_frees_the_key_at_once() {
     alone(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let mut watch = Watch::new(&server).await;
         let client = patient(&server.url()).await;
         let guard = hold(&client, "n").await;
@@ -76,7 +76,7 @@ fn a_guard_dropped_in_a_task_frees_the_key_at_once() {
 #[test]
 fn a_guard_dropped_with_an_aborted_task_frees_the_key_at_once() {
     alone(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let mut watch = Watch::new(&server).await;
         let client = patient(&server.url()).await;
         let guard = hold(&client, "n").await;
@@ -95,7 +95,7 @@ fn a_guard_dropped_with_an_aborted_task_frees_the_key_at_once() {
 #[test]
 fn a_guard_dropped_on_a_plain_thread_frees_the_key_at_once() {
     alone(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let mut watch = Watch::new(&server).await;
         let client = patient(&server.url()).await;
         let guard = hold(&client, "n").await;
@@ -109,7 +109,7 @@ fn a_guard_dropped_on_a_plain_thread_frees_the_key_at_once() {
 #[test]
 fn a_guard_dropped_while_unwinding_frees_the_key_at_once() {
     alone(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let mut watch = Watch::new(&server).await;
         let client = patient(&server.url()).await;
         let guard = hold(&client, "n").await;
@@ -127,7 +127,7 @@ fn a_guard_dropped_while_unwinding_frees_the_key_at_once() {
 #[test]
 fn a_guard_dropped_by_the_end_of_its_runtime_frees_the_key() {
     let _turn = turn();
-    let server = Server::start();
+    let server = Borrowed::take();
     let own = runtime(1);
     let mut watch = own.block_on(Watch::new(&server));
     let client = own.block_on(async {
@@ -153,7 +153,7 @@ fn a_guard_dropped_by_the_end_of_its_runtime_frees_the_key() {
 #[test]
 fn a_guard_dropped_after_its_runtime_is_gone_frees_the_key() {
     let _turn = turn();
-    let server = Server::start();
+    let server = Borrowed::take();
     let own = runtime(1);
     let mut watch = own.block_on(Watch::new(&server));
     let (client, guard) = own.block_on(async {
@@ -185,7 +185,7 @@ fn a_guard_dropped_after_its_runtime_is_gone_frees_the_key() {
 #[test]
 fn a_hold_outlives_the_runtime_that_took_it() {
     let _turn = turn();
-    let server = Server::start();
+    let server = Borrowed::take();
     let own = runtime(1);
     let mut watch = own.block_on(Watch::new(&server));
     let (client, guard) = own.block_on(async {
@@ -212,7 +212,7 @@ fn a_hold_outlives_the_runtime_that_took_it() {
 #[test]
 fn a_drop_does_not_wait_for_a_dead_server() {
     alone(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let settings = builder(&server.url()).command_timeout(SILENCE).lease(LEASE);
         let client = settings.connect().await.expect("connects");
         let guards = [hold(&client, "a").await, hold(&client, "b").await];
@@ -232,12 +232,14 @@ fn a_drop_does_not_wait_for_a_dead_server() {
 #[test]
 fn a_client_that_is_dropped_leaves_no_connection_and_no_thread() {
     alone(LIMIT * 3, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let mut watch = Watch::new(&server).await;
         until("other tests' threads have ended", LIMIT, || threads() == 0).await;
         let clients = [patient(&server.url()).await, patient(&server.url()).await];
         assert_eq!(threads(), 2, "one thread for each client");
-        assert_eq!(server.clients("name=leasehold:").len(), 6, "three connections for each");
+        let of_each = 3 * server.primaries();
+        let connections = || server.clients("name=leasehold:").len();
+        until("three connections to each server", LIMIT, || connections() == 2 * of_each).await;
         let [first, second] = clients;
         let guard = hold(&first, "n").await;
         drop(first);
@@ -255,7 +257,7 @@ fn a_client_that_is_dropped_leaves_no_connection_and_no_thread() {
 
 #[test]
 fn a_client_whose_runtime_ended_leaves_no_connection_and_no_thread() {
-    let server = Server::start();
+    let server = Borrowed::take();
     alone(LIMIT * 3, async {
         let mut watch = Watch::new(&server).await;
         until("other tests' threads have ended", LIMIT, || threads() == 0).await;
@@ -283,7 +285,7 @@ fn a_client_whose_runtime_ended_leaves_no_connection_and_no_thread() {
 #[test]
 fn shutdown_frees_all_and_tells_all_waiters() {
     alone(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let other = patient(&server.url()).await;
         let client = patient(&server.url()).await;
         let mut outside = Outside::of(&server);
@@ -321,8 +323,9 @@ fn shutdown_frees_all_and_tells_all_waiters() {
         assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
         timed("the guards' drop", || drop(guards));
         at_rest(&client, AT_ONCE).await;
-        let name = "name=leasehold:";
-        until("only the other's connections", LIMIT, || server.clients(name).len() == 3).await;
+        let (name, of_each) = ("name=leasehold:", 3 * server.primaries());
+        until("only the other's connections", LIMIT, || server.clients(name).len() == of_each)
+            .await;
         for guard in foreign {
             guard.unlock().await.expect("the other client is not touched");
         }
@@ -334,8 +337,8 @@ fn shutdown_frees_all_and_tells_all_waiters() {
 fn shutdown_of_a_client_whose_server_is_silent_ends_at_its_deadline() {
     alone(LIMIT, async {
         for deadline in [ms(200), ms(2_500)] {
-            let server = Server::start();
-            let proxy = Proxy::start(server.address());
+            let server = Borrowed::take();
+            let proxy = server.line();
             let client = patient(&proxy.url()).await;
             let guard = hold(&client, "n").await;
             proxy.half_open();
@@ -353,8 +356,8 @@ fn shutdown_of_a_client_whose_server_is_silent_ends_at_its_deadline() {
 #[test]
 fn shutdown_waits_for_a_server_that_answers_before_its_deadline() {
     alone(LIMIT, async {
-        let server = Server::start();
-        let proxy = Proxy::start(server.address());
+        let server = Borrowed::take();
+        let proxy = server.line();
         let client = brisk(&proxy.url()).connect().await.expect("connects");
         let _guard = hold(&client, "n").await;
         proxy.half_open();
@@ -371,7 +374,7 @@ fn shutdown_waits_for_a_server_that_answers_before_its_deadline() {
 #[test]
 fn shutdown_twice_and_from_several_tasks_is_one_shutdown() {
     alone(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let client: Client = patient(&server.url()).await;
         let _guard = hold(&client, "n").await;
         let deadline = Duration::from_secs(5);

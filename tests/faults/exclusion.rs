@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::support::resp::Connection;
-use crate::support::server::Server;
+use crate::support::deployment::Borrowed;
+use crate::support::routes::Routes;
+
 use crate::testbed::{Outside, at_rest, beside, child, connect, ms, note, size, until};
 
 const PROCESSES: usize = 4;
@@ -21,9 +22,9 @@ const CHILD: &str = "exclusion::contending_process";
 fn processes_and_tasks_exclude_each_other_and_all_progress() {
     let acquisitions = size("LEASEHOLD_ACQUISITIONS", 4_000);
     beside(Duration::from_secs(20 + acquisitions as u64 / 50), async move {
-        let server = Server::start();
+        let server = Borrowed::take();
         let variables = [
-            ("LEASEHOLD_CHILD_ADDRESS", server.address().to_string()),
+            ("LEASEHOLD_CHILD_URL", server.url()),
             ("LEASEHOLD_CHILD_TARGET", acquisitions.to_string()),
         ];
         let started = Instant::now();
@@ -77,18 +78,16 @@ impl Turns {
 #[ignore = "a child of another test"]
 #[expect(clippy::print_stdout, reason = "its report to the parent")]
 fn contending_process() {
-    let Ok(address) = std::env::var("LEASEHOLD_CHILD_ADDRESS") else { return };
+    let Ok(url) = std::env::var("LEASEHOLD_CHILD_URL") else { return };
     let target = i64::try_from(size("LEASEHOLD_CHILD_TARGET", 0)).expect("a small number");
     beside(Duration::from_secs(600), async move {
-        let client = connect(&format!("redis://{address}")).await;
-        let mut judge = Connection::open(address.parse().expect("an address")).expect("the server");
+        let client = connect(&url).await;
+        let mut judge = Routes::to(&url);
         // All start together: a process that comes late has no share.
-        judge.command(&["INCR", "ready"]).expect("redis is there");
+        judge.command(&["INCR", "ready"]);
         let processes = i64::try_from(PROCESSES).expect("few");
-        until("all are ready", ms(20_000), || {
-            judge.command(&["GET", "ready"]).is_ok_and(|ready| ready.int() == processes)
-        })
-        .await;
+        until("all are ready", ms(20_000), || judge.command(&["GET", "ready"]).int() == processes)
+            .await;
         let judge = Arc::new(Mutex::new(judge));
         let turns = Arc::new(Mutex::new(Turns::new()));
         let tasks: Vec<_> = (0..TASKS)
@@ -99,7 +98,7 @@ fn contending_process() {
                     let mut done = 0;
                     loop {
                         let guard = lock.lock().await.expect("redis is there");
-                        let ask = |words: &[&str]| judge.lock().command(words).expect("it").int();
+                        let ask = |words: &[&str]| judge.lock().command(words).int();
                         assert_eq!(ask(&["INCR", "inside"]), 1, "two in the section");
                         guard.check().expect("held while inside");
                         let age = turns.lock().take();

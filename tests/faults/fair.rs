@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LockGuard};
 
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
+use crate::support::deployment::{Borrowed, Deployment};
+
 use crate::testbed::{
     LATE, Outside, Running, SILENCE, alone, at_rest, beside, brisk, builder, child, connect, ms,
     note, until, within,
@@ -41,9 +41,9 @@ async fn served(what: &str, limit: Duration, taking: Taking) -> LockGuard {
 }
 
 /// Another process whose clients are all in the queue, one of them perhaps as the holder.
-async fn crowd(server: &Server, outside: &mut Outside) -> Running {
+async fn crowd(server: &Deployment, outside: &mut Outside) -> Running {
     let held = outside.exists("n");
-    let process = child(CHILD, &[("LEASEHOLD_CHILD_ADDRESS", server.address().to_string())]);
+    let process = child(CHILD, &[("LEASEHOLD_CHILD_URL", server.url())]);
     let all = if held { DEAD } else { DEAD - 1 };
     until("all wait", LIMIT, || places(outside) == all).await;
     process
@@ -53,11 +53,11 @@ async fn crowd(server: &Server, outside: &mut Outside) -> Running {
 #[test]
 #[ignore = "a child of another test"]
 fn queueing_process() {
-    let Ok(address) = std::env::var("LEASEHOLD_CHILD_ADDRESS") else { return };
+    let Ok(url) = std::env::var("LEASEHOLD_CHILD_URL") else { return };
     beside(Duration::from_secs(600), async move {
         let mut clients = Vec::new();
         for _ in 0..DEAD {
-            let client = builder(&format!("redis://{address}")).lease(ms(1_000)).fair_claim(CLAIM);
+            let client = builder(&url).lease(ms(1_000)).fair_claim(CLAIM);
             clients.push(client.connect().await.expect("connects"));
         }
         futures::future::join_all(clients.iter().map(take_and_keep)).await;
@@ -72,7 +72,7 @@ async fn take_and_keep(client: &Client) {
 #[test]
 fn killed_waiters_cost_those_behind_them_one_claim() {
     alone(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let mut outside = Outside::of(&server);
         let (holder, live) = (connect(&server.url()).await, connect(&server.url()).await);
         let guard = holder.fair_lock("n").lock().await.expect("free");
@@ -99,7 +99,7 @@ fn killed_waiters_cost_those_behind_them_one_claim() {
 #[test]
 fn a_killed_holder_with_killed_waiters_costs_the_longer_of_lease_and_claim() {
     alone(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let mut outside = Outside::of(&server);
         let process = crowd(&server, &mut outside).await;
         process.kill();
@@ -118,7 +118,7 @@ fn a_killed_holder_with_killed_waiters_costs_the_longer_of_lease_and_claim() {
 #[test]
 fn a_full_server_keeps_the_places_of_those_who_live() {
     beside(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let mut outside = Outside::of(&server);
         let holder = connect(&server.url()).await;
         let waiting = brisk(&server.url()).fair_claim(LONG_CLAIM).connect().await;
@@ -147,7 +147,7 @@ fn a_full_server_keeps_the_places_of_those_who_live() {
 #[test]
 fn nobody_hammers_redis_behind_a_dead_java_waiter() {
     alone(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let mut outside = Outside::of(&server);
         let clients = [connect(&server.url()).await, connect(&server.url()).await];
         let java = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f12:57";
@@ -162,7 +162,7 @@ fn nobody_hammers_redis_behind_a_dead_java_waiter() {
         // Free, and not their turn: this is where a Java client asks as fast as it can.
         // A listener is counted when it asks for its channel, which the server hears of later.
         until("the server serves every listener", LIMIT, || {
-            let channels = outside.command(&["PUBSUB", "CHANNELS"]).array().len();
+            let channels = server.channels().len();
             channels == 20 && clients.iter().all(|client| client.stats().listeners == 10)
         })
         .await;
@@ -190,7 +190,7 @@ fn nobody_hammers_redis_behind_a_dead_java_waiter() {
 #[test]
 fn a_waiter_whose_writes_are_paused_gives_up_in_time_and_leaves_the_queue() {
     alone(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let mut outside = Outside::of(&server);
         let holder = connect(&server.url()).await;
         // Nothing but the end of its wait ends its last call within the test.
@@ -225,8 +225,8 @@ fn a_waiter_whose_writes_are_paused_gives_up_in_time_and_leaves_the_queue() {
 #[test]
 fn a_waiter_that_hears_nothing_comes_all_the_same() {
     alone(LIMIT, async {
-        let server = Server::start();
-        let proxy = Proxy::start(server.address());
+        let server = Borrowed::take();
+        let proxy = server.line();
         let mut outside = Outside::of(&server);
         let holder = connect(&server.url()).await;
         // A silent connection is given up after many seconds only: it must not be the reconnect.
@@ -258,8 +258,8 @@ fn a_waiter_that_hears_nothing_comes_all_the_same() {
 #[test]
 fn a_waiter_that_is_cut_off_is_passed_over_and_comes_back() {
     alone(LIMIT, async {
-        let server = Server::start();
-        let proxy = Proxy::start(server.address());
+        let server = Borrowed::take();
+        let proxy = server.line();
         let mut outside = Outside::of(&server);
         let far = brisk(&proxy.url()).fair_claim(ms(500)).connect().await.expect("connects");
         let near = connect(&server.url()).await;

@@ -7,8 +7,8 @@ use leasehold::{Client, Error, Lease, LocalHandover, LockGuard};
 use parking_lot::Mutex;
 
 use crate::lost_replies::{HEALED, LEASE, LIMIT};
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
+use crate::support::deployment::{Borrowed, Line};
+
 use crate::testbed::{
     Outside, alone, at_rest, brisk, connect, ms, note, seed, size, until, within,
 };
@@ -17,8 +17,8 @@ use crate::testbed::{
 fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
     alone(LIMIT, async {
         for fixed in [false, true] {
-            let server = Server::start();
-            let proxy = Proxy::start(server.address());
+            let server = Borrowed::take();
+            let proxy = server.line();
             let client = brisk(&proxy.url())
                 .lease(LEASE)
                 .local_handover(LocalHandover::Streak { count: 1_000, time: LIMIT })
@@ -89,12 +89,12 @@ fn no_two_guards_believe_at_once_whatever_the_lines_do() {
     let seed = seed("no_two_guards");
     let limit = Duration::from_secs(seconds as u64) + LIMIT;
     alone(limit, async move {
-        let server = Server::start();
+        let server = Borrowed::take();
         let end = Instant::now() + Duration::from_secs(seconds as u64);
         let spans = Arc::new(Mutex::new(Vec::new()));
         let (mut tasks, mut clients, mut lines) = (Vec::new(), Vec::new(), Vec::new());
         for line in 0..3_u64 {
-            let proxy = Arc::new(Proxy::start(server.address()));
+            let proxy = Arc::new(server.line());
             let client = brisk(&proxy.url()).command_timeout(ms(100)).lease(ms(400)).connect();
             let client = client.await.expect("connects");
             for task in 0..6 {
@@ -162,7 +162,7 @@ async fn contend(
     }
 }
 
-async fn misbehave(line: Arc<Proxy>, mut random: fastrand::Rng, end: Instant) {
+async fn misbehave(line: Arc<Line>, mut random: fastrand::Rng, end: Instant) {
     while Instant::now() < end {
         tokio::time::sleep(ms(random.u64(50..800))).await;
         let fault = random.u8(0..6);

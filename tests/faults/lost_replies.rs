@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
 
-use crate::support::proxy::Proxy;
-use crate::support::server::Server;
+use crate::support::deployment::{Borrowed, Line};
+
 use crate::testbed::{
     GIVEN_UP, LATE, Outside, SILENCE, alone, assert_unknown, at_rest, beside, brisk, connect, hold,
     lost, ms, note, seed, until, within,
@@ -23,8 +23,8 @@ pub(crate) const HEALED: Duration = ms(2_700);
 pub(crate) const AT_ONCE: Duration = ms(2_000);
 
 pub(crate) struct Testbed {
-    pub(crate) server: Server,
-    pub(crate) proxy: Proxy,
+    pub(crate) server: Borrowed,
+    pub(crate) proxy: Line,
     /// Through the proxy.
     pub(crate) client: Client,
     /// Directly.
@@ -39,8 +39,8 @@ impl Testbed {
 
     /// With other settings of the client under test.
     pub(crate) async fn with(settings: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
-        let server = Server::start();
-        let proxy = Proxy::start(server.address());
+        let server = Borrowed::take();
+        let proxy = server.line();
         let builder = settings(brisk(&proxy.url()).lease(LEASE));
         let client = builder.connect().await.expect("connects");
         let rival = connect(&server.url()).await;

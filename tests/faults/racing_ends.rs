@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use leasehold::{Client, Lease, LockGuard};
 
-use crate::support::server::Server;
+use crate::support::deployment::Borrowed;
+
 use crate::testbed::{Outside, alone, connect, note, size, until};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -33,7 +34,7 @@ const WAYS: [Way; 5] =
 #[test]
 fn a_shutdown_beside_guards_that_go_leaves_nothing() {
     alone(10 * LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let mut outside = Outside::of(&server);
         let rounds = size("LEASEHOLD_SHUTDOWNS", 40);
         for way in WAYS {
@@ -116,7 +117,7 @@ fn going(client: &Client, guards: Vec<LockGuard>, way: Way) -> std::thread::Join
 #[test]
 fn two_guards_of_one_hold_may_go_at_once() {
     alone(10 * LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let client = connect(&server.url()).await;
         let rounds = size("LEASEHOLD_ROUNDS", 10_000) / 5;
         let lock = client.lock("n");

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use leasehold::{Client, ClientBuilder, Ended, Error, LockGuard, LossReason};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::support::deployment::{Borrowed, Deployment};
 use crate::support::resp::{Connection, Reply};
+use crate::support::routes::Routes;
 use crate::support::server::Server;
 
 /// Tests that measure time or look at the whole process run alone, all others beside each other.
@@ -118,25 +120,67 @@ pub(crate) async fn connect(url: &str) -> Client {
     builder(url).command_timeout(LATE).connect().await.expect("the server answers")
 }
 
-/// Redis from outside.
+/// What can be watched from outside.
+pub(crate) trait Watched {
+    fn outside(&self) -> Outside;
+}
+
+impl Watched for Server {
+    fn outside(&self) -> Outside {
+        Outside::Server(self.connection())
+    }
+}
+
+impl Watched for Deployment {
+    fn outside(&self) -> Outside {
+        match self {
+            Deployment::Server(server) => server.outside(),
+            _ => Outside::Deployment(Routes::to(&self.url())),
+        }
+    }
+}
+
+impl Watched for Borrowed {
+    fn outside(&self) -> Outside {
+        (**self).outside()
+    }
+}
+
+/// Redis from outside. Of several servers it is those that serve a key, or all primaries.
 #[derive(Debug)]
-pub(crate) struct Outside(Connection);
+pub(crate) enum Outside {
+    Server(Connection),
+    Deployment(Routes),
+}
 
 impl Outside {
-    pub(crate) fn of(server: &Server) -> Self {
-        Outside(server.connection())
+    pub(crate) fn of(watched: &impl Watched) -> Self {
+        watched.outside()
     }
 
     pub(crate) fn command(&mut self, words: &[&str]) -> Reply {
-        self.0.command(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+        match self {
+            Outside::Server(connection) => {
+                connection.command(words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+            }
+            Outside::Deployment(routes) => routes.command(words),
+        }
     }
 
     pub(crate) fn send(&mut self, words: &[&str]) {
-        self.0.send(words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        let sent = self.connection().send(words);
+        sent.unwrap_or_else(|error| panic!("{words:?}: {error}"));
     }
 
     pub(crate) fn read(&mut self) -> Reply {
-        self.0.read().expect("a reply")
+        self.connection().read().expect("a reply")
+    }
+
+    fn connection(&mut self) -> &mut Connection {
+        match self {
+            Outside::Server(connection) => connection,
+            Outside::Deployment(_) => panic!("not of a deployment"),
+        }
     }
 
     pub(crate) fn exists(&mut self, key: &str) -> bool {
@@ -170,9 +214,10 @@ impl Outside {
 
     /// Calls of a command since the last reset, refused ones included.
     pub(crate) fn calls(&mut self, command: &str) -> u64 {
-        let Some(line) = self.info("commandstats", &format!("cmdstat_{command}")) else { return 0 };
-        let calls = line.split(',').find_map(|part| part.strip_prefix("calls="));
-        calls.expect("calls=").parse().expect("a number")
+        let info = self.command(&["INFO", "commandstats"]).text();
+        let line = format!("cmdstat_{command}:calls=");
+        let calls = info.lines().filter_map(|text| text.strip_prefix(&line)?.split(',').next());
+        calls.map(|calls| calls.parse::<u64>().expect("a number")).sum()
     }
 
     pub(crate) fn reset_stats(&mut self) {

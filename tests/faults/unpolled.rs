@@ -7,14 +7,15 @@ use leasehold::{Client, Error, Lease, Lock};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-use crate::support::server::Server;
+use crate::support::deployment::{Borrowed, Deployment};
+
 use crate::testbed::{Outside, alone, assert_protocol, builder, connect, ms, runtime, turn, until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// A guard is unlocked and the future is polled when it was passed over: what does it say?
 async fn unlocked_late(spoil: &[&str]) -> Result<(), Error> {
-    let server = Server::start();
+    let server = Deployment::start();
     let client = connect(&server.url()).await;
     let guard = client.lock("n").lock().await.expect("free");
     Outside::of(&server).command(spoil);
@@ -48,7 +49,7 @@ fn an_unlock_that_is_polled_late_tells_that_it_was_refused() {
 fn a_shutdown_tells_of_a_release_that_was_refused() {
     alone(LIMIT, async {
         for drop_it_first in [false, true] {
-            let server = Server::start();
+            let server = Deployment::start();
             let client = connect(&server.url()).await;
             let mut guard = Some(client.lock("n").lock().await.expect("free"));
             let mut outside = Outside::of(&server);
@@ -81,7 +82,7 @@ fn waits_on_a_still_runtime<F: Future<Output: Send> + Send + 'static>(
 #[test]
 fn a_front_on_a_still_runtime_does_not_keep_the_others_from_a_free_lock() {
     let _turn = turn();
-    let server = Server::start();
+    let server = Borrowed::take();
     let runtime = runtime(2);
     let makes: [fn(&Client) -> Lock; 3] = [
         |client| client.lock("n"),
@@ -107,7 +108,7 @@ fn a_front_on_a_still_runtime_does_not_keep_the_others_from_a_free_lock() {
 #[test]
 fn a_hold_whose_lease_ended_before_it_was_picked_up_is_not_granted() {
     let _turn = turn();
-    let server = Server::start();
+    let server = Borrowed::take();
     let runtime = runtime(2);
     // It ends before a waiter on a runtime that stands still is passed over.
     let client = runtime.block_on(builder(&server.url()).lease(ms(600)).connect());
@@ -132,7 +133,7 @@ fn a_hold_whose_lease_ended_before_it_was_picked_up_is_not_granted() {
 #[test]
 fn a_runtime_that_polls_late_by_more_than_a_second_gets_a_free_lock() {
     let _turn = turn();
-    let server = Server::start();
+    let server = Borrowed::take();
     let slow = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let outcome = slow.block_on(async {
         let client = connect(&server.url()).await;

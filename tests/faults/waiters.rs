@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LossReason};
 
-use crate::support::proxy::Proxy;
+use crate::support::deployment::Borrowed;
 use crate::support::server::Server;
 use crate::testbed::{
     GIVEN_UP, LATE, Outside, SILENCE, alone, at_rest, beside, brisk, builder, connect, hold, lost,
@@ -47,7 +47,7 @@ async fn served(what: &str, limit: Duration, taking: Taking) {
 #[test]
 fn a_waiter_whose_subscription_is_killed_is_woken() {
     alone(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let holder = connect(&server.url()).await;
         let client = brisk(&server.url()).safety_poll(LIMIT).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
@@ -70,8 +70,8 @@ fn a_waiter_whose_subscription_is_killed_is_woken() {
 #[test]
 fn a_waiter_whose_messages_are_swallowed_is_woken_by_the_safety_poll() {
     alone(LIMIT, async {
-        let server = Server::start();
-        let proxy = Proxy::start(server.address());
+        let server = Borrowed::take();
+        let proxy = server.line();
         let holder = connect(&server.url()).await;
         // A silent connection is given up after some seconds only: it must not be the reconnect.
         let client = brisk(&proxy.url()).command_timeout(ms(5_000)).connect().await;
@@ -121,7 +121,7 @@ fn a_waiter_is_woken_by_the_safety_poll_if_the_holder_may_not_publish() {
 #[test]
 fn a_waiter_is_woken_when_a_holder_dies() {
     beside(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let unpolled = brisk(&server.url()).safety_poll(LIMIT).connect().await.expect("connects");
         let client = brisk(&server.url()).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
@@ -151,8 +151,8 @@ async fn learns(client: &Client) {
 #[test]
 fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
     alone(LIMIT, async {
-        let mut server = Server::start();
-        let proxy = Proxy::start(server.address());
+        let mut server = Borrowed::take();
+        let proxy = server.line();
         // A call that is not ended with the wait ends with its connection or the command's time.
         let patient = |url: &str| builder(url).command_timeout(SILENCE);
         let direct = patient(&server.url()).connect().await.expect("connects");
@@ -278,8 +278,8 @@ fn all_waiters_of_a_restarted_server_get_their_turn_without_a_storm() {
 #[test]
 fn a_dead_server_is_not_hammered() {
     alone(LIMIT, async {
-        let server = Server::start();
-        let proxy = Proxy::start(server.address());
+        let server = Borrowed::take();
+        let proxy = server.line();
         let client = brisk(&proxy.url()).connect().await.expect("connects");
         let holder = connect(&server.url()).await;
         let _guard = hold(&holder, "n").await;
@@ -309,7 +309,7 @@ fn a_dead_server_is_not_hammered() {
 fn waiters_of_many_names_share_one_connection() {
     let waiters = size("LEASEHOLD_WAITERS", 2_000);
     alone(LIMIT * 3, async move {
-        let server = Server::start();
+        let server = Borrowed::take();
         let holder = connect(&server.url()).await;
         let client = connect(&server.url()).await;
         let mut outside = Outside::of(&server);
@@ -356,7 +356,7 @@ fn waiters_of_many_names_share_one_connection() {
 fn waiters_of_one_name_cost_redis_one_contender() {
     let waiters = size("LEASEHOLD_WAITERS", 2_000);
     alone(LIMIT * 3, async move {
-        let server = Server::start();
+        let server = Borrowed::take();
         let holder = connect(&server.url()).await;
         let client = connect(&server.url()).await;
         let mut outside = Outside::of(&server);
@@ -418,7 +418,7 @@ async fn idle_commands(outside: &mut Outside, names: usize) -> u64 {
 #[test]
 fn a_zero_wait_never_stands_in_line() {
     let _turn = turn();
-    let (server, runtime) = (Server::start(), runtime(2));
+    let (server, runtime) = (Borrowed::take(), runtime(2));
     let client = runtime.block_on(connect(&server.url()));
     let (start, end, waited) = (Barrier::new(2), Barrier::new(2), AtomicBool::new(false));
     let take_turns = || {

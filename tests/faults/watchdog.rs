@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, LossReason};
 
+use crate::support::deployment::Borrowed;
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
 use crate::testbed::{
@@ -34,7 +35,7 @@ fn blocked_workers_cost_nobody_a_lock() {
     // What is left of it at a renewal is enough for a machine that stands still for a moment, too.
     let lease = ms(5_000);
     let time = lease * u32::try_from(size("LEASEHOLD_LEASES", 3)).expect("not too many");
-    let server = Server::start();
+    let server = Borrowed::take();
     let callers = runtime(2);
     block_on(LIMIT + time, async {
         let mut outside = Outside::of(&server);
@@ -88,7 +89,7 @@ fn blocked_workers_cost_nobody_a_lock() {
 #[test]
 fn a_deleted_hold_is_lost_within_a_renewal_and_never_comes_back() {
     beside(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
         let rival = connect(&server.url()).await;
         let mut outside = Outside::of(&server);
@@ -139,7 +140,7 @@ async fn lost_after(client: &Client, outside: &mut Outside) -> Duration {
 #[test]
 fn a_flushed_server_is_noticed_within_a_renewal() {
     beside(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
         let mut guards = Vec::new();
@@ -218,7 +219,7 @@ fn a_dead_server_ends_holds_at_their_deadline() {
 #[test]
 fn work_stops_when_the_lock_is_lost() {
     beside(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         let client = brisk(&server.url()).lease(LEASE).connect().await.expect("connects");
         let guard = hold(&client, "n").await;
         let mut outside = Outside::of(&server);
@@ -249,7 +250,7 @@ impl Drop for Mark {
 #[test]
 fn a_leaked_guard_is_ended_by_its_longest_hold() {
     beside(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         // The lease of the last renewal before its end has so much left then.
         let client = brisk(&server.url()).lease(LATE * 2).connect().await.expect("connects");
         let mut outside = Outside::of(&server);
@@ -269,7 +270,7 @@ fn a_leaked_guard_is_ended_by_its_longest_hold() {
 #[test]
 fn fixed_leases_end_by_themselves_and_are_never_renewed() {
     beside(LIMIT, async {
-        let server = Server::start();
+        let server = Borrowed::take();
         // Renewed holds of this client are renewed once before the fixed lease ends, and last for longer.
         let (fixed, renewed) = (ms(4_000), LATE * 2);
         let client = brisk(&server.url()).lease(renewed).connect().await.expect("connects");
@@ -295,7 +296,7 @@ fn quick_rounds_leave_no_key_and_no_entry() {
     let rounds = size("LEASEHOLD_ROUNDS", 10_000);
     let seed = seed("quick_rounds");
     alone(LIMIT + ms(rounds as u64), async move {
-        let server = Server::start();
+        let server = Borrowed::take();
         // No hold ends by its lease, and no reply counts as lost, if the machine stands still.
         let lease = ms(5_000);
         let client = builder(&server.url()).lease(lease).command_timeout(SILENCE).connect().await;

@@ -62,6 +62,14 @@ impl Deployment {
         }
     }
 
+    /// How many servers a client has to be connected to.
+    pub fn primaries(&self) -> usize {
+        match self {
+            Deployment::Cluster(cluster) => cluster.shards(),
+            Deployment::Server(_) | Deployment::Sentinels(_) => 1,
+        }
+    }
+
     /// The lines of CLIENT LIST that contain `part`, of all that have data.
     pub fn clients(&self, part: &str) -> Vec<String> {
         self.servers().iter().flat_map(|server| server.clients(part)).collect()
@@ -252,9 +260,24 @@ impl Line {
         self.proxies.iter().for_each(Proxy::swallow_replies);
     }
 
+    /// See [`Proxy::swallow_requests`].
+    pub fn swallow_requests(&self) {
+        self.proxies.iter().for_each(Proxy::swallow_requests);
+    }
+
+    /// See [`Proxy::delay_replies`].
+    pub fn delay_replies(&self, delay: Duration) {
+        self.proxies.iter().for_each(|proxy| proxy.delay_replies(delay));
+    }
+
     /// See [`Proxy::swallow_messages`].
     pub fn swallow_messages(&self) {
         self.proxies.iter().for_each(Proxy::swallow_messages);
+    }
+
+    /// See [`Proxy::flow`].
+    pub fn flow(&self) {
+        self.proxies.iter().for_each(Proxy::flow);
     }
 
     /// See [`Proxy::pass`].
@@ -275,5 +298,10 @@ impl Line {
     /// See [`Proxy::cut`].
     pub fn cut(&self) {
         self.proxies.iter().for_each(Proxy::cut);
+    }
+
+    /// See [`Proxy::accepted`].
+    pub fn accepted(&self) -> u64 {
+        self.proxies.iter().map(Proxy::accepted).sum()
     }
 }
