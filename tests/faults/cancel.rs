@@ -388,7 +388,7 @@ fn a_call_dropped_after_any_delay_on_a_slow_line_leaves_nothing() {
     alone(Duration::from_secs(600), async move {
         let server = Borrowed::take();
         let proxy = server.line();
-        let mut stage = Stage::new(PLAIN, &server, &proxy.url()).await;
+        let mut stage = Stage::new(PLAIN, &server, proxy.url()).await;
         proxy.delay_replies(ms(2));
         Box::pin(sweep(&mut stage, "2 ms", step)).await;
     });
@@ -464,7 +464,7 @@ fn a_connect_dropped_anywhere_leaves_no_connection_and_no_thread() {
         let others = connections();
         loop {
             let cut = Cut::Delay(delay);
-            let done = cut.apply(Client::connect(&proxy.url())).await.is_some();
+            let done = cut.apply(Client::connect(proxy.url())).await.is_some();
             if cuts % 10 == 0 || done {
                 until("no thread", SETTLED * 5, || threads() == 0).await;
                 until("no connection", SETTLED * 5, || connections() <= others).await;

@@ -339,7 +339,7 @@ fn shutdown_of_a_client_whose_server_is_silent_ends_at_its_deadline() {
         for deadline in [ms(200), ms(2_500)] {
             let server = Borrowed::take();
             let proxy = server.line();
-            let client = patient(&proxy.url()).await;
+            let client = patient(proxy.url()).await;
             let guard = hold(&client, "n").await;
             proxy.half_open();
             let started = Instant::now();
@@ -358,7 +358,7 @@ fn shutdown_waits_for_a_server_that_answers_before_its_deadline() {
     alone(LIMIT, async {
         let server = Borrowed::take();
         let proxy = server.line();
-        let client = brisk(&proxy.url()).connect().await.expect("connects");
+        let client = brisk(proxy.url()).connect().await.expect("connects");
         let _guard = hold(&client, "n").await;
         proxy.half_open();
         let silence = async {

@@ -230,7 +230,7 @@ fn a_waiter_that_hears_nothing_comes_all_the_same() {
         let mut outside = Outside::of(&server);
         let holder = connect(&server.url()).await;
         // A silent connection is given up after many seconds only: it must not be the reconnect.
-        let deaf = builder(&proxy.url()).command_timeout(SILENCE).connect().await;
+        let deaf = builder(proxy.url()).command_timeout(SILENCE).connect().await;
         let deaf = deaf.expect("connects");
         for kill in [false, true] {
             let guard = holder.fair_lock("n").lock().await.expect("free");
@@ -261,7 +261,7 @@ fn a_waiter_that_is_cut_off_is_passed_over_and_comes_back() {
         let server = Borrowed::take();
         let proxy = server.line();
         let mut outside = Outside::of(&server);
-        let far = brisk(&proxy.url()).fair_claim(ms(500)).connect().await.expect("connects");
+        let far = brisk(proxy.url()).fair_claim(ms(500)).connect().await.expect("connects");
         let near = connect(&server.url()).await;
         let guard = near.fair_lock("n").lock().await.expect("free");
         let (first, second) = (queued(&mut outside, &far).await, queued(&mut outside, &near).await);

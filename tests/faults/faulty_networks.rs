@@ -19,7 +19,7 @@ fn a_hand_over_whose_reply_is_lost_is_never_two_holds() {
         for fixed in [false, true] {
             let server = Borrowed::take();
             let proxy = server.line();
-            let client = brisk(&proxy.url())
+            let client = brisk(proxy.url())
                 .lease(LEASE)
                 .local_handover(LocalHandover::Streak { count: 1_000, time: LIMIT })
                 .connect()
@@ -95,7 +95,7 @@ fn no_two_guards_believe_at_once_whatever_the_lines_do() {
         let (mut tasks, mut clients, mut lines) = (Vec::new(), Vec::new(), Vec::new());
         for line in 0..3_u64 {
             let proxy = Arc::new(server.line());
-            let client = brisk(&proxy.url()).command_timeout(ms(100)).lease(ms(400)).connect();
+            let client = brisk(proxy.url()).command_timeout(ms(100)).lease(ms(400)).connect();
             let client = client.await.expect("connects");
             for task in 0..6 {
                 let random = fastrand::Rng::with_seed(seed ^ (line << 32) ^ task);

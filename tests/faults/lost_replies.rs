@@ -41,7 +41,7 @@ impl Testbed {
     pub(crate) async fn with(settings: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
         let server = Borrowed::take();
         let proxy = server.line();
-        let builder = settings(brisk(&proxy.url()).lease(LEASE));
+        let builder = settings(brisk(proxy.url()).lease(LEASE));
         let client = builder.connect().await.expect("connects");
         let rival = connect(&server.url()).await;
         let outside = Outside::of(&server);

@@ -74,7 +74,7 @@ fn a_waiter_whose_messages_are_swallowed_is_woken_by_the_safety_poll() {
         let proxy = server.line();
         let holder = connect(&server.url()).await;
         // A silent connection is given up after some seconds only: it must not be the reconnect.
-        let client = brisk(&proxy.url()).command_timeout(ms(5_000)).connect().await;
+        let client = brisk(proxy.url()).command_timeout(ms(5_000)).connect().await;
         let client = client.expect("connects");
         let mut longest = Duration::ZERO;
         for _ in 0..3 {
@@ -156,7 +156,7 @@ fn an_impatient_call_ends_in_time_when_redis_is_stopped_killed_or_silent() {
         // A call that is not ended with the wait ends with its connection or the command's time.
         let patient = |url: &str| builder(url).command_timeout(SILENCE);
         let direct = patient(&server.url()).connect().await.expect("connects");
-        let slow = patient(&proxy.url()).connect().await.expect("connects");
+        let slow = patient(proxy.url()).connect().await.expect("connects");
         let holder = connect(&server.url()).await;
         let guard = hold(&holder, "held").await;
         let mut longest = Duration::ZERO;
@@ -280,7 +280,7 @@ fn a_dead_server_is_not_hammered() {
     alone(LIMIT, async {
         let server = Borrowed::take();
         let proxy = server.line();
-        let client = brisk(&proxy.url()).connect().await.expect("connects");
+        let client = brisk(proxy.url()).connect().await.expect("connects");
         let holder = connect(&server.url()).await;
         let _guard = hold(&holder, "n").await;
         let takings: Vec<_> = (0..100)
