@@ -53,6 +53,8 @@ struct State {
     /// Another server serves the key since then, and has not confirmed the hold yet.
     unverified: Option<Moment>,
     deadline: Moment,
+    /// When the last call was sent of which is known that it found the field or took it.
+    confirmed: Moment,
     drift: Duration,
     guards: u32,
     /// Guards whose lease the watchdog renews.
@@ -158,6 +160,7 @@ impl Hold {
             uncertain: false,
             unverified: None,
             deadline: local_deadline(sent, terms.lease, terms.drift),
+            confirmed: sent,
             drift: terms.drift,
             guards: 1,
             renewed: terms.renewed.into(),
@@ -182,8 +185,8 @@ impl Hold {
         let identity = HoldIdentity { resource, field, client: self.client };
         let next = Hold::new(id, identity, terms, &self.clock, self.clock.now());
         {
-            let mut state = next.state.lock();
-            state.deadline = self.state.lock().deadline;
+            let (mut state, before) = (next.state.lock(), self.state.lock());
+            (state.deadline, state.confirmed) = (before.deadline, before.confirmed);
             state.unclaimed = true;
         }
         next
@@ -423,6 +426,7 @@ impl Hold {
         // H1: a hold whose deadline passed meanwhile stays lost.
         if state.loss(self.clock.now()).is_none() {
             state.deadline = state.deadline.max(local_deadline(sent, lease, state.drift));
+            state.confirmed = state.confirmed.max(sent);
             // A call that was sent before may have been answered by the server before.
             if state.unverified.is_none_or(|since| sent >= since) {
                 state.unverified = None;
@@ -438,6 +442,12 @@ impl Hold {
         let mut state = self.state.lock();
         state.uncertain = true;
         state.unverified = Some(self.clock.now());
+    }
+
+    /// A server that serves the key since `change` has not been heard of the hold. A call that was sent before
+    /// may have been answered by the server before.
+    pub(crate) fn is_older_than(&self, change: Instant) -> bool {
+        self.clock.timer(self.state.lock().confirmed) < change
     }
 
     pub(crate) fn is_unverified(&self) -> bool {

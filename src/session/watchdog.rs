@@ -53,12 +53,14 @@ pub(crate) struct Watchdog {
     start: Instant,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Table {
     due: BTreeMap<(Instant, u64), Arc<Hold>>,
     by_key: HashMap<Arc<str>, Under>,
     /// The loop sleeps until then; only an earlier duty must wake it.
     asleep_until: Option<Instant>,
+    /// When the primary of some keys changed last.
+    primary_changed: Option<Instant>,
 }
 
 /// The holds under one key: mostly one.
@@ -79,8 +81,7 @@ pub(crate) enum Taken {
 
 impl Watchdog {
     pub(crate) fn new() -> Self {
-        let table = Table { due: BTreeMap::new(), by_key: HashMap::new(), asleep_until: None };
-        let table = Mutex::new(table);
+        let table = Mutex::new(Table::default());
         let (under_way, poke) = (ReleasesUnderWay::default(), Notify::new());
         Watchdog { table, under_way, poke, start: Instant::now() }
     }
@@ -111,6 +112,12 @@ impl Watchdog {
         hold: &Arc<Hold>,
         not_before: Option<Instant>,
     ) {
+        // Its grant was on its way when the others were told.
+        if table.primary_changed.is_some_and(|change| hold.is_older_than(change))
+            && !hold.is_unverified()
+        {
+            hold.must_be_verified();
+        }
         let now = Instant::now();
         let due = match hold.duty() {
             Duty::None => return,
@@ -170,8 +177,11 @@ impl Watchdog {
         self.under_way.begin(resource, field)
     }
 
-    /// Another server serves these keys: each hold is uncertain until that server has confirmed it.
+    /// Another server serves these keys: each hold is uncertain until that server has confirmed it, and so is
+    /// each whose grant was asked for before.
     pub(crate) fn must_verify(&self, concerns: &dyn Fn(&str) -> bool) {
+        // Before the others are looked for: a hold is among them, or sees this when it is entered.
+        self.table.lock().primary_changed = Some(Instant::now());
         for hold in self.holds() {
             if concerns(&hold.resource.key) {
                 hold.must_be_verified();
@@ -425,3 +435,6 @@ fn postpone(session: &Session, hold: &Arc<Hold>, lease: Duration) {
         (time_for(session, lease) / 30).clamp(Duration::from_millis(2), Duration::from_millis(500));
     session.watchdog.arm(hold, Some(Instant::now() + super::jittered(pause)));
 }
+
+#[cfg(all(test, feature = "test-util"))]
+mod tests;

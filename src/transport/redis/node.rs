@@ -313,14 +313,7 @@ impl Node {
             generation = target.generation + 1;
             *target = Target { generation, remote };
         });
-        let registry = &*self.shared.subscriptions;
-        let slots = self.shared.slots.iter();
-        let calls: Vec<_> =
-            slots.filter_map(|slot| slot.switched(generation, fault.clone())).collect();
-        let messages = registry.switched(generation);
-        for connection in calls.into_iter().chain(messages) {
-            connection.end(fault, registry);
-        }
+        give_up(&self.shared.slots, &self.shared.subscriptions, generation, fault);
     }
 
     pub(super) async fn close(&self) {
@@ -334,6 +327,21 @@ impl Node {
         for supervisor in aborts {
             supervisor.abort();
         }
+    }
+}
+
+/// Takes connections of this generation only, from now on, and ends those of earlier ones.
+pub(super) fn give_up(
+    slots: &[ConnectionSlot],
+    registry: &SubscriptionRegistry,
+    generation: u64,
+    fault: &Fault,
+) {
+    let calls: Vec<_> =
+        slots.iter().filter_map(|slot| slot.switched(generation, fault.clone())).collect();
+    let messages = registry.switched(generation);
+    for connection in calls.into_iter().chain(messages) {
+        connection.end(fault, registry);
     }
 }
 

@@ -19,6 +19,8 @@
 //!   the undo of a dropped call runs behind it (L3).
 //! - A call that ends with its connection sees the epoch risen, and no caller gets a connection of an
 //!   earlier epoch (I1).
+//! - After a node was given another target, no caller gets a connection to an earlier one, nothing is written to
+//!   one, and its calls have ended (`switch.rs`).
 //! - A confirmed channel stays subscribed until it is unsubscribed or the connection is lost (H2); in
 //!   the end the server has the subscriptions of the registry (H1, H3).
 //!
@@ -54,6 +56,7 @@
 mod calls;
 mod channels;
 mod socket;
+mod switch;
 
 use std::io;
 use std::pin::Pin;
