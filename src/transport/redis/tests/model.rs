@@ -52,6 +52,10 @@
 //! | `unsubscribe` pushes when its lock is given back | 391 f |
 //! | `lost` keeps what was confirmed | 70 r |
 //! | a subscription is dropped with its connection | 1 r |
+//! | a slot takes connections of any generation | 11 r |
+//! | a slot learns its generation when its lock is given back | 52 r |
+//! | a registry takes connections of any generation | 8 r |
+//! | a switch leaves the connection for messages | 2 r |
 
 mod calls;
 mod channels;
