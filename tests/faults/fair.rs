@@ -244,7 +244,7 @@ fn a_waiter_that_hears_nothing_comes_all_the_same() {
             let reconnects = deaf.stats().reconnects;
             guard.unlock().await.expect("held");
             // A beat finds that it is its turn, within half a second.
-            let guard = served("its turn", LATE, taking).await;
+            let guard = served(&format!("its turn, killed: {kill}"), LATE, taking).await;
             assert!(kill || deaf.stats().reconnects == reconnects, "it was the beat");
             guard.unlock().await.expect("held");
             proxy.pass();

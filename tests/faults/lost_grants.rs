@@ -21,7 +21,7 @@ fn for_each_kind(scene: &impl AsyncFn(&Kind, &mut Testbed)) {
             let mut testbed = Testbed::new().await;
             // Its scripts are known to the server: a call is one round trip.
             for client in [&testbed.client, &testbed.rival] {
-                let guard = kind.lock(client, "warm").lock().await.expect("free");
+                let guard = kind.lock(client, "n").lock().await.expect("free");
                 guard.unlock().await.expect("held");
             }
             scene(kind, &mut testbed).await;

@@ -45,9 +45,9 @@ impl Testbed {
         let client = builder.connect().await.expect("connects");
         let rival = connect(&server.url()).await;
         let outside = Outside::of(&server);
-        // All scripts are known to the server: a call is one round trip.
+        // All scripts are known to the server of the name: a call is one round trip.
         for client in [&client, &rival] {
-            let lock = client.lock("warm");
+            let lock = client.lock("{n}:warm");
             let outer = lock.lock().await.expect("free");
             outer.reenter().await.expect("its own").unlock().await.expect("held");
             outer.unlock().await.expect("held");

@@ -206,12 +206,6 @@ impl Outside {
         pairs.map(|pair| (pair[0].text(), pair[1].int())).collect()
     }
 
-    pub(crate) fn info(&mut self, section: &str, line: &str) -> Option<String> {
-        let info = self.command(&["INFO", section]).text();
-        let found = info.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
-        found.map(str::to_owned)
-    }
-
     /// Calls of a command since the last reset, refused ones included.
     pub(crate) fn calls(&mut self, command: &str) -> u64 {
         let info = self.command(&["INFO", "commandstats"]).text();
@@ -226,8 +220,9 @@ impl Outside {
 
     /// All commands so far, this one included.
     pub(crate) fn commands(&mut self) -> u64 {
-        let count = self.info("stats", "total_commands_processed").expect("a counter");
-        count.parse().expect("a number")
+        let info = self.command(&["INFO", "stats"]).text();
+        let counts = info.lines().filter_map(|text| text.strip_prefix("total_commands_processed:"));
+        counts.map(|count| count.parse::<u64>().expect("a number")).sum()
     }
 }
 

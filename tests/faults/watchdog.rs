@@ -35,7 +35,7 @@ fn blocked_workers_cost_nobody_a_lock() {
     // What is left of it at a renewal is enough for a machine that stands still for a moment, too.
     let lease = ms(5_000);
     let time = lease * u32::try_from(size("LEASEHOLD_LEASES", 3)).expect("not too many");
-    let server = Borrowed::take();
+    let server = Server::start();
     let callers = runtime(2);
     block_on(LIMIT + time, async {
         let mut outside = Outside::of(&server);
