@@ -6,6 +6,7 @@
 
 mod cluster;
 mod contenders;
+mod costs;
 mod failovers;
 #[path = "../support/kinds.rs"]
 mod kinds;
