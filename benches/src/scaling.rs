@@ -31,11 +31,26 @@ struct Measured {
     pairs_per_s: Spread,
     client_us: Spread,
     server_us: Spread,
+    /// The rate of each round, as a part of what the model says by the costs of that round.
+    of_model: Spread,
     /// Cores that nobody used meanwhile.
     idle: Spread,
 }
 
 impl Measured {
+    fn of(masters: usize, runs: &[Run], setting: Setting) -> Self {
+        let of_model = |run: &Run| run.pairs_per_s / setting.bounds(masters, run.costs).rate();
+        let of = |figure: &dyn Fn(&Run) -> f64| Spread::of(runs.iter().map(figure).collect());
+        Measured {
+            masters,
+            pairs_per_s: of(&|run| run.pairs_per_s),
+            client_us: of(&|run| run.costs.client_us),
+            server_us: of(&|run| run.costs.server_us),
+            of_model: of(&of_model),
+            idle: of(&|run| run.idle),
+        }
+    }
+
     fn costs(&self) -> Costs {
         Costs { client_us: self.client_us.median, server_us: self.server_us.median }
     }
@@ -60,16 +75,10 @@ pub(crate) async fn run(options: &Options) -> Result<Report, Failure> {
             runs.push(Run::of(options).await?);
         }
     }
-    let of = |runs: &[Run], figure: fn(&Run) -> f64| Spread::of(runs.iter().map(figure).collect());
-    let measured = subjects.iter().zip(&runs).map(|((masters, _), runs)| Measured {
-        masters: *masters,
-        pairs_per_s: of(runs, |run| run.pairs_per_s),
-        client_us: of(runs, |run| run.client_us),
-        server_us: of(runs, |run| run.server_us),
-        idle: of(runs, |run| run.idle),
-    });
-    let measured: Vec<_> = measured.collect();
     let setting = Setting { threads: threads(options)?, cores: cores()? };
+    let measured = subjects.iter().zip(&runs);
+    let measured: Vec<_> =
+        measured.map(|((masters, _), runs)| Measured::of(*masters, runs, setting)).collect();
     if let Some(docs) = &options.docs {
         let caption = format!(
             "{} tasks of one client, worker threads: {}, cores: {}, rounds: {rounds} of {} s.",
@@ -98,6 +107,7 @@ fn report(options: &Options, measured: &[Measured], setting: Setting) -> Report 
             "pairs_per_s": one.pairs_per_s.to_json(),
             "client_cpu_us": one.client_us.to_json(),
             "redis_cpu_us": one.server_us.to_json(),
+            "of_model": one.of_model.to_json(),
             "idle_cores": one.idle.to_json(),
             "bound_client": bounds.client,
             "bound_servers": bounds.servers,
@@ -111,8 +121,7 @@ fn report(options: &Options, measured: &[Measured], setting: Setting) -> Report 
 /// One run of S2.
 struct Run {
     pairs_per_s: f64,
-    client_us: f64,
-    server_us: f64,
+    costs: Costs,
     idle: f64,
 }
 
@@ -123,12 +132,9 @@ impl Run {
         if figure("errors")? + figure("stuck_tasks")? > 0.0 {
             return Err(format!("pairs failed: {figures}").into());
         }
-        Ok(Run {
-            pairs_per_s: figure("ops_per_s")?,
-            client_us: figure("client_cpu_us")?,
-            server_us: figure("redis_cpu_us")?,
-            idle: figure("idle_cores")?,
-        })
+        let (client_us, server_us) = (figure("client_cpu_us")?, figure("redis_cpu_us")?);
+        let costs = Costs { client_us, server_us };
+        Ok(Run { pairs_per_s: figure("ops_per_s")?, costs, idle: figure("idle_cores")? })
     }
 }
 

@@ -26,10 +26,22 @@ const STEP: f64 = 50_000.0;
 type Line = (&'static str, &'static str, fn(Bounds) -> f64);
 
 const LINES: [Line; 5] = [
-    ("servers: masters ÷ s", "stroke=\"#2a7\" stroke-dasharray=\"2 4\"", |of| of.servers),
-    ("client: threads ÷ c", "stroke=\"#27a\" stroke-dasharray=\"2 4\"", |of| of.client),
-    ("machine: cores ÷ (c + s)", "stroke=\"#a52\" stroke-dasharray=\"2 4\"", |of| of.cores),
-    ("model, cores enough", "stroke=\"#999\" stroke-width=\"2\" stroke-dasharray=\"8 4\"", |of| {
+    (
+        "servers: masters ÷ s",
+        "stroke=\"#1a8f3c\" stroke-width=\"2\" stroke-dasharray=\"2 4\"",
+        |of| of.servers,
+    ),
+    (
+        "client: threads ÷ c",
+        "stroke=\"#1f5fd0\" stroke-width=\"2\" stroke-dasharray=\"2 4\"",
+        |of| of.client,
+    ),
+    (
+        "machine: cores ÷ (c + s)",
+        "stroke=\"#d08a10\" stroke-width=\"2\" stroke-dasharray=\"2 4\"",
+        |of| of.cores,
+    ),
+    ("model, cores enough", "stroke=\"#888\" stroke-width=\"4\" stroke-dasharray=\"8 4\"", |of| {
         of.with_enough_cores()
     }),
     ("model: the least of them", "stroke=\"#000\" stroke-width=\"2\"", Bounds::rate),
@@ -45,8 +57,9 @@ impl Axes {
     fn of(measured: &[Measured], bounds: &[Bounds]) -> Self {
         let masters = measured.iter().map(|one| one.masters).max().unwrap_or(1);
         let seen = measured.iter().map(|one| one.pairs_per_s.greatest);
-        let said = bounds.iter().map(|of| of.with_enough_cores().max(of.rate()));
-        let rate = seen.chain(said).fold(0.0, f64::max);
+        let said = bounds.iter().map(|of| of.with_enough_cores().max(of.cores));
+        let one_server = bounds.first().map(|of| of.servers);
+        let rate = seen.chain(said).chain(one_server).fold(0.0, f64::max);
         Axes { masters, rate: (rate * 1.1 / STEP).ceil() * STEP }
     }
 
@@ -142,7 +155,7 @@ fn draw_points(svg: &mut String, axes: &Axes, measured: &[Measured]) -> fmt::Res
     let y = legend_line(0);
     let example = Spread { least: y + 8.0, median: y, greatest: y - 8.0 };
     point(svg, LEGEND + 15.0, example)?;
-    text(svg, (LEGEND + 40.0, y + 4.0), "start", "measured: median, least, greatest")
+    text(svg, (LEGEND + 40.0, y + 4.0), "start", "measured, with its spread")
 }
 
 /// A median, and its spread.

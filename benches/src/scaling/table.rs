@@ -43,8 +43,11 @@ fn table(measured: &[Measured], setting: Setting) -> String {
     row("model: the least of them", &|one| {
         format!("**{}** ({})", thousand(bounds(one).rate()), bounds(one).least())
     });
-    row("measured ÷ model", &|one| format!("{:.2}", one.pairs_per_s.median / bounds(one).rate()));
-    row("model with a core for each thread", &|one| thousand(bounds(one).with_enough_cores()));
+    row("measured ÷ model, of each round", &|one| format!("{:.2}", one.of_model));
+    row("model with cores enough", &|one| thousand(bounds(one).with_enough_cores()));
+    row("client threads that would keep all servers busy", &|one| {
+        format!("{:.1}", setting.threads * bounds(one).servers / bounds(one).client)
+    });
     row("cores that nobody used", &|one| format!("{:.2}", one.idle));
     table
 }
