@@ -3,33 +3,30 @@
 //!
 //! The table of `docs/deployments.md` is compared with what was counted. With `LEASEHOLD_WRITE_COSTS=1` it is written.
 
-use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
-use std::ops::{AddAssign, Sub};
+mod counted;
+
+use std::fmt::Write as _;
+use std::thread;
 use std::time::Duration;
 
 use leasehold::test_util::Machine;
-use leasehold::{Client, ClientBuilder, Lease, Lock, LockGuard};
+use leasehold::{Client, Lease, Lock, LockGuard};
+use tokio::runtime::Runtime;
 use tokio::time::sleep;
+
+use counted::{Cost, Counted, LONG, NO_POLL};
 
 use crate::contenders::{LIMIT, until};
 use crate::support::cluster::{Cluster, Shape};
 use crate::support::deployment::Deployment;
-use crate::support::resp::Connection;
 use crate::support::sentinel::{Sentinels, Watch};
 use crate::support::server::Server;
 use crate::support::slots::{SLOTS, keyslot};
 
 const PAGE: &str = include_str!("../../docs/deployments.md");
 const BEGIN: &str =
-    "<!-- Written by `LEASEHOLD_WRITE_COSTS=1 cargo test -p leasehold-deployments costs`. -->\n";
+    "<!-- Written by `LEASEHOLD_WRITE_COSTS=1 cargo test -p leasehold-deployments costs::`. -->\n";
 const END: &str = "<!-- The end of what is written. -->";
-
-/// No renewal, no poll and no election comes in between.
-const LONG: Duration = Duration::from_secs(300);
-const NO_POLL: Duration = Duration::from_secs(60);
-/// Each operation is done as often, always at the same cost.
-const TIMES: u64 = 5;
 
 const MASTERS: u16 = 3;
 /// More than one call renews.
@@ -44,161 +41,6 @@ const DIFFERENT: [(&str, Cost, Cost); 2] = [
     (THREE_SLOTS, Cost { requests: 4, commands: 22 }, Cost { requests: 6, commands: 21 }),
     (RENEWAL, Cost { requests: 2, commands: 3_002 }, Cost { requests: 3, commands: 3_003 }),
 ];
-
-/// The commands of a server that belong to no operation: of this test, of replicas and sentinels, and of each
-/// connection, whatever it is used for.
-const BESIDE: [&str; 12] = [
-    "auth", "client", "cluster", "config", "hello", "info", "ping", "psync", "pubsub", "replconf",
-    "role", "select",
-];
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Cost {
-    /// Of the clients: calls, and subscriptions.
-    requests: u64,
-    /// Those of scripts, and the scripts themselves.
-    commands: u64,
-}
-
-impl fmt::Display for Cost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.requests, self.commands)
-    }
-}
-
-/// Calls of each command.
-#[derive(Clone, Debug, Default)]
-struct Counts(BTreeMap<String, u64>);
-
-impl Counts {
-    fn of(&self, commands: &[&str]) -> u64 {
-        commands.iter().filter_map(|command| self.0.get(*command)).sum()
-    }
-
-    fn all(&self) -> u64 {
-        self.0.values().sum()
-    }
-
-    fn scripts(&self) -> u64 {
-        self.of(&["eval", "evalsha"])
-    }
-
-    fn subscriptions(&self) -> u64 {
-        self.of(&["subscribe", "ssubscribe", "unsubscribe", "sunsubscribe"])
-    }
-}
-
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Counts) {
-        for (command, calls) in other.0 {
-            *self.0.entry(command).or_default() += calls;
-        }
-    }
-}
-
-impl Sub for Counts {
-    type Output = Counts;
-
-    fn sub(mut self, before: Counts) -> Counts {
-        for (command, calls) in before.0 {
-            *self.0.get_mut(&command).expect("counters only rise") -= calls;
-        }
-        self
-    }
-}
-
-/// A deployment, and all its masters.
-struct Counted {
-    deployment: Deployment,
-    masters: Vec<Connection>,
-}
-
-impl Counted {
-    fn new(deployment: Deployment) -> Self {
-        let masters = match &deployment {
-            Deployment::Server(server) => vec![server.connection()],
-            Deployment::Cluster(cluster) => (0..cluster.shards())
-                .map(|shard| cluster.node(cluster.master(shard)).connection())
-                .collect(),
-            Deployment::Sentinels(sentinels) => {
-                vec![sentinels.server(sentinels.current_master()).connection()]
-            }
-        };
-        Counted { deployment, masters }
-    }
-
-    /// Clients for one operation: what one leaves behind is no cost of the next.
-    async fn clients<const N: usize>(&self) -> [Client; N] {
-        let url = self.deployment.url();
-        let builder = || {
-            let builder = Client::builder(&url).lease(LONG).safety_poll(NO_POLL);
-            builder.command_timeout(LIMIT).connect_timeout(LIMIT)
-        };
-        connect(builder).await
-    }
-
-    fn sentinels(&self) -> &[Server] {
-        match &self.deployment {
-            Deployment::Sentinels(sentinels) => sentinels.sentinels(),
-            _ => &[],
-        }
-    }
-
-    fn counts(&mut self) -> Counts {
-        let mut counts = Counts::default();
-        for master in &mut self.masters {
-            let info = master.command(&["INFO", "commandstats"]).expect("an answer").text();
-            counts += Counts(info.lines().filter_map(calls).collect());
-        }
-        counts
-    }
-
-    /// Of one of several operations after the first, which may have sent its scripts.
-    async fn cost<const N: usize>(
-        &mut self,
-        clients: [Client; N],
-        mut operation: impl AsyncFnMut(&mut Counted, &[Client; N], u64),
-    ) -> Cost {
-        operation(self, &clients, 0).await;
-        // What sentinels publish through their master cannot be told from what scripts publish.
-        self.sentinels().iter().for_each(Server::pause);
-        let calls = || clients.iter().map(|client| client.stats().calls).sum::<u64>();
-        let (counts_before, calls_before) = (self.counts(), calls());
-        for number in 1..=TIMES {
-            operation(self, &clients, number).await;
-        }
-        let (counts, calls) = (self.counts() - counts_before, calls() - calls_before);
-        self.sentinels().iter().for_each(Server::resume);
-        for client in &clients {
-            client.shutdown(LIMIT).await.expect("nothing is left");
-        }
-        assert_eq!(counts.scripts(), calls, "{counts:?}");
-        let (requests, commands) = (calls + counts.subscriptions(), counts.all());
-        assert_eq!(
-            (requests % TIMES, commands % TIMES),
-            (0, 0),
-            "each time the same: {counts:?} {:?}",
-            clients[0].stats()
-        );
-        Cost { requests: requests / TIMES, commands: commands / TIMES }
-    }
-}
-
-async fn connect<const N: usize>(builder: impl Fn() -> ClientBuilder) -> [Client; N] {
-    let mut clients = Vec::new();
-    for _ in 0..N {
-        clients.push(builder().connect().await.expect("connects"));
-    }
-    clients.try_into().expect("so many")
-}
-
-/// `cmdstat_NAME[|SUBCOMMAND]:calls=N,…`
-fn calls(line: &str) -> Option<(String, u64)> {
-    let (name, stats) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-    let (calls, _) = stats.split_once(',')?;
-    let command = name.split('|').next()?;
-    (!BESIDE.contains(&command)).then(|| (name.to_owned(), calls.parse().expect("a number")))
-}
 
 async fn take(lock: &Lock) -> LockGuard {
     lock.lock().await.expect("free")
@@ -385,17 +227,31 @@ fn filled(table: &str) -> String {
     format!("{before}{BEGIN}\n{table}\n{END}{after}")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[test]
 #[expect(clippy::print_stderr, reason = "the table is shown with --nocapture")]
-async fn costs_are_those_of_one_server_where_the_keys_are_on_one_master() {
-    let replicas = Shape { node_timeout: LONG, ..Shape::default() };
-    assert_eq!(replicas.masters, usize::from(MASTERS));
-    let sentinels = Sentinels::start_with(&Watch { down_after: LONG, ..Watch::default() });
-    let (server, sentinels, cluster) = tokio::join!(
-        costs(Deployment::Server(Box::new(Server::start()))),
-        costs(Deployment::Sentinels(Box::new(sentinels))),
-        costs(Deployment::Cluster(Box::new(Cluster::start_with(replicas)))),
-    );
+fn costs_are_those_of_one_server_where_the_keys_are_on_one_master() {
+    let starts: [fn() -> Deployment; 3] = [
+        || Deployment::Server(Box::new(Server::start())),
+        || {
+            let watch = Watch { down_after: LONG, ..Watch::default() };
+            Deployment::Sentinels(Box::new(Sentinels::start_with(&watch)))
+        },
+        || {
+            let masters = usize::from(MASTERS);
+            let shape = Shape { masters, node_timeout: LONG, ..Shape::default() };
+            Deployment::Cluster(Box::new(Cluster::start_with(shape)))
+        },
+    ];
+    // Each has a runtime of its own: a question to a server blocks its thread.
+    let [server, sentinels, cluster] = thread::scope(|scope| {
+        let counting = starts.map(|start| {
+            scope.spawn(move || {
+                let runtime = Runtime::new().expect("a runtime");
+                runtime.block_on(costs(start()))
+            })
+        });
+        counting.map(|costs| costs.join().expect("it was counted"))
+    });
     let table = table(&server, &sentinels, &cluster);
     eprintln!("{table}");
     assert_eq!(server, sentinels);
