@@ -13,24 +13,26 @@ use crate::report::{Report, count};
 use crate::server::Sample;
 
 const KEY: &str = "bench:handoff";
+const ROUNDS: usize = 300;
 /// A waiter that takes longer than this was never woken.
 const WAKE_LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn run(options: &Options) -> Result<Report, Failure> {
-    let (one, other) = (Client::connect(&options.url).await?, Client::connect(&options.url).await?);
+    let (one, other) =
+        (Client::connect(options.url()).await?, Client::connect(options.url()).await?);
     let (holder, waiter) = (one.lock(KEY), other.lock(KEY));
 
     let warm = Instant::now() + options.warmup;
     while Instant::now() < warm {
         hand_over(&holder, &waiter, options.hold).await?;
     }
-    let begin = Sample::take(options.address()).await?;
+    let begin = Sample::take(&options.addresses()).await?;
     let limit = begin.at + 4 * options.measured;
     let mut latencies = Vec::new();
-    while latencies.len() < options.rounds && Instant::now() < limit {
+    while latencies.len() < options.rounds.unwrap_or(ROUNDS) && Instant::now() < limit {
         latencies.push(hand_over(&holder, &waiter, options.hold).await?);
     }
-    let end = Sample::take(options.address()).await?;
+    let end = Sample::take(&options.addresses()).await?;
 
     let rounds = latencies.len();
     let mut figures = begin.costs_until(&end, count(rounds)).report();

@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(15);
 
 /// Every task has a key of its own; the latency is that of lock and unlock together.
 pub(crate) async fn own_keys(options: &Options, tasks: usize) -> Result<Report, Failure> {
-    let client = Client::connect(&options.url).await?;
+    let client = Client::connect(options.url()).await?;
     wait_for_start(options.start_at).await;
     let watch = Arc::new(Watch::default());
     let mut running = JoinSet::new();
@@ -33,7 +33,7 @@ pub(crate) async fn own_keys(options: &Options, tasks: usize) -> Result<Report, 
 
 /// All tasks share one key; the latency is that of the acquire.
 pub(crate) async fn one_key(options: &Options) -> Result<Report, Failure> {
-    let client = Client::connect(&options.url).await?;
+    let client = Client::connect(options.url()).await?;
     wait_for_start(options.start_at).await;
     let watch = Arc::new(Watch::default());
     let mut running = JoinSet::new();
@@ -162,12 +162,12 @@ async fn measure(
     mut running: JoinSet<Vec<Duration>>,
 ) -> Result<Report, Failure> {
     sleep(options.warmup).await;
-    let begin = Sample::take(options.address()).await?;
+    let begin = Sample::take(&options.addresses()).await?;
     watch.measuring.store(true, Ordering::SeqCst);
     sleep(options.measured).await;
     watch.measuring.store(false, Ordering::SeqCst);
     watch.stopped.store(true, Ordering::SeqCst);
-    let end = Sample::take(options.address()).await?;
+    let end = Sample::take(&options.addresses()).await?;
 
     let mut latencies = Vec::new();
     let mut shares = Vec::new();
@@ -178,6 +178,7 @@ async fn measure(
         latencies.extend(own);
     }
     let mut figures = begin.costs_until(&end, count(latencies.len())).report();
+    figures.put("idle_cores", begin.idle_cores_until(&end));
     figures.put("errors", watch.errors.load(Ordering::SeqCst));
     figures.put("stuck_tasks", running.len());
     figures.put("min_share", shares.iter().copied().min().unwrap_or(0));

@@ -15,14 +15,17 @@
 //! | S5 | one client unlocks while another one waits | from the unlock to the waiter's return |
 //! | S6 | `--n` locks are kept by renewal | what that costs in a second |
 //! | S7 | `--n` tasks wait for `--n` held keys, then all are released | until all have theirs |
+//! | S9 | S2 against clusters of 1, 2 and 3 masters, in turns | the rate, and what bounds it |
 //!
 //! | option | default | meaning |
 //! | --- | --- | --- |
 //! | `--warmup`, `--seconds` | 3, 5 | how long it runs before and while it is measured |
 //! | `--rounds`, `--hold-ms` | 300, 5 | S5: how often, and how long the lock is held |
+//! | `--rounds`, `--docs` | 5, none | S9: how often, and the folder of the pages that get its table and its plot |
 //! | `--threads` | one per core | worker threads; 1 is a runtime on the calling thread |
 //! | `--start-at` | now | Unix time in ms at which S1 to S4 begin |
 //! | `--verify` | false | S3, S4: mutual exclusion is checked in Redis as well |
+//! | `--url` | `redis://127.0.0.1:7399` | S2, S9: also of a cluster, with all its masters; S9 starts its own without it |
 //! | `--peer`, `--proc` | ours, none | copied into the output |
 
 mod handover;
@@ -30,7 +33,10 @@ mod loops;
 mod many;
 mod options;
 mod report;
+mod scaling;
 mod server;
+#[path = "../../tests/support/mod.rs"]
+mod support;
 
 use std::process::ExitCode;
 
@@ -80,6 +86,7 @@ async fn run(options: &Options) -> Result<Report, Failure> {
         "S5" => handover::run(options).await,
         "S6" => many::held(options).await,
         "S7" => many::awaited(options).await,
+        "S9" => scaling::run(options).await,
         other => Err(format!("scenario {other} is not supported").into()),
     }
 }

@@ -22,18 +22,18 @@ const WAKE_LIMIT: Duration = Duration::from_secs(60);
 
 /// S6: what it costs, in a second, to keep `n` locks by renewal.
 pub(crate) async fn held(options: &Options) -> Result<Report, Failure> {
-    let client = Client::connect(&options.url).await?;
+    let client = Client::connect(options.url()).await?;
     client.lock("bench:first").lock().await?.unlock().await?; // connections and scripts are there
-    let before = Sample::take(options.address()).await?;
+    let before = Sample::take(&options.addresses()).await?;
     let resident = resident_bytes();
 
     let start = Instant::now();
     let guards = lock_all(&client, options.n).await?;
     let acquired = start.elapsed();
     sleep(options.warmup).await;
-    let begin = Sample::take(options.address()).await?;
+    let begin = Sample::take(&options.addresses()).await?;
     sleep(options.measured).await;
-    let end = Sample::take(options.address()).await?;
+    let end = Sample::take(&options.addresses()).await?;
     let grown = resident_bytes() - resident;
     let still_held = Probe::open(options.address()).await?.ask("DBSIZE").await?;
     let start = Instant::now();
@@ -56,7 +56,8 @@ pub(crate) async fn held(options: &Options) -> Result<Report, Failure> {
 
 /// S7: `n` tasks wait for `n` locks of another client, which then releases them all.
 pub(crate) async fn awaited(options: &Options) -> Result<Report, Failure> {
-    let (one, other) = (Client::connect(&options.url).await?, Client::connect(&options.url).await?);
+    let (one, other) =
+        (Client::connect(options.url()).await?, Client::connect(options.url()).await?);
     let guards = lock_all(&one, options.n).await?;
     let resident = resident_bytes();
     let freed = Arc::new(AtomicBool::new(false));
@@ -66,10 +67,10 @@ pub(crate) async fn awaited(options: &Options) -> Result<Report, Failure> {
     }
     sleep(options.warmup).await; // every waiter settles
     let grown = resident_bytes() - resident;
-    let idle = Sample::take(options.address()).await?;
+    let idle = Sample::take(&options.addresses()).await?;
     sleep(IDLE).await;
 
-    let begin = Sample::take(options.address()).await?;
+    let begin = Sample::take(&options.addresses()).await?;
     freed.store(true, Ordering::SeqCst);
     let mut errors = unlock_all(guards).await;
     let released = begin.at.elapsed();
@@ -85,7 +86,7 @@ pub(crate) async fn awaited(options: &Options) -> Result<Report, Failure> {
             Err(_) => errors += 1,
         }
     }
-    let end = Sample::take(options.address()).await?;
+    let end = Sample::take(&options.addresses()).await?;
 
     let rest = idle.costs_until(&begin, (begin.at - idle.at).as_secs_f64());
     let last = latencies.iter().max().copied().unwrap_or_default();

@@ -1,20 +1,22 @@
 //! The command line: pairs of `--name value`, of which the last one counts.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::Failure;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) peer: String,
     pub(crate) proc: String,
     pub(crate) scenario: String,
-    pub(crate) url: String,
+    pub(crate) url: Option<String>,
     pub(crate) tasks: usize,
     pub(crate) n: usize,
-    pub(crate) rounds: usize,
+    /// `None`: as many as the scenario has by default.
+    pub(crate) rounds: Option<usize>,
     /// `None`: one worker thread for each core.
     pub(crate) threads: Option<usize>,
     pub(crate) warmup: Duration,
@@ -23,6 +25,8 @@ pub(crate) struct Options {
     /// Unix time in milliseconds.
     pub(crate) start_at: Option<u64>,
     pub(crate) verify: bool,
+    /// The folder of the pages that S9 writes its results into.
+    pub(crate) docs: Option<PathBuf>,
 }
 
 impl Options {
@@ -35,22 +39,34 @@ impl Options {
             peer: given.or("peer", "ours".to_owned())?,
             proc: given.or("proc", String::new())?,
             scenario: given.or("scenario", "S1".to_owned())?,
-            url: given.or("url", "redis://127.0.0.1:7399".to_owned())?,
+            url: given.get("url")?,
             tasks: given.or("tasks", 64)?,
             n: given.or("n", 10_000)?,
-            rounds: given.or("rounds", 300)?,
+            rounds: given.get("rounds")?,
             threads: given.get("threads")?,
             warmup: seconds("warmup", 3.0)?,
             measured: seconds("seconds", 5.0)?,
             hold: Duration::from_millis(given.or("hold-ms", 5)?),
             start_at: given.get("start-at")?,
             verify: given.or("verify", false)?,
+            docs: given.get("docs")?,
         })
     }
 
-    /// Host and port of the server.
+    pub(crate) fn url(&self) -> &str {
+        self.url.as_deref().unwrap_or("redis://127.0.0.1:7399")
+    }
+
+    /// Host and port of each server of the URL.
+    pub(crate) fn addresses(&self) -> Vec<&str> {
+        let url = self.url();
+        let hosts = url.split_once("://").map_or(url, |(_, hosts)| hosts);
+        hosts.trim_end_matches('/').split(',').collect()
+    }
+
+    /// The first of them.
     pub(crate) fn address(&self) -> &str {
-        self.url.trim_start_matches("redis://").trim_end_matches('/')
+        self.addresses()[0]
     }
 }
 

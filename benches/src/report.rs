@@ -29,6 +29,11 @@ impl Report {
         self.0.extend(other.0);
     }
 
+    /// A figure that was put.
+    pub(crate) fn number(&self, name: &str) -> Option<f64> {
+        self.0.get(name)?.as_f64()
+    }
+
     /// How many operations there were in how long.
     pub(crate) fn put_rate(&mut self, operations: usize, span: Duration) {
         self.put("ops", operations);

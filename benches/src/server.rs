@@ -1,6 +1,7 @@
 //! What a span of time cost: the counters of Redis and those of this process.
 //!
-//! Redis is asked over connections of its own, outside the library that is measured.
+//! Redis is asked over connections of its own, outside the library that is measured. Counters of several servers
+//! are added up.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,12 +10,12 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::report::Report;
+use crate::report::{Report, count};
 
 /// Clock ticks in a second, as `/proc` counts them on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 const PAGE_BYTES: f64 = 4096.0;
-/// What one sample adds to the number of commands that the next one sees: INFO and QUIT.
+/// What one sample adds to the number of commands of each server that the next one sees: INFO and QUIT.
 const OWN_COMMANDS: f64 = 2.0;
 
 /// The counters at one moment.
@@ -22,21 +23,28 @@ const OWN_COMMANDS: f64 = 2.0;
 pub(crate) struct Sample {
     pub(crate) at: Instant,
     redis: HashMap<String, f64>,
+    servers: usize,
     cpu_seconds: f64,
+    /// In which cores of this machine did nothing.
+    idle_seconds: f64,
 }
 
 impl Sample {
-    pub(crate) async fn take(address: &str) -> io::Result<Sample> {
+    pub(crate) async fn take(addresses: &[&str]) -> io::Result<Sample> {
         let at = Instant::now();
-        let mut connection = TcpStream::connect(address).await?;
-        connection.write_all(b"INFO everything\r\nQUIT\r\n").await?;
-        let mut text = String::new();
-        connection.read_to_string(&mut text).await?;
-        Ok(Sample {
-            at,
-            redis: text.lines().filter_map(counter).collect(),
-            cpu_seconds: cpu_seconds().unwrap_or(0.0),
-        })
+        let mut redis = HashMap::new();
+        for address in addresses {
+            let mut connection = TcpStream::connect(address).await?;
+            connection.write_all(b"INFO everything\r\nQUIT\r\n").await?;
+            let mut text = String::new();
+            connection.read_to_string(&mut text).await?;
+            for (name, value) in text.lines().filter_map(counter) {
+                *redis.entry(name).or_insert(0.0) += value;
+            }
+        }
+        let cpu_seconds = cpu_seconds().unwrap_or(0.0);
+        let idle_seconds = idle_seconds().unwrap_or(0.0);
+        Ok(Sample { at, redis, servers: addresses.len(), cpu_seconds, idle_seconds })
     }
 
     pub(crate) fn memory(&self) -> f64 {
@@ -47,13 +55,19 @@ impl Sample {
         self.redis.get(name).copied().unwrap_or(0.0)
     }
 
+    /// How many cores of this machine did nothing from here to `end`.
+    pub(crate) fn idle_cores_until(&self, end: &Sample) -> f64 {
+        (end.idle_seconds - self.idle_seconds) / (end.at - self.at).as_secs_f64()
+    }
+
     /// What was spent from here to `end`, divided by `parts`: operations, or seconds.
     pub(crate) fn costs_until(&self, end: &Sample, parts: f64) -> Costs {
         let spent = |names: &[&str]| {
             names.iter().map(|name| end.get(name) - self.get(name)).sum::<f64>() / parts.max(1e-9)
         };
+        let own_commands = OWN_COMMANDS * count(self.servers) / parts.max(1e-9);
         Costs {
-            commands: spent(&["total_commands_processed"]) - OWN_COMMANDS / parts.max(1e-9),
+            commands: spent(&["total_commands_processed"]) - own_commands,
             scripts: spent(&["cmdstat_eval", "cmdstat_evalsha", "cmdstat_fcall"]),
             bytes_in: spent(&["total_net_input_bytes"]),
             bytes_out: spent(&["total_net_output_bytes"]),
@@ -105,6 +119,14 @@ fn cpu_seconds() -> Option<f64> {
     let ticks: f64 =
         fields.split(' ').skip(11).take(2).filter_map(|field| field.parse::<f64>().ok()).sum();
     Some(ticks / TICKS_PER_SECOND)
+}
+
+/// Of all cores together; `None` where there is no `/proc`.
+fn idle_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    // `cpu  USER NICE SYSTEM IDLE IOWAIT …`
+    let ticks = stat.lines().next()?.split_whitespace().skip(4).take(2);
+    Some(ticks.filter_map(|field| field.parse::<f64>().ok()).sum::<f64>() / TICKS_PER_SECOND)
 }
 
 /// Resident memory of this process; zero where there is no `/proc`.

@@ -1,4 +1,4 @@
-//! Clusters and sentinels whose masters change, and whose slots move.
+//! Clusters and sentinels whose masters change, and whose slots move; what operations cost there.
 //!
 //! In `cluster`, `sentinel` and `pool` the test bed itself is tested, by commands that share no code with the
 //! library: what the other tests conclude from it is worth no more than it is.
@@ -6,6 +6,7 @@
 
 mod cluster;
 mod contenders;
+mod costs;
 mod failovers;
 mod forced;
 #[path = "../support/kinds.rs"]

@@ -1,0 +1,40 @@
+//! The same figure of several rounds.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spread {
+    pub(super) least: f64,
+    pub(super) median: f64,
+    pub(super) greatest: f64,
+}
+
+impl Spread {
+    /// Of at least one round.
+    pub(super) fn of(mut figures: Vec<f64>) -> Self {
+        figures.sort_unstable_by(f64::total_cmp);
+        let last = figures.len() - 1;
+        let median = f64::midpoint(figures[last / 2], figures[last.div_ceil(2)]);
+        Spread { least: figures[0], median, greatest: figures[last] }
+    }
+
+    pub(super) fn map(self, change: impl Fn(f64) -> f64) -> Self {
+        let Spread { least, median, greatest } = self;
+        Spread { least: change(least), median: change(median), greatest: change(greatest) }
+    }
+
+    pub(super) fn to_json(self) -> Value {
+        json!({ "least": self.least, "median": self.median, "greatest": self.greatest })
+    }
+}
+
+/// `median (least–greatest)`, with as many digits as are asked for.
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = f.precision().unwrap_or(1);
+        let Spread { least, median, greatest } = self;
+        write!(f, "{median:.digits$} ({least:.digits$}–{greatest:.digits$})")
+    }
+}

@@ -1,0 +1,179 @@
+//! What the masters of a deployment have run, and what operations of its clients cost.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{AddAssign, Sub};
+use std::time::Duration;
+
+use leasehold::{Client, ClientBuilder, Stats};
+
+use crate::contenders::{LIMIT, until};
+use crate::support::deployment::Deployment;
+use crate::support::resp::Connection;
+use crate::support::server::Server;
+
+/// No renewal, no poll and no election comes in between.
+pub(super) const LONG: Duration = Duration::from_secs(300);
+pub(super) const NO_POLL: Duration = Duration::from_secs(60);
+/// Each operation is done as often, always at the same cost.
+const TIMES: u64 = 5;
+
+/// The commands of a server that belong to no operation: of this test, of replicas and sentinels, and of each
+/// connection, whatever it is used for.
+const BESIDE: [&str; 12] = [
+    "auth", "client", "cluster", "config", "hello", "info", "ping", "psync", "pubsub", "replconf",
+    "role", "select",
+];
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// Of the clients: calls, and subscriptions.
+    pub(super) requests: u64,
+    /// Those of scripts, and the scripts themselves.
+    pub(super) commands: u64,
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.requests, self.commands)
+    }
+}
+
+/// Calls of each command.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts(BTreeMap<String, u64>);
+
+impl Counts {
+    fn of(&self, commands: &[&str]) -> u64 {
+        commands.iter().filter_map(|command| self.0.get(*command)).sum()
+    }
+
+    fn all(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    pub(super) fn scripts(&self) -> u64 {
+        self.of(&["eval", "evalsha"])
+    }
+
+    fn subscriptions(&self) -> u64 {
+        self.of(&["subscribe", "ssubscribe", "unsubscribe", "sunsubscribe"])
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        for (command, calls) in other.0 {
+            *self.0.entry(command).or_default() += calls;
+        }
+    }
+}
+
+impl Sub for Counts {
+    type Output = Counts;
+
+    fn sub(mut self, before: Counts) -> Counts {
+        for (command, calls) in before.0 {
+            *self.0.get_mut(&command).expect("counters only rise") -= calls;
+        }
+        self
+    }
+}
+
+/// A deployment, and all its masters.
+pub(super) struct Counted {
+    pub(super) deployment: Deployment,
+    masters: Vec<Connection>,
+}
+
+impl Counted {
+    pub(super) fn new(deployment: Deployment) -> Self {
+        let masters = match &deployment {
+            Deployment::Server(server) => vec![server.connection()],
+            Deployment::Cluster(cluster) => (0..cluster.shards())
+                .map(|shard| cluster.node(cluster.master(shard)).connection())
+                .collect(),
+            Deployment::Sentinels(sentinels) => {
+                vec![sentinels.server(sentinels.current_master()).connection()]
+            }
+        };
+        Counted { deployment, masters }
+    }
+
+    /// Clients for one operation: what one leaves behind is no cost of the next.
+    pub(super) async fn clients<const N: usize>(&self) -> [Client; N] {
+        let url = self.deployment.url();
+        let builder = || {
+            let builder = Client::builder(&url).lease(LONG).safety_poll(NO_POLL);
+            builder.command_timeout(LIMIT).connect_timeout(LIMIT)
+        };
+        connect(builder).await
+    }
+
+    fn sentinels(&self) -> &[Server] {
+        match &self.deployment {
+            Deployment::Sentinels(sentinels) => sentinels.sentinels(),
+            _ => &[],
+        }
+    }
+
+    pub(super) fn counts(&mut self) -> Counts {
+        let mut counts = Counts::default();
+        for master in &mut self.masters {
+            let info = master.command(&["INFO", "commandstats"]).expect("an answer").text();
+            counts += Counts(info.lines().filter_map(calls).collect());
+        }
+        counts
+    }
+
+    /// Of one of several operations after the first, which may have sent its scripts.
+    pub(super) async fn cost<const N: usize>(
+        &mut self,
+        clients: [Client; N],
+        mut operation: impl AsyncFnMut(&mut Counted, &[Client; N], u64),
+    ) -> Cost {
+        operation(self, &clients, 0).await;
+        // What sentinels publish through their master cannot be told from what scripts publish.
+        self.sentinels().iter().for_each(Server::pause);
+        let sum = |of: fn(&Stats) -> u64| clients.iter().map(|client| of(&client.stats())).sum();
+        let (calls, passed_over) = (|| sum(|stats| stats.calls), || sum(|stats| stats.passed_over));
+        let mut number = 0;
+        let (counts, calls) = loop {
+            until("all is released", async || sum(|stats| stats.releases_pending) == 0).await;
+            let before: (Counts, u64, u64) = (self.counts(), calls(), passed_over());
+            for _ in 0..TIMES {
+                number += 1;
+                operation(self, &clients, number).await;
+            }
+            // Who stands still for a moment is cleaned up after, by calls that are no part of the operation.
+            if passed_over() == before.2 {
+                break (self.counts() - before.0, calls() - before.1);
+            }
+        };
+        self.sentinels().iter().for_each(Server::resume);
+        for client in &clients {
+            client.shutdown(LIMIT).await.expect("nothing is left");
+        }
+        assert_eq!(counts.scripts(), calls, "{counts:?}");
+        let (requests, commands) = (calls + counts.subscriptions(), counts.all());
+        let rest = (requests % TIMES, commands % TIMES);
+        assert_eq!(rest, (0, 0), "each time the same: {counts:?}");
+        Cost { requests: requests / TIMES, commands: commands / TIMES }
+    }
+}
+
+async fn connect<const N: usize>(builder: impl Fn() -> ClientBuilder) -> [Client; N] {
+    let mut clients = Vec::new();
+    for _ in 0..N {
+        clients.push(builder().connect().await.expect("connects"));
+    }
+    clients.try_into().expect("so many")
+}
+
+/// `cmdstat_NAME[|SUBCOMMAND]:calls=N,…`
+fn calls(line: &str) -> Option<(String, u64)> {
+    let (name, stats) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+    let (calls, _) = stats.split_once(',')?;
+    let command = name.split('|').next()?;
+    (!BESIDE.contains(&command)).then(|| (name.to_owned(), calls.parse().expect("a number")))
+}
