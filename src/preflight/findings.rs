@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::failover::{self, SentinelState};
 use super::node::{Flavour, NodeReport, Persistence, Rights, ServerState, Version};
 use crate::durability::Durability;
 use crate::transport::DeploymentKind;
@@ -13,7 +14,7 @@ use crate::transport::DeploymentKind;
 pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
-    /// The server, as in [`NodeReport::server`].
+    /// The server, as in [`NodeReport::server`]; or the sentinels, as in the URL.
     pub server: String,
     /// What it means for locks, and what to do.
     pub text: String,
@@ -50,7 +51,7 @@ const WAITAOF_MIN: Version = Version::new(7, 2);
 /// A well-kept clock is right within far less.
 const CLOCK_MAX: Duration = Duration::from_secs(1);
 
-struct Findings<'a> {
+pub(super) struct Findings<'a> {
     server: &'a str,
     found: Vec<Finding>,
 }
@@ -60,16 +61,21 @@ impl Findings<'_> {
         self.found.push(Finding { severity, server: self.server.to_owned(), text: text.into() });
     }
 
-    fn info(&mut self, text: impl Into<String>) {
+    pub(super) fn info(&mut self, text: impl Into<String>) {
         self.add(Severity::Info, text);
     }
 
-    fn warn(&mut self, text: impl Into<String>) {
+    pub(super) fn warn(&mut self, text: impl Into<String>) {
         self.add(Severity::Warning, text);
     }
 
     fn danger(&mut self, text: impl Into<String>) {
         self.add(Severity::Danger, text);
+    }
+
+    fn worst_first(mut self) -> Vec<Finding> {
+        self.found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        self.found
     }
 }
 
@@ -97,8 +103,14 @@ pub(super) fn of(report: &NodeReport, context: &Context) -> Vec<Finding> {
             rights(&mut findings, state, context);
         }
     }
-    findings.found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    findings.found
+    findings.worst_first()
+}
+
+/// Of the sentinels, the worst first.
+pub(super) fn of_sentinels(server: &str, state: &SentinelState, context: &Context) -> Vec<Finding> {
+    let mut findings = Findings { server, found: Vec::new() };
+    failover::sentinels(&mut findings, state, context.lease);
+    findings.worst_first()
 }
 
 fn program(findings: &mut Findings<'_>, state: &ServerState) {
@@ -265,16 +277,7 @@ fn cluster(findings: &mut Findings<'_>, state: &ServerState, context: &Context) 
         Some(false) => {}
         None => findings.info("cluster-require-full-coverage is not known"),
     }
-    // Voting and promotion come on top of the time until a node is taken for dead.
-    if let Some(timeout) = cluster.node_timeout
-        && context.lease < timeout * 2
-    {
-        findings.warn(format!(
-            "a failover takes longer than cluster-node-timeout ({timeout:?}), and the lease is {:?}: \
-             holds of the shard may be lost by then; lengthen the lease",
-            context.lease
-        ));
-    }
+    failover::cluster(findings, &cluster, context.lease);
     if state.sharded_pubsub == Some(false) {
         findings.info(
             "it has no sharded publish/subscribe: each release is sent to every node of the cluster",
