@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use super::answers::Fields;
-use super::findings::Findings;
 use super::node::{ClusterState, or_unknown};
 use crate::protocol::Value;
 use crate::session::Session;
@@ -98,60 +97,6 @@ pub(super) async fn ask_sentinels(session: &Session) -> SentinelState {
     let ask = |question| session.transport.sentinels(question);
     let (descriptions, quorums) = tokio::join!(ask("MASTER"), ask("CKQUORUM"));
     SentinelState::of(&descriptions, &quorums)
-}
-
-pub(super) fn sentinels(findings: &mut Findings<'_>, state: &SentinelState, lease: Duration) {
-    match (state.down_after, state.failover()) {
-        (Some(down_after), Some(failover)) => compare(
-            findings,
-            &format!("down-after-milliseconds is {}", down_after.as_millis()),
-            failover,
-            lease,
-        ),
-        _ => findings.warn("down-after-milliseconds is not known: no sentinel tells it"),
-    }
-    if let Some(again) = state.failover_timeout.map(|timeout| timeout * 2)
-        && again > time_left(lease)
-    {
-        findings.info(format!(
-            "a failover that failed is tried again after {again:.1?} (twice failover-timeout): holds of a \
-             lease of {lease:.1?} are lost by then"
-        ));
-    }
-    match (state.usable, state.needed()) {
-        (Some(usable), Some(needed)) if usable < needed => findings.warn(format!(
-            "{usable} sentinels of {} are up, and a failover needs {needed}: there is none while it is so, \
-             and no lock can be taken when the primary is down",
-            or_unknown(state.known)
-        )),
-        (Some(usable), Some(needed)) if usable == needed => findings.info(format!(
-            "a failover needs all {usable} sentinels that are up: none of them may be down with the primary"
-        )),
-        (Some(_), Some(_)) => {}
-        _ => findings.warn("whether enough sentinels are up is not known: none tells it"),
-    }
-}
-
-pub(super) fn cluster(findings: &mut Findings<'_>, state: &ClusterState, lease: Duration) {
-    match (state.node_timeout, state.failover()) {
-        (Some(timeout), Some(failover)) => compare(
-            findings,
-            &format!("cluster-node-timeout is {}", timeout.as_millis()),
-            failover,
-            lease,
-        ),
-        _ => findings.info("cluster-node-timeout is not known: CONFIG GET is refused to this user"),
-    }
-}
-
-fn compare(findings: &mut Findings<'_>, setting: &str, failover: Duration, lease: Duration) {
-    let left = time_left(lease);
-    if failover > left {
-        findings.warn(format!(
-            "a failover takes about {failover:.1?} ({setting}), and holds of a lease of {lease:.1?} may end \
-             {left:.1?} after the primary is gone: they are lost by then; lower the setting, or lengthen the lease"
-        ));
-    }
 }
 
 /// On one line; `?` is what is not known.

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::failover::{self, SentinelState};
-use super::node::{Flavour, NodeReport, Persistence, Rights, ServerState, Version};
+use super::failover::{SentinelState, time_left};
+use super::node::{
+    ClusterState, Flavour, NodeReport, Persistence, Rights, ServerState, Version, or_unknown,
+};
 use crate::durability::Durability;
 use crate::transport::DeploymentKind;
 
@@ -51,7 +53,7 @@ const WAITAOF_MIN: Version = Version::new(7, 2);
 /// A well-kept clock is right within far less.
 const CLOCK_MAX: Duration = Duration::from_secs(1);
 
-pub(super) struct Findings<'a> {
+struct Findings<'a> {
     server: &'a str,
     found: Vec<Finding>,
 }
@@ -61,11 +63,11 @@ impl Findings<'_> {
         self.found.push(Finding { severity, server: self.server.to_owned(), text: text.into() });
     }
 
-    pub(super) fn info(&mut self, text: impl Into<String>) {
+    fn info(&mut self, text: impl Into<String>) {
         self.add(Severity::Info, text);
     }
 
-    pub(super) fn warn(&mut self, text: impl Into<String>) {
+    fn warn(&mut self, text: impl Into<String>) {
         self.add(Severity::Warning, text);
     }
 
@@ -109,7 +111,7 @@ pub(super) fn of(report: &NodeReport, context: &Context) -> Vec<Finding> {
 /// Of the sentinels, the worst first.
 pub(super) fn of_sentinels(server: &str, state: &SentinelState, context: &Context) -> Vec<Finding> {
     let mut findings = Findings { server, found: Vec::new() };
-    failover::sentinels(&mut findings, state, context.lease);
+    sentinels(&mut findings, state, context.lease);
     findings.worst_first()
 }
 
@@ -277,11 +279,65 @@ fn cluster(findings: &mut Findings<'_>, state: &ServerState, context: &Context) 
         Some(false) => {}
         None => findings.info("cluster-require-full-coverage is not known"),
     }
-    failover::cluster(findings, &cluster, context.lease);
+    cluster_failover(findings, cluster, context.lease);
     if state.sharded_pubsub == Some(false) {
         findings.info(
             "it has no sharded publish/subscribe: each release is sent to every node of the cluster",
         );
+    }
+}
+
+fn sentinels(findings: &mut Findings<'_>, state: &SentinelState, lease: Duration) {
+    match (state.down_after, state.failover()) {
+        (Some(down_after), Some(failover)) => compare(
+            findings,
+            &format!("down-after-milliseconds is {}", down_after.as_millis()),
+            failover,
+            lease,
+        ),
+        _ => findings.warn("down-after-milliseconds is not known: no sentinel tells it"),
+    }
+    if let Some(again) = state.failover_timeout.map(|timeout| timeout * 2)
+        && again > time_left(lease)
+    {
+        findings.info(format!(
+            "a failover that failed is tried again after {again:.1?} (twice failover-timeout): holds of a \
+             lease of {lease:.1?} are lost by then"
+        ));
+    }
+    match (state.usable, state.needed()) {
+        (Some(usable), Some(needed)) if usable < needed => findings.warn(format!(
+            "{usable} sentinels of {} are up, and a failover needs {needed}: there is none while it is so, \
+             and no lock can be taken when the primary is down",
+            or_unknown(state.known)
+        )),
+        (Some(usable), Some(needed)) if usable == needed => findings.info(format!(
+            "a failover needs all {usable} sentinels that are up: none of them may be down with the primary"
+        )),
+        (Some(_), Some(_)) => {}
+        _ => findings.warn("whether enough sentinels are up is not known: none tells it"),
+    }
+}
+
+fn cluster_failover(findings: &mut Findings<'_>, state: ClusterState, lease: Duration) {
+    match (state.node_timeout, state.failover()) {
+        (Some(timeout), Some(failover)) => compare(
+            findings,
+            &format!("cluster-node-timeout is {}", timeout.as_millis()),
+            failover,
+            lease,
+        ),
+        _ => findings.info("cluster-node-timeout is not known: CONFIG GET is refused to this user"),
+    }
+}
+
+fn compare(findings: &mut Findings<'_>, setting: &str, failover: Duration, lease: Duration) {
+    let left = time_left(lease);
+    if failover > left {
+        findings.warn(format!(
+            "a failover takes about {failover:.1?} ({setting}), and holds of a lease of {lease:.1?} may end \
+             {left:.1?} after the primary is gone: they are lost by then; lower the setting, or lengthen the lease"
+        ));
     }
 }
 
