@@ -256,14 +256,15 @@ impl Client {
     ///
     /// Reported of each server are its version, replicas, eviction, persistence, clock, round trip, cluster
     /// settings, and the rights that this client's user lacks: see
-    /// [`ServerState`](crate::preflight::ServerState). What the user may not look at is reported as not
-    /// known. By default, rights are those for everything that this crate can do;
+    /// [`ServerState`](crate::preflight::ServerState). With sentinels or in a cluster, how long a failover takes
+    /// is compared with the client's lease. What the user may not look at is reported as not known. By default, rights are those for everything that this crate can do;
     /// [`uses`](PreflightCheck::uses) and [`name`](PreflightCheck::name) narrow that. For the start of a
     /// program, and for an operator. Nothing is written.
     ///
     /// # Redis cost
     ///
-    /// 14 commands to each server, 15 in a cluster, in 8 round trips; servers are asked side by side.
+    /// 14 commands to each server, 15 in a cluster, in 8 round trips; servers are asked side by side. Two commands
+    /// to each sentinel, in one more.
     ///
     /// # Cancel safety
     ///
@@ -298,7 +299,7 @@ impl Client {
     /// An error if the deployment gives less.
     async fn meets(&self, requirements: &Requirements) -> Result<(), Error> {
         let check = PreflightCheck::for_requirements(&self.handle, requirements);
-        requirements.check(&check.await?)
+        requirements.check(&check.await?, self.handle.session.settings.lease)
     }
 
     /// What this client has done and what it keeps, as plain counters.

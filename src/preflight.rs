@@ -10,11 +10,13 @@
 // | `answers` | reads what it says |
 // | `node` | what was found |
 // | `findings` | what that means for locks |
+// | `failover` | what the sentinels say, and whether holds outlast a failover |
 // | `guarantee` | what it means for the deployment as a whole |
 // | `requirements` | whether it is enough |
 
 mod answers;
 mod asked;
+mod failover;
 mod findings;
 mod guarantee;
 mod node;
@@ -34,6 +36,7 @@ use crate::error::Error;
 use crate::session::{Handle, Session};
 use crate::transport::{DeploymentKind, Group};
 
+pub use self::failover::SentinelState;
 pub use self::findings::{Finding, Severity};
 pub use self::guarantee::Guarantee;
 pub use self::node::{
@@ -57,7 +60,9 @@ pub struct Preflight {
     pub deployment: DeploymentKind,
     /// Each server that takes locks: every primary of a cluster, the primary of sentinels, the one server.
     pub nodes: Vec<NodeReport>,
-    /// What matters of it, by server, the worst of each server first.
+    /// What the sentinels say; `None` without sentinels.
+    pub sentinels: Option<SentinelState>,
+    /// What matters of it, by server, the worst of each server first; then of the sentinels.
     pub findings: Vec<Finding>,
     /// What results.
     pub guarantee: Guarantee,
@@ -118,6 +123,10 @@ impl<'a> PreflightCheck<'a> {
         let asked = groups.map(|group| report(session, group, &wanted));
         let mut nodes = futures::future::join_all(asked).await;
         nodes.sort_by(|left, right| left.server.cmp(&right.server));
+        let sentinels = match deployment {
+            DeploymentKind::Sentinel => Some(failover::ask_sentinels(session).await),
+            _ => None,
+        };
         let context = Context {
             kind: deployment,
             lease: settings.lease,
@@ -125,9 +134,14 @@ impl<'a> PreflightCheck<'a> {
             durability: settings.durability,
             key: format!("{}{}", settings.key_prefix, self.name),
         };
-        let findings = nodes.iter().flat_map(|node| findings::of(node, &context)).collect();
+        let mut findings: Vec<_> =
+            nodes.iter().flat_map(|node| findings::of(node, &context)).collect();
+        if let Some(state) = &sentinels {
+            let server = session.transport.server();
+            findings.extend(findings::of_sentinels(&server, state, &context));
+        }
         let guarantee = guarantee::of(deployment, settings.durability, &nodes);
-        Ok(Preflight { deployment, nodes, findings, guarantee })
+        Ok(Preflight { deployment, nodes, sentinels, findings, guarantee })
     }
 }
 
@@ -151,10 +165,21 @@ async fn report(session: &Arc<Session>, group: Group, wanted: &Wanted) -> NodeRe
 
 impl fmt::Display for Preflight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tell = |f: &mut fmt::Formatter<'_>, finding: &Finding| {
+            writeln!(f, "  {:<8} {}", finding.severity, finding.text)
+        };
+        let is_of = |finding: &&Finding, node: &NodeReport| finding.server == node.server;
         for node in &self.nodes {
             node.fmt(f)?;
-            for finding in self.findings.iter().filter(|finding| finding.server == node.server) {
-                writeln!(f, "  {:<8} {}", finding.severity, finding.text)?;
+            for finding in self.findings.iter().filter(|finding| is_of(finding, node)) {
+                tell(f, finding)?;
+            }
+        }
+        if let Some(sentinels) = &self.sentinels {
+            writeln!(f, "{sentinels}")?;
+            let of_none = |finding: &&Finding| !self.nodes.iter().any(|node| is_of(finding, node));
+            for finding in self.findings.iter().filter(of_none) {
+                tell(f, finding)?;
             }
         }
         self.guarantee.fmt(f)

@@ -252,6 +252,16 @@ impl Transport {
         }
     }
 
+    /// What the sentinels answer to `SENTINEL <question> <name of the primary>`: those that are connected, and
+    /// none if there are no sentinels.
+    pub(crate) async fn sentinels(&self, question: &str) -> Vec<Value> {
+        match self {
+            Transport::Redis(redis) => redis.sentinels(question).await,
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(_) => Vec::new(),
+        }
+    }
+
     /// The server of a group: of a cluster, the node.
     pub(crate) fn server_of(&self, group: Group) -> String {
         match self {

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::node::{Flavour, NodeReport, Persistence, Rights, ServerState, Version};
+use super::failover::{SentinelState, time_left};
+use super::node::{
+    ClusterState, Flavour, NodeReport, Persistence, Rights, ServerState, Version, or_unknown,
+};
 use crate::durability::Durability;
 use crate::transport::DeploymentKind;
 
@@ -13,7 +16,7 @@ use crate::transport::DeploymentKind;
 pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
-    /// The server, as in [`NodeReport::server`].
+    /// The server, as in [`NodeReport::server`]; or the sentinels, as in the URL.
     pub server: String,
     /// What it means for locks, and what to do.
     pub text: String,
@@ -71,6 +74,11 @@ impl Findings<'_> {
     fn danger(&mut self, text: impl Into<String>) {
         self.add(Severity::Danger, text);
     }
+
+    fn worst_first(mut self) -> Vec<Finding> {
+        self.found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        self.found
+    }
 }
 
 /// Of one server, the worst first.
@@ -97,8 +105,14 @@ pub(super) fn of(report: &NodeReport, context: &Context) -> Vec<Finding> {
             rights(&mut findings, state, context);
         }
     }
-    findings.found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    findings.found
+    findings.worst_first()
+}
+
+/// Of the sentinels, the worst first.
+pub(super) fn of_sentinels(server: &str, state: &SentinelState, context: &Context) -> Vec<Finding> {
+    let mut findings = Findings { server, found: Vec::new() };
+    sentinels(&mut findings, state, context.lease);
+    findings.worst_first()
 }
 
 fn program(findings: &mut Findings<'_>, state: &ServerState) {
@@ -265,20 +279,65 @@ fn cluster(findings: &mut Findings<'_>, state: &ServerState, context: &Context) 
         Some(false) => {}
         None => findings.info("cluster-require-full-coverage is not known"),
     }
-    // Voting and promotion come on top of the time until a node is taken for dead.
-    if let Some(timeout) = cluster.node_timeout
-        && context.lease < timeout * 2
-    {
-        findings.warn(format!(
-            "a failover takes longer than cluster-node-timeout ({timeout:?}), and the lease is {:?}: \
-             holds of the shard may be lost by then; lengthen the lease",
-            context.lease
-        ));
-    }
+    cluster_failover(findings, cluster, context.lease);
     if state.sharded_pubsub == Some(false) {
         findings.info(
             "it has no sharded publish/subscribe: each release is sent to every node of the cluster",
         );
+    }
+}
+
+fn sentinels(findings: &mut Findings<'_>, state: &SentinelState, lease: Duration) {
+    match (state.down_after, state.failover()) {
+        (Some(down_after), Some(failover)) => compare(
+            findings,
+            &format!("down-after-milliseconds is {}", down_after.as_millis()),
+            failover,
+            lease,
+        ),
+        _ => findings.warn("down-after-milliseconds is not known: no sentinel tells it"),
+    }
+    if let Some(again) = state.failover_timeout.map(|timeout| timeout * 2)
+        && again > time_left(lease)
+    {
+        findings.info(format!(
+            "a failover that failed is tried again after {again:.1?} (twice failover-timeout): holds of a \
+             lease of {lease:.1?} are lost by then"
+        ));
+    }
+    match (state.usable, state.needed()) {
+        (Some(usable), Some(needed)) if usable < needed => findings.warn(format!(
+            "{usable} sentinels of {} are up, and a failover needs {needed}: there is none while it is so, \
+             and no lock can be taken when the primary is down",
+            or_unknown(state.known)
+        )),
+        (Some(usable), Some(needed)) if usable == needed => findings.info(format!(
+            "a failover needs all {usable} sentinels that are up: none of them may be down with the primary"
+        )),
+        (Some(_), Some(_)) => {}
+        _ => findings.warn("whether enough sentinels are up is not known: none tells it"),
+    }
+}
+
+fn cluster_failover(findings: &mut Findings<'_>, state: ClusterState, lease: Duration) {
+    match (state.node_timeout, state.failover()) {
+        (Some(timeout), Some(failover)) => compare(
+            findings,
+            &format!("cluster-node-timeout is {}", timeout.as_millis()),
+            failover,
+            lease,
+        ),
+        _ => findings.info("cluster-node-timeout is not known: CONFIG GET is refused to this user"),
+    }
+}
+
+fn compare(findings: &mut Findings<'_>, setting: &str, failover: Duration, lease: Duration) {
+    let left = time_left(lease);
+    if failover > left {
+        findings.warn(format!(
+            "a failover takes about {failover:.1?} ({setting}), and holds of a lease of {lease:.1?} may end \
+             {left:.1?} after the primary is gone: they are lost by then; lower the setting, or lengthen the lease"
+        ));
     }
 }
 

@@ -265,7 +265,7 @@ impl fmt::Display for ServerState {
     }
 }
 
-fn or_unknown<T: fmt::Display>(value: Option<T>) -> String {
+pub(super) fn or_unknown<T: fmt::Display>(value: Option<T>) -> String {
     value.map_or_else(|| "?".to_owned(), |value| value.to_string())
 }
 

@@ -1,9 +1,14 @@
 //! What a deployment must give before a client connects to it.
 
+use std::time::Duration;
+
 use super::Preflight;
+use super::failover::{time_left, too_long};
 use super::node::{Flavour, Persistence, Rights, ServerState, Version};
 use crate::error::{Error, Unmet};
 use crate::protocol::rights::Use;
+
+const FAILOVER: &str = "failover within the lease";
 
 /// What a deployment must give; [`ClientBuilder::require`](crate::ClientBuilder::require) refuses less.
 ///
@@ -37,6 +42,7 @@ pub struct Requirements {
     persistence: Option<Persistence>,
     min_version: Option<Version>,
     partial_coverage: bool,
+    failover_within_lease: bool,
     pub(super) rights: Option<(Vec<Use>, String)>,
 }
 
@@ -83,6 +89,15 @@ impl Requirements {
         self
     }
 
+    /// With sentinels or in a cluster, a failover is over before a hold ends that was not renewed meanwhile: about
+    /// `down-after-milliseconds` and 3 s, or one and a half `cluster-node-timeout` and 2 s, are no more than two
+    /// thirds of the lease of [`ClientBuilder::lease`](crate::ClientBuilder::lease). Enough sentinels are up for
+    /// one. Elsewhere it is met.
+    pub fn failover_within_lease(mut self) -> Self {
+        self.failover_within_lease = true;
+        self
+    }
+
     /// The user has all rights for these uses. Keys and channels are looked at for a lock of this name, before
     /// which the client's prefix is put. From Redis 7.0 on; earlier servers do not tell, which counts as not met.
     pub fn rights_for(mut self, uses: impl IntoIterator<Item = Use>, name: &str) -> Self {
@@ -91,17 +106,23 @@ impl Requirements {
     }
 
     /// An error that names what is missing, if anything is.
-    pub(crate) fn check(&self, report: &Preflight) -> Result<(), Error> {
+    pub(crate) fn check(&self, report: &Preflight, lease: Duration) -> Result<(), Error> {
         let mut unmet = Vec::new();
         for node in &report.nodes {
             let missing = match &node.state {
-                Ok(state) => self.missing(state),
+                Ok(state) => self.missing(state, lease),
                 Err(error) => {
                     vec![("that it can be asked", format!("{error}{}", source(error)))]
                 }
             };
             let of_node = |(what, found): (&str, String)| Unmet::new(&node.server, what, &found);
             unmet.extend(missing.into_iter().map(of_node));
+        }
+        if self.failover_within_lease
+            && let Some(sentinels) = &report.sentinels
+            && let Some(found) = sentinels.obstacle(lease)
+        {
+            unmet.push(Unmet::new("the sentinels", FAILOVER, &found));
         }
         if report.nodes.is_empty() {
             unmet.push(Unmet::new("the deployment", "that it can be asked", "no server is known"));
@@ -110,7 +131,7 @@ impl Requirements {
     }
 
     /// What is required, and what was found instead.
-    fn missing(&self, state: &ServerState) -> Vec<(&'static str, String)> {
+    fn missing(&self, state: &ServerState, lease: Duration) -> Vec<(&'static str, String)> {
         let mut missing = Vec::new();
         let mut need = |what, is_met: Option<bool>, found: String| match is_met {
             Some(true) => {}
@@ -149,6 +170,14 @@ impl Requirements {
         {
             let is_met = cluster.requires_full_coverage.map(|required| !required);
             need("partial coverage", is_met, "cluster-require-full-coverage yes".to_owned());
+        }
+        if self.failover_within_lease
+            && let Some(cluster) = state.cluster
+        {
+            let taken = cluster.failover();
+            let is_met = taken.map(|taken| taken <= time_left(lease));
+            let found = taken.map_or_else(String::new, |taken| too_long(taken, lease));
+            need(FAILOVER, is_met, found);
         }
         if self.rights.is_some() {
             match &state.rights {

@@ -179,6 +179,13 @@ impl Redis {
         }
     }
 
+    pub(crate) async fn sentinels(&self, question: &str) -> Vec<Value> {
+        match self {
+            Redis::Sentinel(sentinel) => sentinel.answers(question).await,
+            Redis::Single(_) | Redis::Cluster(_) => Vec::new(),
+        }
+    }
+
     /// The servers of a group, as the deployment names it.
     pub(crate) fn server_of(&self, group: Group) -> String {
         match self.nodes() {

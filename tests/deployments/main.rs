@@ -13,6 +13,7 @@ mod forced;
 mod kinds;
 mod moves;
 mod pool;
+mod preflight;
 mod sentinel;
 mod shards;
 #[path = "../support/mod.rs"]

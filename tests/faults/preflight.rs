@@ -107,12 +107,19 @@ fn it_costs_as_many_commands_as_it_says_and_writes_nothing() {
         let server = Server::start();
         let mut outside = Outside::of(&server);
         let client = connect(&server.url()).await;
-        outside.reset_stats();
+        let report = client.preflight().await.expect("it answers");
+        let commands = ["ping", "time", "role", "config|get", "eval", "pubsub|shardnumsub"];
+        // Redis 6.2 counts a subcommand under its command.
+        let counted = commands.map(|command| match command.split_once('|') {
+            Some((whole, _)) if !tells_rights(&report) => whole,
+            _ => command,
+        });
+        let before = counted.map(|command| outside.calls(command));
         client.preflight().await.expect("it answers");
-        let commands = ["ping", "time", "info", "role", "config|get", "eval", "pubsub|shardnumsub"];
-        let sent = commands.map(|command| outside.calls(command));
-        // Looks from outside are INFO as well, and probes of the connections are PINGs.
-        assert_eq!((sent[1], sent[3], sent[4], sent[5], sent[6]), (1, 1, 4, 1, 1));
+        let after = counted.map(|command| outside.calls(command));
+        let sent: Vec<_> = before.iter().zip(after).map(|(before, after)| after - before).collect();
+        // Probes of the connections are PINGs as well.
+        assert_eq!(sent[1..], [1, 1, 4, 1, 1]);
         assert!(sent[0] >= 5);
         assert_eq!(outside.keys(), 0);
         client.shutdown(LATE).await.expect("nothing is left");

@@ -93,9 +93,10 @@ fn each_fault_is_told_with_its_weight_and_its_name() {
         assert_eq!(told, severity, "{part}: {text}");
         assert!(text.contains(part), "{part}: {text}");
     }
-    for (severity, part, cluster) in
-        [(Danger, "cluster_state", down), (Warning, "cluster-node-timeout (16s)", slow)]
-    {
+    for (severity, part, cluster) in [
+        (Danger, "cluster_state", down),
+        (Warning, "about 26.0s (cluster-node-timeout is 16000)", slow),
+    ] {
         let (told, text) = worst(ServerState { cluster, ..well() }, DeploymentKind::Cluster);
         assert!(told == severity && text.contains(part), "{part}: {text}");
     }

@@ -29,6 +29,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use futures::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -41,6 +42,7 @@ use super::endpoint::Endpoint;
 use super::handshake::not_connected;
 use super::node::{Node, Remote, Runtimes};
 use super::{IfUnreachable, Opening, Timing};
+use crate::protocol::Value;
 use crate::transport::{CallError, Fault, TransportEvents};
 
 /// The longest time between two looks, but for a little jitter.
@@ -114,6 +116,19 @@ impl Sentinel {
 
     pub(super) fn server(&self) -> String {
         self.shared.deployment.to_string()
+    }
+
+    /// `SENTINEL <question> <name of the primary>`: an error that a sentinel answers is an answer, too.
+    pub(super) async fn answers(&self, question: &str) -> Vec<Value> {
+        let sentinels: Vec<_> = self.shared.sentinels.lock().values().cloned().collect();
+        let words = [b"SENTINEL", question.as_bytes(), self.shared.deployment.master.as_bytes()];
+        let asked = join_all(sentinels.iter().map(|sentinel| sentinel.ask(&words))).await;
+        let answer = |outcome| match outcome {
+            Ok(value) => Some(value),
+            Err(CallError::Refused(Fault(text))) => Some(Value::Text(text)),
+            Err(_) => None,
+        };
+        asked.into_iter().filter_map(answer).collect()
     }
 
     pub(super) async fn close(&self) {

@@ -1,0 +1,185 @@
+//! What preflight says of a failover, compared with the lease: of real sentinels, and of a real cluster.
+
+use std::time::Duration;
+
+use leasehold::preflight::{Preflight, Requirements, SentinelState, Severity};
+use leasehold::{Client, Error, Unmet};
+
+use crate::contenders::{LIMIT, until};
+use crate::support::cluster::{Cluster, Shape};
+use crate::support::resp::Reply;
+use crate::support::sentinel::{NAME, Sentinels};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+async fn report(url: &str, lease: Duration) -> Preflight {
+    let builder = Client::builder(url).lease(lease).connect_timeout(LIMIT);
+    let client = builder.connect().await.expect("connects");
+    let report = client.preflight().uses([]).await;
+    report.expect("it answers")
+}
+
+fn told(report: &Preflight, severity: Severity, part: &str) -> bool {
+    let findings = &report.findings;
+    findings.iter().any(|found| found.severity == severity && found.text.contains(part))
+}
+
+/// What is said of failovers, for better or worse.
+fn of_failovers(report: &Preflight) -> Vec<&str> {
+    let texts = report.findings.iter().map(|found| found.text.as_str());
+    texts
+        .filter(|text| text.contains("a failover takes") || text.contains("a failover ne"))
+        .collect()
+}
+
+/// What is missing to a failover within the lease.
+async fn missing(url: &str, lease: Duration) -> Vec<String> {
+    let requirements = Requirements::new().failover_within_lease();
+    let builder = Client::builder(url).lease(lease).connect_timeout(LIMIT);
+    match builder.require(requirements).connect().await.err() {
+        None => Vec::new(),
+        Some(Error::Requirements { unmet }) => {
+            let text = |Unmet { server, requirement, found, .. }: &_| {
+                assert_eq!(requirement, "failover within the lease");
+                format!("{server}: {found}")
+            };
+            unmet.iter().map(text).collect()
+        }
+        Some(other) => vec![other.to_string()],
+    }
+}
+
+/// On every sentinel, each of which has settings of its own.
+fn set(sentinels: &Sentinels, setting: &str, value: &str) {
+    for sentinel in sentinels.sentinels() {
+        let reply = sentinel.command(&["SENTINEL", "SET", NAME, setting, value]);
+        assert_eq!(reply, Reply::Status("OK".into()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_that_notice_late_are_compared_with_the_lease() {
+    let sentinels = Sentinels::start();
+    let url = sentinels.url();
+    let good = report(&url, LEASE).await;
+    let found = good.sentinels.clone().expect("there are some");
+    assert_eq!((found.known, found.usable), (Some(3), Some(3)));
+    assert_eq!((found.quorum, found.needed()), (Some(2), Some(2)));
+    assert_eq!(found.down_after, Some(Duration::from_millis(500)));
+    assert_eq!(found.failover_timeout, Some(Duration::from_secs(2)));
+    assert_eq!(of_failovers(&good), Vec::<&str>::new(), "{good}");
+    let line = "sentinels 3/3, quorum 2, down-after-milliseconds 500, failover-timeout 2000";
+    assert!(good.to_string().contains(line), "{good}");
+    assert_eq!(missing(&url, LEASE).await, Vec::<String>::new());
+
+    // The same failover is too long for a shorter lease.
+    let short = Duration::from_secs(3);
+    let bad = report(&url, short).await;
+    let words = "a failover takes about 3.5s (down-after-milliseconds is 500), and holds of a lease of 3.0s";
+    assert!(told(&bad, Severity::Warning, words), "{bad}");
+    assert!(told(&bad, Severity::Info, "tried again after 4.0s"), "{bad}");
+    let too_long = "the sentinels: about 3.5s, and 2.0s are left to a hold";
+    assert_eq!(missing(&url, short).await, [too_long]);
+
+    set(&sentinels, "down-after-milliseconds", "30000");
+    set(&sentinels, "failover-timeout", "180000");
+    let bad = report(&url, LEASE).await;
+    let words = "a failover takes about 33.0s (down-after-milliseconds is 30000)";
+    assert!(told(&bad, Severity::Warning, words), "{bad}");
+    assert!(told(&bad, Severity::Info, "tried again after 360.0s"), "{bad}");
+    assert!(bad.to_string().contains(words), "{bad}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_few_sentinels_are_told() {
+    let mut sentinels = Sentinels::start();
+    let url = sentinels.url();
+    set(&sentinels, "quorum", "3");
+    let all = report(&url, LEASE).await;
+    assert!(told(&all, Severity::Info, "a failover needs all 3 sentinels that are up"), "{all}");
+    assert_eq!(missing(&url, LEASE).await, Vec::<String>::new());
+
+    set(&sentinels, "quorum", "4");
+    let never = report(&url, LEASE).await;
+    let words = "3 sentinels of 3 are up, and a failover needs 4";
+    assert!(told(&never, Severity::Warning, words), "{never}");
+    let unmet = "the sentinels: 3 sentinels are up, and it needs 4";
+    assert_eq!(missing(&url, LEASE).await, [unmet]);
+
+    // Two of three are gone: one is no majority, whatever the quorum is.
+    set(&sentinels, "quorum", "1");
+    assert_eq!(of_failovers(&report(&url, LEASE).await), Vec::<&str>::new());
+    sentinels.kill_sentinel(0);
+    sentinels.kill_sentinel(1);
+    until("the third one notices", async || {
+        let words = "1 sentinels of 3 are up, and a failover needs 2";
+        told(&report(&url, LEASE).await, Severity::Warning, words)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_that_do_not_tell_are_not_taken_for_good_ones() {
+    let sentinels = Sentinels::start();
+    let client = Client::builder(&sentinels.url()).connect_timeout(LIMIT);
+    let client = client.connect().await.expect("connects");
+    for sentinel in sentinels.sentinels() {
+        sentinel.pause();
+    }
+    let report = client.preflight().uses([]).await.expect("the primary answers");
+    for sentinel in sentinels.sentinels() {
+        sentinel.resume();
+    }
+    assert_eq!(report.sentinels, Some(SentinelState::default()), "{report}");
+    for part in ["down-after-milliseconds is not known", "enough sentinels are up is not known"] {
+        assert!(told(&report, Severity::Warning, part), "{report}");
+    }
+    assert!(report.to_string().contains("sentinels ?/?, quorum ?"), "{report}");
+
+    // A user that may ask for the primary, and no more.
+    let user =
+        "ACL SETUSER some on >secret resetchannels &+switch-master -@all +hello +ping +subscribe";
+    let words = [user, "+sentinel|master", "+sentinel|sentinels"].join(" ");
+    let words: Vec<_> = words.split(' ').collect();
+    for sentinel in sentinels.sentinels() {
+        assert_eq!(sentinel.command(&words), Reply::Status("OK".into()));
+    }
+    let url = format!("{}?sentinel_user=some&sentinel_password=secret", sentinels.url());
+    let unmet = missing(&url, LEASE).await;
+    assert_eq!(unmet, ["the sentinels: not known, as no sentinel tells it"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_node_timeout_of_a_cluster_is_compared_with_the_lease() {
+    let cluster = Cluster::start_with(Shape { replicas: 0, ..Shape::default() });
+    let url = cluster.url();
+    let good = report(&url, LEASE).await;
+    assert_eq!(good.sentinels, None);
+    assert_eq!(of_failovers(&good), Vec::<&str>::new(), "{good}");
+    assert_eq!(missing(&url, LEASE).await, Vec::<String>::new());
+
+    // One node is enough: some locks are on it.
+    let slow = cluster.node(1);
+    slow.command(&["CONFIG", "SET", "cluster-node-timeout", "15000"]);
+    let bad = report(&url, LEASE).await;
+    let words = "a failover takes about 24.5s (cluster-node-timeout is 15000), and holds of a lease of 30.0s";
+    assert!(told(&bad, Severity::Warning, words), "{bad}");
+    assert_eq!(of_failovers(&bad).len(), 1, "{bad}");
+    let unmet = missing(&url, LEASE).await;
+    let found = format!(":{}: about 24.5s, and 20.0s are left to a hold", slow.port());
+    assert!(unmet.len() == 1 && unmet[0].ends_with(&found), "{unmet:?}");
+    assert_eq!(missing(&url, LEASE * 2).await, Vec::<String>::new());
+
+    // Without a right to CONFIG GET.
+    for node in cluster.nodes() {
+        let words = ["ACL", "SETUSER", "some", "on", ">secret", "~*", "&*", "+@all", "-config"];
+        assert_eq!(node.command(&words), Reply::Status("OK".into()));
+    }
+    let url = url.replace("://", "://some:secret@");
+    let hidden = report(&url, LEASE).await;
+    let words = "cluster-node-timeout is not known: CONFIG GET is refused to this user";
+    assert!(told(&hidden, Severity::Info, words), "{hidden}");
+    let unmet = missing(&url, LEASE).await;
+    assert_eq!(unmet.len(), cluster.shards(), "{unmet:?}");
+    assert!(unmet.iter().all(|text| text.contains("this user may not look")), "{unmet:?}");
+}
