@@ -17,10 +17,12 @@ async fn a_grant_that_was_asked_for_before_the_primary_changed_is_verified() {
         let slow = Faults { reply: Delay::fixed(ON_ITS_WAY), ..Faults::default() };
         redis.links().iter().for_each(|link| link.set_faults(slow.clone(), 1));
         let lock = client.lock("n");
-        let taking = tokio::spawn(async move { lock.try_lock(ON_ITS_WAY * 9, lease).await });
-        tokio::time::sleep(ON_ITS_WAY / 2).await;
-        client.session().watchdog.must_verify(&|_| true);
-        let guard = taking.await.expect("no panic").expect("free");
+        let change = async {
+            tokio::time::sleep(ON_ITS_WAY / 2).await;
+            client.session().watchdog.must_verify(&|_| true);
+        };
+        let (granted, ()) = tokio::join!(lock.try_lock(ON_ITS_WAY * 9, lease), change);
+        let guard = granted.expect("free");
         assert_eq!(guard.state(), HoldState::Uncertain);
         tokio::time::sleep(ON_ITS_WAY * 3).await;
         assert_eq!((guard.state(), client.stats().renewed), (HoldState::Held, 1));
