@@ -11,6 +11,7 @@ mod failovers;
 mod kinds;
 mod moves;
 mod pool;
+mod redirects;
 mod sentinel;
 mod shards;
 #[path = "../support/mod.rs"]

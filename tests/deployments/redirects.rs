@@ -1,0 +1,202 @@
+//! A node that sends everybody to itself, as one does that has not heard yet what it owns: others flood it.
+
+use std::io::{self, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold::{Client, Error, HoldState, Lease};
+
+use crate::contenders::{LIMIT, until};
+use crate::support::cluster::{Cluster, Shape};
+use crate::support::slots::keyslot;
+
+/// Sends of one call: the first, and five after a redirect.
+const SENDS_MAX: u64 = 6;
+
+/// Pauses of one call between them: 2, 4, 8, 16 and 32 ms.
+const PAUSES: Duration = Duration::from_millis(62);
+
+/// The shortest pause of a caller between two calls that failed.
+const BETWEEN_CALLS: Duration = Duration::from_millis(40);
+
+/// The shortest pause between two questions for the layout, which are two commands.
+const BETWEEN_LAYOUTS: Duration = Duration::from_millis(25);
+
+const CALLERS: u32 = 20;
+
+/// In front of a node. As long as it is wrong, the node answers each script with MOVED to this address.
+struct Misled {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    is_wrong: AtomicBool,
+    /// Scripts that were answered so.
+    misled: AtomicU64,
+    /// All commands.
+    commands: AtomicU64,
+}
+
+impl Misled {
+    fn before(node: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("its address");
+        let shared = Arc::<Shared>::default();
+        let own = shared.clone();
+        thread::spawn(move || {
+            // Ends with the test program.
+            for client in listener.incoming().flatten() {
+                let shared = own.clone();
+                if let Ok(node) = TcpStream::connect(node) {
+                    drop(join(client, node, shared, address));
+                }
+            }
+        });
+        Misled { address, shared }
+    }
+
+    fn is_wrong(&self, is_wrong: bool) {
+        self.shared.is_wrong.store(is_wrong, SeqCst);
+    }
+
+    fn misled(&self) -> u64 {
+        self.shared.misled.load(SeqCst)
+    }
+
+    fn commands(&self) -> u64 {
+        self.shared.commands.load(SeqCst)
+    }
+}
+
+fn join(
+    client: TcpStream,
+    node: TcpStream,
+    shared: Arc<Shared>,
+    address: SocketAddr,
+) -> io::Result<()> {
+    client.set_nodelay(true)?;
+    node.set_nodelay(true)?;
+    let (mut replies, mut to_client) = (node.try_clone()?, client.try_clone()?);
+    thread::spawn(move || {
+        drop(io::copy(&mut replies, &mut to_client));
+        drop(to_client.shutdown(std::net::Shutdown::Both));
+    });
+    thread::spawn(move || {
+        let mut requests = BufReader::new(client);
+        let mut node = node;
+        while let Ok(request) = read_request(&mut requests) {
+            shared.commands.fetch_add(1, SeqCst);
+            let is_script = request[0].starts_with(b"EVAL");
+            let sent = if is_script && shared.is_wrong.load(SeqCst) {
+                shared.misled.fetch_add(1, SeqCst);
+                // The node answers in the right order by itself.
+                let slot = slot_of(&request);
+                let answer = format!("return redis.error_reply('MOVED {slot} {address}')");
+                node.write_all(&encoded(&[b"EVAL".to_vec(), answer.into_bytes(), b"0".to_vec()]))
+            } else {
+                node.write_all(&encoded(&request))
+            };
+            if sent.is_err() {
+                break;
+            }
+        }
+        drop(node.shutdown(std::net::Shutdown::Both));
+    });
+    Ok(())
+}
+
+/// Of a script: with its keys, or with their number and the keys as arguments.
+fn slot_of(script: &[Vec<u8>]) -> u16 {
+    let key = if script[2] == b"0" { &script[4] } else { &script[3] };
+    keyslot(&String::from_utf8_lossy(key))
+}
+
+fn read_request(from: &mut impl io::BufRead) -> io::Result<Vec<Vec<u8>>> {
+    let mut number = |kind: char| {
+        let mut line = String::new();
+        from.read_line(&mut line)?;
+        let number = line.strip_prefix(kind).and_then(|rest| rest.trim_end().parse().ok());
+        let number: usize = number.ok_or(io::ErrorKind::InvalidData)?;
+        let mut word = vec![0; if kind == '$' { number + 2 } else { 0 }];
+        from.read_exact(&mut word)?;
+        word.truncate(number);
+        Ok::<_, io::Error>((number, word))
+    };
+    let (words, _) = number('*')?;
+    (0..words).map(|_| Ok(number('$')?.1)).collect()
+}
+
+fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.len()).into_bytes());
+        bytes.extend(word);
+        bytes.extend(b"\r\n");
+    }
+    bytes
+}
+
+/// The complaint: 150 000 requests for a lock in five seconds to a server that answers MOVED, and "MOVED
+/// redirection loop detected" for calls and renewals long after that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::print_stderr, reason = "measured rates are shown with --nocapture")]
+async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
+    let cluster = Cluster::start_with(Shape { masters: 1, replicas: 0, ..Shape::default() });
+    let misled = Misled::before(cluster.node(0).address());
+    let port = misled.address.port().to_string();
+    let words = ["CONFIG", "SET", "cluster-announce-port", &port];
+    assert_eq!(cluster.node(0).command(&words).text(), "OK");
+    let builder = Client::builder(&format!("redis-cluster://{}", misled.address));
+    let builder = builder.connect_timeout(LIMIT).lease(Duration::from_secs(6));
+    let client = builder.connect().await.expect("connects");
+    let held = client.lock("held").lock().await.expect("free");
+    until("it is renewed", async || client.stats().renewed > 0).await;
+
+    let (span, wait) = (Duration::from_secs(2), Duration::from_millis(700));
+    let (calls, commands, since) = (client.stats().calls, misled.commands(), Instant::now());
+    misled.is_wrong(true);
+    let calling = (0..CALLERS).map(|number| {
+        let lock = client.lock(format!("n:{number}"));
+        tokio::spawn(async move {
+            let mut refused = Vec::new();
+            while since.elapsed() < span {
+                refused.push(lock.try_lock(wait, Lease::Renewed).await.expect_err("misled"));
+            }
+            refused
+        })
+    });
+    for calling in calling.collect::<Vec<_>>() {
+        for refused in calling.await.expect("no panic") {
+            let Error::Unavailable { source, .. } = &refused else { panic!("{refused:?}") };
+            let text = source.to_string();
+            assert!(text.contains(&misled.address.to_string()), "which node: {text}");
+            assert!(refused.is_retryable() && !refused.may_be_held(), "{refused:?}");
+        }
+    }
+    until("it has been renewed in vain", async || held.state() == HoldState::Uncertain).await;
+    let took = since.elapsed();
+    let calls = client.stats().calls - calls;
+    let (sent, commands) = (misled.misled(), misled.commands() - commands);
+    eprintln!("{CALLERS} callers, {took:?}: {calls} calls, {sent} sends, {commands} commands");
+    assert!(sent <= calls * SENDS_MAX, "{sent} sends of {calls} calls");
+    let of_one = took.as_secs_f64() / (PAUSES + BETWEEN_CALLS).as_secs_f64() + 1.0;
+    // Each caller, the renewals, and the safety poll.
+    let scripts = f64::from(CALLERS + 2) * of_one * SENDS_MAX as f64;
+    let layouts = 2.0 * took.as_secs_f64() / BETWEEN_LAYOUTS.as_secs_f64();
+    let most = scripts + layouts;
+    assert!((commands as f64) < most, "{commands} commands in {took:?}, more than {most:.0}");
+
+    misled.is_wrong(false);
+    until("it is renewed again", async || held.state() == HoldState::Held).await;
+    for number in 0..CALLERS {
+        let lock = client.lock(format!("n:{number}"));
+        lock.lock().await.expect("free").unlock().await.expect("held");
+    }
+    held.unlock().await.expect("held");
+    assert_eq!(cluster.node(0).command(&["DBSIZE"]).int(), 0);
+}
