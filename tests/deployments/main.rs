@@ -10,6 +10,7 @@ mod failovers;
 #[path = "../support/kinds.rs"]
 mod kinds;
 mod moves;
+mod outages;
 mod pool;
 mod redirects;
 mod sentinel;
