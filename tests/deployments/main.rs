@@ -15,6 +15,7 @@ mod pool;
 mod redirects;
 mod sentinel;
 mod shards;
+mod subscriptions;
 #[path = "../support/mod.rs"]
 mod support;
 mod switch;
