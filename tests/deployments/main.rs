@@ -6,6 +6,7 @@
 
 mod cluster;
 mod contenders;
+mod copies;
 mod failovers;
 #[path = "../support/kinds.rs"]
 mod kinds;
@@ -13,6 +14,7 @@ mod moves;
 mod outages;
 mod pool;
 mod redirects;
+mod replies;
 mod sentinel;
 mod shards;
 mod subscriptions;
