@@ -17,6 +17,7 @@ mod redirects;
 mod replies;
 mod sentinel;
 mod shards;
+mod silence;
 mod subscriptions;
 #[path = "../support/mod.rs"]
 mod support;
