@@ -11,10 +11,12 @@ mod failovers;
 #[path = "../support/kinds.rs"]
 mod kinds;
 mod moves;
+mod names;
 mod outages;
 mod pool;
 mod redirects;
 mod replies;
+mod secured;
 mod sentinel;
 mod shards;
 mod silence;
