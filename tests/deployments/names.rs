@@ -45,35 +45,29 @@ async fn sentinels_and_servers_are_found_by_name() {
     assert_eq!(named.array()[0].text(), NAME_OF_ALL, "this is what clients are told");
     let url = format!("redis-sentinel://{}/{NAME}", hosts(sentinels.sentinels()));
     let [client, other] = [connect(&url).await, connect(&url).await];
-    let mut guard = client.lock("n").lock().await.expect("free");
-    for old in [0, 1] {
-        guard = passes_on(guard, &other).await;
-        guard = passes_on(guard, &client).await;
-        sentinels.until_in_step();
-        sentinels.kill(old);
-        assert_eq!(sentinels.until_replaced(old), 1 - old, "at another port of the same name");
-        until("it is verified", async || guard.state() == HoldState::Held).await;
-        sentinels.restart(old);
-    }
+    let guard = client.lock("n").lock().await.expect("free");
+    let guard = passes_on(guard, &other).await;
+    let guard = passes_on(guard, &client).await;
+    sentinels.until_in_step();
+    sentinels.kill(0);
+    assert_eq!(sentinels.until_replaced(0), 1, "at another port of the same name");
+    until("it is verified", async || guard.state() == HoldState::Held).await;
+    let guard = passes_on(guard, &other).await;
     guard.unlock().await.expect("held all the time");
 }
 
 /// What clients are told of where masters are.
 fn endpoints_are(node: &Server, sort: &str) -> bool {
     let slots = node.command(&["CLUSTER", "SLOTS"]);
-    let expected = match sort {
-        "hostname" => Reply::Bulk(NAME_OF_ALL.into()),
-        "ip" => Reply::Bulk("127.0.0.1".into()),
-        _ => Reply::Nil,
-    };
+    let expected = if sort == "hostname" { Reply::Bulk(NAME_OF_ALL.into()) } else { Reply::Nil };
     slots.array().iter().all(|range| range.array()[2].array()[0] == expected)
 }
 
-/// The same of a cluster, whose nodes tell clients names, or only ports, or addresses.
+/// The same of a cluster, whose nodes tell clients names, or only ports.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_are_found_by_name_and_without_one() {
     let mut cluster = Cluster::start();
-    for sort in ["hostname", "unknown-endpoint", "ip"] {
+    for sort in ["hostname", "unknown-endpoint"] {
         // Redis 6.2 refuses that, and tells addresses.
         let sets = |node: &Server, what, value| {
             node.command(&["CONFIG", "SET", what, value]) == Reply::Status("OK".into())
