@@ -36,7 +36,7 @@ impl Line {
 
 /// Waits until the client's calls arrive at the new primary; says how long that took.
 async fn follows(client: &Client, server: &Server) -> Duration {
-    let (since, id) = (Instant::now(), client.id().to_string());
+    let (since, id) = (Instant::now(), client.id());
     until("its connections lead to the new primary", async || server.clients(&id).len() == 3).await;
     since.elapsed()
 }
@@ -75,7 +75,7 @@ async fn a_switch_is_noticed_although_every_sentinel_has_fallen_silent() {
     woken.expect("held");
     held.unlock().await.expect("held all the time");
     // On the former primary it would have been granted, too.
-    assert_eq!(sentinels.server(old).clients(&client.id().to_string()), Vec::<String>::new());
+    assert_eq!(sentinels.server(old).clients(&client.id()), Vec::<String>::new());
 }
 
 fn channels(server: &Server) -> Vec<String> {
