@@ -32,7 +32,8 @@ async fn connect(sentinels: &Sentinels, replicas: u32) -> Client {
 /// The complaint: one replica acknowledged, another was promoted, and nobody was told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_that_the_promoted_replica_lacks_is_lost_and_fenced() {
-    let mut sentinels = Sentinels::start();
+    let down_after = Duration::from_secs(1);
+    let mut sentinels = Sentinels::start_with(&Watch { down_after, ..Watch::default() });
     let [client, rival] = [connect(&sentinels, 1).await, connect(&sentinels, 1).await];
     // Both replicas have this token.
     client.fenced_lock("n").lock().await.expect("free").unlock().await.expect("held");

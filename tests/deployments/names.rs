@@ -39,7 +39,8 @@ async fn passes_on(holder: LockGuard, client: &Client) -> LockGuard {
 /// found, or not for as long as the program runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_and_servers_are_found_by_name() {
-    let watch = Watch { host: NAME_OF_ALL, replicas: 1, ..Watch::default() };
+    let down_after = Duration::from_secs(1);
+    let watch = Watch { host: NAME_OF_ALL, replicas: 1, down_after, ..Watch::default() };
     let mut sentinels = Sentinels::start_with(&watch);
     let named = sentinels.sentinel(0).command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]);
     assert_eq!(named.array()[0].text(), NAME_OF_ALL, "this is what clients are told");
