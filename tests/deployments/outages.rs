@@ -243,7 +243,11 @@ async fn a_slot_moves_while_another_shard_stands_still() {
 /// A hold is renewed again, within what its lease leaves.
 async fn is_renewed(client: &Client, guard: &LockGuard) {
     let before = client.stats().renewed;
-    until("it is renewed", async || client.stats().renewed > before).await;
+    until("it is renewed", async || {
+        assert_ne!(guard.state(), HoldState::Lost, "{:?}", client.stats());
+        client.stats().renewed > before
+    })
+    .await;
     until("it is certain", async || guard.state() == HoldState::Held).await;
 }
 
@@ -276,13 +280,13 @@ async fn renewals_go_on_when_a_former_primary_is_the_primary_again() {
     let client = connect(&sentinels.url()).await;
     let guard = take(&client, "n", RENEWED).await;
     for _ in 0..2 {
+        sentinels.until_in_step();
         // They stand still, and keep what they have: a busy sentinel may choose one too early.
         let old = sentinels.current_master();
         sentinels.pause(old);
         sentinels.until_replaced(old);
         is_renewed(&client, &guard).await;
         sentinels.resume(old);
-        sentinels.until_in_step();
     }
     guard.unlock().await.expect("held all the time");
 }
