@@ -26,17 +26,18 @@ use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use super::Session;
 use super::hold::{Duty, Hold, VERIFICATION};
 use super::release::under_way::{ReleaseUnderWay, ReleasesUnderWay};
+use crate::clock::Moment;
 use crate::lease::LossReason;
 use crate::protocol;
 use crate::protocol::kind::Kind;
 use crate::protocol::replies;
 use crate::protocol::resource::Resource;
-use crate::transport::{CallError, Group, Lane};
+use crate::transport::{CallError, Epoch, Group, Lane};
 
 /// Entries of Redis renewed by one call: it is kept for a few milliseconds at most.
 const BATCH: usize = 500;
@@ -361,31 +362,26 @@ async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) {
     let kind = batch[0].0.resource.kind;
     let shortest = batch.iter().map(|(_, lease)| time_for(session, *lease)).min();
     // A renewal that takes a third of the lease leaves time for another one.
-    let limit = shortest.unwrap_or_default() / 3;
+    let limit = Instant::now() + shortest.unwrap_or_default() / 3;
+    let before = session.epoch_if_durable(Lane::Background, &batch[0].0.resource.key);
     let call = session.call_group(group, Lane::Background, protocol::renew(kind, &holds));
-    let key = &batch[0].0.resource.key;
-    let before = session.epoch_if_durable(Lane::Background, key);
-    let durable = async {
-        let value = call.await?;
-        session.made_durable(Lane::Background, key, before).await?;
-        Ok(value)
-    };
-    let reply = match timeout(limit, durable).await {
+    let reply = match timeout_at(limit, call).await {
         Ok(Ok(value)) => replies::renewed(value, batch.len()).map_err(Into::into),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(CallError::Unknown(crate::transport::Fault("no answer".into()))),
     };
     match reply {
         Ok(answers) => {
-            for ((hold, lease), there) in batch.iter().zip(answers) {
-                if there {
-                    session.counters.renewed.fetch_add(1, Relaxed);
-                    hold.confirmed(sent, *lease);
-                    session.watchdog.arm(hold, None);
+            let mut there = Vec::new();
+            for (of, is_there) in batch.into_iter().zip(answers) {
+                if is_there {
+                    there.push(of);
                 } else {
-                    session.lose(hold, LossReason::Gone);
+                    // Gone is gone, however few servers have a copy of that.
+                    session.lose(&of.0, LossReason::Gone);
                 }
             }
+            confirm(session, there, (sent, limit), before).await;
         }
         // One key of another type fails the whole script. Found by halves, side by side: asked for one
         // by one, the others would lose their leases meanwhile.
@@ -414,6 +410,27 @@ async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) {
             for (hold, lease) in &batch {
                 postpone(session, hold, *lease);
             }
+        }
+    }
+}
+
+/// These were renewed by a call that was sent then: they are confirmed if there are enough copies before `limit`.
+async fn confirm(
+    session: &Session,
+    renewed: Vec<ToRenew>,
+    (sent, limit): (Moment, Instant),
+    before: Option<Epoch>,
+) {
+    let Some((first, _)) = renewed.first() else { return };
+    let copied = session.made_durable(Lane::Background, &first.resource.key, before);
+    let is_copied = matches!(timeout_at(limit, copied).await, Ok(Ok(())));
+    for (hold, lease) in &renewed {
+        if is_copied {
+            session.counters.renewed.fetch_add(1, Relaxed);
+            hold.confirmed(sent, *lease);
+            session.watchdog.arm(hold, None);
+        } else {
+            postpone(session, hold, *lease);
         }
     }
 }

@@ -6,16 +6,24 @@
 
 mod cluster;
 mod contenders;
+mod copies;
 mod costs;
 mod failovers;
 mod forced;
 #[path = "../support/kinds.rs"]
 mod kinds;
 mod moves;
+mod names;
+mod outages;
 mod pool;
 mod preflight;
+mod redirects;
+mod replies;
+mod secured;
 mod sentinel;
 mod shards;
+mod silence;
+mod subscriptions;
 #[path = "../support/mod.rs"]
 mod support;
 mod switch;

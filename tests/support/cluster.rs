@@ -159,12 +159,18 @@ impl Cluster {
 
     /// The shard's master, as it says itself. Of two the one that was elected later.
     pub fn master(&self, shard: usize) -> usize {
-        let members = self.members(shard).filter(|&node| self.nodes[node].is_up());
-        let masters = members.filter_map(|node| {
-            let me = self.view(node).into_iter().find(|sighting| sighting.is_me)?;
-            me.is_master.then_some((me.epoch, node))
+        // Roles may change between the questions to one and to the other.
+        let mut master = None;
+        wait_until("the shard has a master that runs", LIMIT, || {
+            let members = self.members(shard).filter(|&node| self.nodes[node].is_up());
+            let masters = members.filter_map(|node| {
+                let me = self.view(node).into_iter().find(|sighting| sighting.is_me)?;
+                me.is_master.then_some((me.epoch, node))
+            });
+            master = masters.max();
+            master.is_some()
         });
-        masters.max().expect("a master that runs").1
+        master.expect("it was found").1
     }
 
     /// One of the shard's nodes that runs and follows its master.

@@ -29,6 +29,8 @@ struct Shared {
     /// Pause before each piece of a reply is passed on.
     delay_ms: AtomicU64,
     accepted: AtomicU64,
+    /// Connections up to this number are silent for ever.
+    silenced: AtomicU64,
     request_bytes: AtomicU64,
     reply_bytes: AtomicU64,
     open: Mutex<Vec<TcpStream>>,
@@ -69,12 +71,12 @@ impl Proxy {
                 if own.stopped.load(Ordering::SeqCst) {
                     return;
                 }
-                own.accepted.fetch_add(1, Ordering::SeqCst);
+                let number = own.accepted.fetch_add(1, Ordering::SeqCst) + 1;
                 if own.refuse.load(Ordering::SeqCst) {
                     continue;
                 }
                 if let Ok(upstream) = TcpStream::connect(server) {
-                    drop(join(&own, client, upstream));
+                    drop(join(&own, number, client, upstream));
                 }
             }
         });
@@ -140,6 +142,12 @@ impl Proxy {
         self.shared.delay_ms.store(delay, Ordering::SeqCst);
     }
 
+    /// Nothing passes any more on the connections that are open now; new ones are as always. So a router
+    /// forgets connections.
+    pub fn silence(&self) {
+        self.shared.silenced.store(self.accepted(), Ordering::SeqCst);
+    }
+
     /// Cuts all open connections now.
     pub fn cut(&self) {
         for stream in self.shared.open.lock().expect("no panic while locked").drain(..) {
@@ -172,7 +180,12 @@ impl Drop for Proxy {
     }
 }
 
-fn join(shared: &Arc<Shared>, client: TcpStream, upstream: TcpStream) -> io::Result<()> {
+fn join(
+    shared: &Arc<Shared>,
+    number: u64,
+    client: TcpStream,
+    upstream: TcpStream,
+) -> io::Result<()> {
     client.set_nodelay(true)?;
     upstream.set_nodelay(true)?;
     let mut open = shared.open.lock().expect("no panic while locked");
@@ -183,14 +196,14 @@ fn join(shared: &Arc<Shared>, client: TcpStream, upstream: TcpStream) -> io::Res
     let subscribed = Arc::new(AtomicBool::new(false));
     for (way, (from, to)) in [(Way::Requests, requests), (Way::Replies, (upstream, client))] {
         let (shared, subscribed) = (shared.clone(), subscribed.clone());
-        thread::spawn(move || copy(&shared, &subscribed, way, from, to));
+        thread::spawn(move || copy(&shared, (number, &subscribed), way, from, to));
     }
     Ok(())
 }
 
 fn copy(
     shared: &Shared,
-    subscribed: &AtomicBool,
+    (number, subscribed): (u64, &AtomicBool),
     way: Way,
     mut from: TcpStream,
     mut to: TcpStream,
@@ -206,7 +219,8 @@ fn copy(
             let delay = shared.delay_ms.load(Ordering::SeqCst);
             thread::sleep(Duration::from_millis(delay));
         }
-        if swallow.load(Ordering::SeqCst) {
+        let is_silent = number <= shared.silenced.load(Ordering::SeqCst);
+        if is_silent || swallow.load(Ordering::SeqCst) {
             continue;
         }
         match way {

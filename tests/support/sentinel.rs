@@ -2,6 +2,7 @@
 //!
 //! Servers and sentinels are numbers; server 0 is the master at the beginning.
 
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub struct Watch {
     pub failover_timeout: Duration,
     /// Of the servers, not of the sentinels.
     pub arguments: Vec<String>,
+    /// What servers and sentinels call each other by: an address, or a name of it.
+    pub host: &'static str,
 }
 
 impl Default for Watch {
@@ -37,6 +40,7 @@ impl Default for Watch {
             down_after: Duration::from_millis(500),
             failover_timeout: Duration::from_secs(2),
             arguments: Vec::new(),
+            host: "127.0.0.1",
         }
     }
 }
@@ -63,13 +67,24 @@ impl Sentinels {
         arguments.extend(watch.arguments.iter().map(String::as_str));
         let mut servers = vec![Server::start_with(&arguments)];
         let master = servers[0].port().to_string();
-        let follow = ["--replicaof", "127.0.0.1", &master];
+        let Watch { host, .. } = *watch;
+        let mut follow = vec!["--replicaof", host, &master];
+        let is_name = host.parse::<IpAddr>().is_err();
+        if is_name {
+            follow.extend(["--replica-announce-ip", host]);
+        }
+        // Before 6.2 sentinels know no names, and refuse these lines.
+        let names = if is_name {
+            "sentinel resolve-hostnames yes\nsentinel announce-hostnames yes\n"
+        } else {
+            ""
+        };
         let arguments = [&arguments[..], &follow].concat();
         let quorum = watch.sentinels / 2 + 1;
         let [down_after, failover_timeout] =
             [watch.down_after, watch.failover_timeout].map(|span| span.as_millis());
         let configuration = format!(
-            "sentinel monitor {NAME} 127.0.0.1 {master} {quorum}\n\
+            "{names}sentinel monitor {NAME} {host} {master} {quorum}\n\
              sentinel down-after-milliseconds {NAME} {down_after}\n\
              sentinel failover-timeout {NAME} {failover_timeout}\n\
              sentinel parallel-syncs {NAME} {}\n",

@@ -23,6 +23,8 @@ pub struct Server {
     port: Port,
     /// Where the nodes of a cluster talk to each other.
     bus: Option<Port>,
+    /// With TLS, if the arguments have a certificate.
+    tls: Option<Port>,
     stands_still: AtomicBool,
     is_dead: bool,
     arguments: Vec<String>,
@@ -56,11 +58,16 @@ impl Server {
 
     /// A sentinel, which begins with this configuration and writes on in its file.
     pub fn start_sentinel(configuration: &str) -> Self {
+        Self::start_sentinel_with(configuration, &[])
+    }
+
+    pub fn start_sentinel_with(configuration: &str, arguments: &[&str]) -> Self {
         let folder = new_folder();
         let file = folder.join("sentinel.conf");
         fs::write(&file, configuration).expect("its file");
         let file = file.to_string_lossy();
-        Self::launch(folder.clone(), Vec::new(), &[&file, "--sentinel"], false)
+        let sentinel = [&file, "--sentinel"];
+        Self::launch(folder.clone(), Vec::new(), &[&sentinel, arguments].concat(), false)
     }
 
     fn launch(
@@ -74,10 +81,19 @@ impl Server {
             .iter()
             .position(|word| word == "--requirepass")
             .map(|at| arguments[at + 1].clone());
+        let has = |wanted: &str| arguments.iter().any(|word| word == wanted);
+        let has_tls = has("--tls-cert-file") && !has("--tls-port");
         // Another process may take the free port before the server does: then try the next.
         for _ in 0..20 {
             let (port, bus) =
                 if has_bus { Port::reserve_with_bus() } else { (Port::reserve(), None) };
+            let (tls, mut arguments) = (has_tls.then(Port::reserve), arguments.clone());
+            if let Some(tls) = &tls {
+                arguments.extend(["--tls-port".to_owned(), tls.0.to_string()]);
+                let bus =
+                    bus.iter().flat_map(|bus| ["--cluster-port".to_owned(), bus.0.to_string()]);
+                arguments.extend(bus);
+            }
             let mut process = spawn(port.0, &arguments, &environment, &folder);
             if comes_up(&mut process, port.0) {
                 let (stands_still, is_dead) = (AtomicBool::new(false), false);
@@ -85,6 +101,7 @@ impl Server {
                     process,
                     port,
                     bus,
+                    tls,
                     stands_still,
                     is_dead,
                     arguments,
@@ -109,6 +126,11 @@ impl Server {
     /// Of the bus, if it is a node of a cluster.
     pub fn bus_port(&self) -> Option<u16> {
         self.bus.as_ref().map(|bus| bus.0)
+    }
+
+    /// Where it speaks TLS.
+    pub fn tls_port(&self) -> u16 {
+        self.tls.as_ref().expect("its arguments have a certificate").0
     }
 
     /// It was neither paused nor killed.

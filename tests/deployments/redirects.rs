@@ -1,0 +1,226 @@
+//! A node that sends everybody to itself, as one does that has not heard yet what it owns: others flood it.
+
+use std::io::{self, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold::{Client, Error, HoldState, Lease, Lock};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::contenders::{LIMIT, until};
+use crate::support::cluster::{Cluster, Shape};
+use crate::support::slots::keyslot;
+
+/// Sends of one call: the first, and five after a redirect.
+const SENDS_MAX: u64 = 6;
+
+/// Pauses of one call between them: 2, 4, 8, 16 and 32 ms.
+const PAUSES: Duration = Duration::from_millis(62);
+
+/// The shortest pause of a caller between two calls that failed.
+const BETWEEN_CALLS: Duration = Duration::from_millis(40);
+
+/// The shortest pause between two questions for the layout, which are two commands.
+const BETWEEN_LAYOUTS: Duration = Duration::from_millis(25);
+
+/// Of each sort.
+const CALLERS: u32 = 7;
+
+/// In front of a node. As long as it is wrong, the node answers each script with MOVED to this address.
+struct Misled {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    is_wrong: AtomicBool,
+    /// Scripts that were answered so.
+    misled: AtomicU64,
+    /// All commands.
+    commands: AtomicU64,
+}
+
+impl Misled {
+    fn before(node: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("its address");
+        let shared = Arc::<Shared>::default();
+        let own = shared.clone();
+        thread::spawn(move || {
+            // Ends with the test program.
+            for client in listener.incoming().flatten() {
+                let shared = own.clone();
+                if let Ok(node) = TcpStream::connect(node) {
+                    drop(join(client, node, shared, address));
+                }
+            }
+        });
+        Misled { address, shared }
+    }
+
+    fn go_wrong(&self) {
+        self.shared.is_wrong.store(true, SeqCst);
+    }
+
+    fn go_right(&self) {
+        self.shared.is_wrong.store(false, SeqCst);
+    }
+
+    fn misled(&self) -> u64 {
+        self.shared.misled.load(SeqCst)
+    }
+
+    fn commands(&self) -> u64 {
+        self.shared.commands.load(SeqCst)
+    }
+}
+
+fn join(
+    client: TcpStream,
+    node: TcpStream,
+    shared: Arc<Shared>,
+    address: SocketAddr,
+) -> io::Result<()> {
+    client.set_nodelay(true)?;
+    node.set_nodelay(true)?;
+    let (mut replies, mut to_client) = (node.try_clone()?, client.try_clone()?);
+    thread::spawn(move || {
+        drop(io::copy(&mut replies, &mut to_client));
+        drop(to_client.shutdown(std::net::Shutdown::Both));
+    });
+    thread::spawn(move || {
+        let mut requests = BufReader::new(client);
+        let mut node = node;
+        while let Ok(request) = read_request(&mut requests) {
+            shared.commands.fetch_add(1, SeqCst);
+            let is_script = request[0].starts_with(b"EVAL");
+            let sent = if is_script && shared.is_wrong.load(SeqCst) {
+                shared.misled.fetch_add(1, SeqCst);
+                // The node answers in the right order by itself.
+                let slot = slot_of(&request);
+                let answer = format!("return redis.error_reply('MOVED {slot} {address}')");
+                node.write_all(&encoded(&[b"EVAL".to_vec(), answer.into_bytes(), b"0".to_vec()]))
+            } else {
+                node.write_all(&encoded(&request))
+            };
+            if sent.is_err() {
+                break;
+            }
+        }
+        drop(node.shutdown(std::net::Shutdown::Both));
+    });
+    Ok(())
+}
+
+/// Of a script: with its keys, or with their number and the keys as arguments.
+fn slot_of(script: &[Vec<u8>]) -> u16 {
+    let key = if script[2] == b"0" { &script[4] } else { &script[3] };
+    keyslot(&String::from_utf8_lossy(key))
+}
+
+fn read_request(from: &mut impl io::BufRead) -> io::Result<Vec<Vec<u8>>> {
+    let mut number = |kind: char| {
+        let mut line = String::new();
+        from.read_line(&mut line)?;
+        let number = line.strip_prefix(kind).and_then(|rest| rest.trim_end().parse().ok());
+        let number: usize = number.ok_or(io::ErrorKind::InvalidData)?;
+        let mut word = vec![0; if kind == '$' { number + 2 } else { 0 }];
+        from.read_exact(&mut word)?;
+        word.truncate(number);
+        Ok::<_, io::Error>((number, word))
+    };
+    let (words, _) = number('*')?;
+    (0..words).map(|_| Ok(number('$')?.1)).collect()
+}
+
+fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.len()).into_bytes());
+        bytes.extend(word);
+        bytes.extend(b"\r\n");
+    }
+    bytes
+}
+
+fn spawn_each<F>(client: &Client, names: &str, work: impl Fn(Lock) -> F) -> Vec<JoinHandle<()>>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let locks = (0..CALLERS).map(|number| client.lock(format!("{names}:{number}")));
+    locks.map(|lock| tokio::spawn(work(lock))).collect()
+}
+
+/// The complaint: 150 000 requests for a lock in five seconds to a server that answers MOVED, and "MOVED
+/// redirection loop detected" for calls and renewals long after that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::print_stderr, reason = "measured rates are shown with --nocapture")]
+async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
+    let cluster = Cluster::start_with(Shape { masters: 1, replicas: 0, ..Shape::default() });
+    let misled = Misled::before(cluster.node(0).address());
+    let port = misled.address.port().to_string();
+    let words = ["CONFIG", "SET", "cluster-announce-port", &port];
+    assert_eq!(cluster.node(0).command(&words).text(), "OK");
+    let builder = Client::builder(&format!("redis-cluster://{}", misled.address));
+    let builder = builder.connect_timeout(LIMIT).lease(Duration::from_secs(6));
+    let client = builder.connect().await.expect("connects");
+    let held = client.lock("held").lock().await.expect("free");
+    until("it is renewed", async || client.stats().renewed > 0).await;
+
+    let (span, misled_at) = (Duration::from_secs(2), misled.address);
+    let (calls, commands, since) = (client.stats().calls, misled.commands(), Instant::now());
+    misled.go_wrong();
+    let at_once = spawn_each(&client, "once", move |lock: Lock| async move {
+        while since.elapsed() < span {
+            let refused = lock.try_lock_now(Lease::Renewed).await.expect_err("misled");
+            let Error::Unavailable { source, .. } = &refused else { panic!("{refused:?}") };
+            let text = source.to_string();
+            assert!(text.contains(&misled_at.to_string()), "which node: {text}");
+        }
+    });
+    let for_a_while = spawn_each(&client, "while", move |lock: Lock| async move {
+        while since.elapsed() < span {
+            let wait = Duration::from_millis(700);
+            let refused = lock.try_lock(wait, Lease::Renewed).await.expect_err("misled");
+            // A call may be under way when the wait ends.
+            assert!(refused.is_retryable(), "{refused:?}");
+        }
+    });
+    let for_ever = spawn_each(&client, "ever", |lock: Lock| async move {
+        lock.lock().await.expect("in the end").unlock().await.expect("held");
+    });
+    for calling in at_once.into_iter().chain(for_a_while) {
+        calling.await.expect("no panic");
+    }
+    until("it has been renewed in vain", async || held.state() == HoldState::Uncertain).await;
+    let took = since.elapsed();
+    let calls = client.stats().calls - calls;
+    let (sent, commands) = (misled.misled(), misled.commands() - commands);
+    eprintln!(
+        "{} callers, {took:?}: {calls} calls, {sent} sends, {commands} commands",
+        3 * CALLERS
+    );
+    assert!(sent <= calls * SENDS_MAX, "{sent} sends of {calls} calls");
+    let sends = |pause: Duration| (took.as_secs_f64() / pause.as_secs_f64() + 1.0) * 6.0;
+    // Two of three callers pause between calls, and so do the renewals and the safety poll.
+    let callers = f64::from(CALLERS);
+    let scripts = callers * sends(PAUSES) + (2.0 * callers + 2.0) * sends(PAUSES + BETWEEN_CALLS);
+    let layouts = 2.0 * took.as_secs_f64() / BETWEEN_LAYOUTS.as_secs_f64();
+    let most = scripts + layouts;
+    let commands = u32::try_from(commands).expect("some thousands");
+    assert!(f64::from(commands) < most, "{commands} commands in {took:?}, more than {most:.0}");
+
+    misled.go_right();
+    until("it is renewed again", async || held.state() == HoldState::Held).await;
+    for waiting in for_ever {
+        timeout(LIMIT, waiting).await.expect("it goes on").expect("no panic");
+    }
+    client.lock("once:0").lock().await.expect("free").unlock().await.expect("held");
+    held.unlock().await.expect("held");
+    assert_eq!(cluster.node(0).command(&["DBSIZE"]).int(), 0);
+}
