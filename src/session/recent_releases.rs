@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use super::Session;
 use super::hold::{InDoubt, VERIFICATION};
 use super::retry::Retry;
-use super::watchdog::{self, Field};
+use super::watchdog::renewal::{Field, batches};
 use crate::protocol::resource::Resource;
 use crate::protocol::{self, replies};
 use crate::transport::{CallError, Group, Lane};
@@ -123,7 +123,7 @@ pub(super) async fn run(session: &Session) {
     loop {
         tokio::select! {
             () = recent.due.notified() => {
-                let batches = watchdog::batches(session, recent.take());
+                let batches = batches(session, recent.take());
                 for of_node in batches.chunk_by(|(one, _), (other, _)| one.node == other.node) {
                     let asked = stream::iter(of_node.to_vec());
                     let ask = move |(group, batch)| repeat(session, group, batch);

@@ -1,0 +1,172 @@
+//! Renewals in batches.
+//!
+//! A batch that fails touches nobody else. A batch that is refused is halved until the hold is found that is to
+//! blame: with 500 holds after nine more round trips.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::time::{Instant, timeout_at};
+
+use crate::clock::Moment;
+use crate::lease::LossReason;
+use crate::protocol::resource::Resource;
+use crate::protocol::{self, replies};
+use crate::session::hold::{Hold, VERIFICATION};
+use crate::session::{Session, jittered};
+use crate::transport::{CallError, Epoch, Fault, Group, Lane};
+
+/// Entries of Redis renewed by one call: it is kept for a few milliseconds at most.
+const BATCH: usize = 500;
+
+/// A hold, and the lease that it is to get.
+type ToRenew = (Arc<Hold>, Duration);
+
+/// Something that one renewal is asked about.
+pub(in crate::session) trait Field {
+    fn resource(&self) -> &Resource;
+    fn field(&self) -> &Arc<str>;
+
+    fn script(&self) -> &'static str {
+        protocol::renewal_of(self.resource().kind).sha1()
+    }
+}
+
+impl Field for ToRenew {
+    fn resource(&self) -> &Resource {
+        &self.0.resource
+    }
+
+    fn field(&self) -> &Arc<str> {
+        &self.0.field
+    }
+}
+
+/// Parts that are one call's work each, those of a node behind each other; a field that is more than that is a
+/// part of its own.
+///
+/// Kinds of locks with scripts of their own are renewed by calls of their own, and keys of different
+/// nodes by calls to each.
+pub(in crate::session) fn batches<T: Field>(
+    session: &Session,
+    fields: Vec<T>,
+) -> Vec<(Group, Vec<T>)> {
+    let mut batches: Vec<(Group, Vec<T>)> = Vec::new();
+    for (group, mut fields) in session.by_group(fields, |of| &of.resource().key) {
+        fields.sort_by_key(T::script);
+        let (mut last, mut entries) = (None, 0);
+        for of in fields {
+            let (script, number) = (of.script(), of.resource().entries(of.field()));
+            entries += number;
+            match batches.last_mut() {
+                Some((_, batch)) if last == Some(script) && entries <= BATCH => batch.push(of),
+                _ => {
+                    (last, entries) = (Some(script), number);
+                    batches.push((group, vec![of]));
+                }
+            }
+        }
+    }
+    batches
+}
+
+/// One batch: one call, and for each hold what it means.
+pub(super) async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) {
+    let sent = session.clock.now();
+    let holds: Vec<(&Resource, _, _)> =
+        batch.iter().map(|(hold, lease)| (&*hold.resource, &hold.field, *lease)).collect();
+    let kind = batch[0].0.resource.kind;
+    let shortest = batch.iter().map(|(_, lease)| time_for(session, *lease)).min();
+    // A renewal that takes a third of the lease leaves time for another one.
+    let limit = Instant::now() + shortest.unwrap_or_default() / 3;
+    let before = session.epoch_if_durable(Lane::Background, &batch[0].0.resource.key);
+    let call = session.call_group(group, Lane::Background, protocol::renew(kind, &holds));
+    let reply = match timeout_at(limit, call).await {
+        Ok(Ok(value)) => replies::renewed(value, batch.len()).map_err(Into::into),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(CallError::Unknown(Fault("no answer".into()))),
+    };
+    match reply {
+        Ok(answers) => {
+            let mut there = Vec::new();
+            for (of, is_there) in batch.into_iter().zip(answers) {
+                if is_there {
+                    there.push(of);
+                } else {
+                    // Gone is gone, however few servers have a copy of that.
+                    session.lose(&of.0, LossReason::Gone);
+                }
+            }
+            confirm(session, there, (sent, limit), before).await;
+        }
+        // One key of another type fails the whole script. Found by halves, side by side: asked for one
+        // by one, the others would lose their leases meanwhile.
+        Err(CallError::Refused(_)) if batch.len() > 1 => {
+            let mut half = batch;
+            let other_half = half.split_off(half.len() / 2);
+            let halves = [half, other_half].map(|half| Box::pin(renew(session, group, half)));
+            join_all(halves).await;
+        }
+        Err(CallError::Refused(fault)) if fault.is_wrong_type() => {
+            for (hold, _) in &batch {
+                session.lose(hold, LossReason::Gone);
+            }
+        }
+        // Some of the keys of a slot that is moving are here and others there.
+        Err(CallError::NotApplied(_)) if group.slot.is_some() && batch.len() > 1 => {
+            let alone = batch.into_iter().map(|hold| Box::pin(renew(session, group, vec![hold])));
+            join_all(alone).await;
+        }
+        // Some of the keys belong to another node meanwhile.
+        Err(CallError::NotApplied(_)) if is_scattered(session, group, &batch) => {
+            let parts = batches(session, batch).into_iter();
+            join_all(parts.map(|(group, batch)| Box::pin(renew(session, group, batch)))).await;
+        }
+        Err(_) => {
+            for (hold, lease) in &batch {
+                postpone(session, hold, *lease);
+            }
+        }
+    }
+}
+
+/// These were renewed by a call that was sent then: they are confirmed if there are enough copies before `limit`.
+async fn confirm(
+    session: &Session,
+    renewed: Vec<ToRenew>,
+    (sent, limit): (Moment, Instant),
+    before: Option<Epoch>,
+) {
+    let Some((first, _)) = renewed.first() else { return };
+    let copied = session.made_durable(Lane::Background, &first.resource.key, before);
+    let is_copied = matches!(timeout_at(limit, copied).await, Ok(Ok(())));
+    for (hold, lease) in &renewed {
+        if is_copied {
+            session.counters.renewed.fetch_add(1, Relaxed);
+            hold.confirmed(sent, *lease);
+            session.watchdog.arm(hold, None);
+        } else {
+            postpone(session, hold, *lease);
+        }
+    }
+}
+
+fn is_scattered(session: &Session, group: Group, batch: &[ToRenew]) -> bool {
+    batch.iter().any(|(hold, _)| session.transport.group(&hold.resource.key) != group)
+}
+
+/// How long a renewal may be repeated before the lease that it is for ends.
+fn time_for(session: &Session, lease: Duration) -> Duration {
+    if lease == VERIFICATION { session.settings.command_timeout } else { lease }
+}
+
+/// A renewal failed: try again soon, as long as the deadline has not passed.
+fn postpone(session: &Session, hold: &Arc<Hold>, lease: Duration) {
+    session.counters.renewals_failed.fetch_add(1, Relaxed);
+    hold.mark_uncertain();
+    let pause =
+        (time_for(session, lease) / 30).clamp(Duration::from_millis(2), Duration::from_millis(500));
+    session.watchdog.arm(hold, Some(Instant::now() + jittered(pause)));
+}
