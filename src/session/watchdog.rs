@@ -32,7 +32,6 @@ use tokio::time::Instant;
 use super::Session;
 use super::hold::{Duty, Hold};
 use super::release::under_way::{ReleaseUnderWay, ReleasesUnderWay};
-use crate::lease::LossReason;
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
 
