@@ -274,6 +274,8 @@ fn spawn(
         .args(file)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+        // What a replica got once would be there again after a restart.
+        .args(["--rdb-del-sync-files", "yes"])
         .arg("--dir")
         .arg(folder)
         .args(arguments)
