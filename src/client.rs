@@ -257,7 +257,8 @@ impl Client {
     /// Reported of each server are its version, replicas, eviction, persistence, clock, round trip, cluster
     /// settings, and the rights that this client's user lacks: see
     /// [`ServerState`](crate::preflight::ServerState). With sentinels or in a cluster, how long a failover takes
-    /// is compared with the client's lease. What the user may not look at is reported as not known. By default, rights are those for everything that this crate can do;
+    /// is compared with the client's lease. What the user may not look at is reported as not known. By default,
+    /// rights are those for everything that this crate can do;
     /// [`uses`](PreflightCheck::uses) and [`name`](PreflightCheck::name) narrow that. For the start of a
     /// program, and for an operator. Nothing is written.
     ///
