@@ -42,6 +42,7 @@ mod lost_replies;
 mod preflight;
 mod racing_ends;
 mod refusals;
+mod resolver;
 mod restart;
 mod rights;
 #[path = "../support/mod.rs"]
