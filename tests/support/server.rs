@@ -298,16 +298,22 @@ fn end(process: &mut Child) {
 /// Waits for an answer to PING, which may be an error (NOAUTH).
 fn comes_up(process: &mut Child, port: u16) -> bool {
     let mut ended = false;
+    let pid = process.id();
     wait_until("the server answers PING", Duration::from_secs(10), || {
         ended = process.try_wait().is_ok_and(|status| status.is_some());
-        let address = (Ipv4Addr::LOCALHOST, port).into();
-        ended
-            || Connection::open(address)
-                .and_then(|mut connection| connection.command(&["PING"]))
-                .is_ok_and(|reply| !reply.text().starts_with("LOADING"))
+        ended || answers(port, pid).unwrap_or(false)
     });
-    // Somebody else's server may have answered.
     !ended && process.try_wait().is_ok_and(|status| status.is_none())
+}
+
+/// Whether a process answers there. Somebody else's server may have the port, and ours be about to end.
+fn answers(port: u16, pid: u32) -> io::Result<bool> {
+    let mut connection = Connection::open((Ipv4Addr::LOCALHOST, port).into())?;
+    let is_loading = connection.command(&["PING"])?.text().starts_with("LOADING");
+    let info = connection.command(&["INFO", "server"])?.text();
+    let name = info.lines().find_map(|line| line.strip_prefix("process_id:"));
+    // It does not tell its name to whoever has not logged in.
+    Ok(!is_loading && name.is_none_or(|name| name == pid.to_string()))
 }
 
 /// Ports of the servers of this process, dead ones included: there a client is to meet nobody else.
