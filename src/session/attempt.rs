@@ -95,14 +95,11 @@ impl<'a> Attempt<'a> {
         let key = self.request.resource.key.clone();
         let before = self.session.epoch_if_durable(Lane::Caller, &key);
         if let Some(from) = self.predecessor.clone() {
-            let (resource, lease) = (&self.request.resource, self.request.terms.lease);
-            let call = resource.take_over(&from.field, &self.field, lease);
-            let (sent, reply) = self.send(call, limit).await;
+            let (sent, reply) = self.take_over(&from.field, limit).await;
             // Whatever came back, the field before is not ours to take over again.
-            match self.understood(reply, replies::taken_over) {
+            match reply {
                 Ok(TakenOver::Held(token)) => {
                     self.predecessor = None;
-                    self.session.note_release(resource, &from.field, lease);
                     self.make_durable(before).await?;
                     return self.grant(sent, token).map(Answer::TookOver);
                 }
@@ -148,16 +145,26 @@ impl<'a> Attempt<'a> {
         &mut self,
         from: &Arc<str>,
     ) -> Result<Option<Arc<Hold>>, CallError> {
-        let call = self.request.resource.take_over(from, &self.field, self.request.terms.lease);
-        let (sent, reply) = self.send(call, None).await;
-        match self.understood(reply, replies::taken_over)? {
-            TakenOver::Held(token) => {
-                let request = self.request;
-                self.session.note_release(&request.resource, from, request.terms.lease);
-                self.grant(sent, token).map(Some)
-            }
+        let (sent, reply) = self.take_over(from, None).await;
+        match reply? {
+            TakenOver::Held(token) => self.grant(sent, token).map(Some),
             TakenOver::Gone => Ok(None),
         }
+    }
+
+    /// Asks Redis once to put our field in the place of another, which is gone then.
+    async fn take_over(
+        &mut self,
+        from: &Arc<str>,
+        limit: Option<Instant>,
+    ) -> (Moment, Result<TakenOver, CallError>) {
+        let (resource, lease) = (&self.request.resource, self.request.terms.lease);
+        let (sent, reply) = self.send(resource.take_over(from, &self.field, lease), limit).await;
+        let taken = self.understood(reply, replies::taken_over);
+        if matches!(taken, Ok(TakenOver::Held(_))) {
+            self.session.note_release(resource, from, lease);
+        }
+        (sent, taken)
     }
 
     /// What a reply means. A reply that no script gives may mean a grant.

@@ -172,6 +172,22 @@ impl Shared {
     }
 }
 
+/// Takes all names by one client, and asks for them by another one.
+pub(crate) async fn held_and_waited_for(
+    [holder, waiter]: [&Client; 2],
+    names: &[String],
+) -> (Vec<LockGuard>, Vec<JoinHandle<Result<(), Error>>>) {
+    let mut held = Vec::new();
+    for name in names {
+        held.push(holder.lock(name).lock().await.expect("free"));
+    }
+    let waiting = names.iter().map(|name| {
+        let lock = waiter.lock(name);
+        tokio::spawn(async move { lock.lock().await.expect("released").unlock().await })
+    });
+    (held, waiting.collect())
+}
+
 pub(crate) async fn two_clients(url: &str) -> [Client; 2] {
     let connect = || async {
         // A name that only the end of a lease frees would miss the limit.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use leasehold::{Client, ClientBuilder, HoldState, Lease, ShardedPubSub};
 use tokio::time::timeout;
 
-use crate::contenders::{LIMIT, until};
+use crate::contenders::{LIMIT, held_and_waited_for, until};
 use crate::support::cluster::{Cluster, Shape};
 use crate::support::server::Server;
 use crate::support::slots::keyslot;
@@ -94,15 +94,7 @@ async fn woken(sharded: ShardedPubSub, change: impl AsyncFnOnce(&Cluster, u16)) 
         || connect(builder(&cluster).lease(LONG).safety_poll(NO_POLL).sharded_pubsub(sharded));
     let (holder, waiter) = (make().await, make().await);
     let names: Vec<_> = (0..100).map(|number| format!("{{x}}:{number}")).collect();
-    let mut held = Vec::new();
-    for name in &names {
-        held.push(holder.lock(name).lock().await.expect("free"));
-    }
-    let waiting = names.iter().map(|name| {
-        let lock = waiter.lock(name);
-        tokio::spawn(async move { lock.lock().await.expect("released").unlock().await })
-    });
-    let waiting: Vec<_> = waiting.collect();
+    let (held, waiting) = held_and_waited_for([&holder, &waiter], &names).await;
     until("all listen", async || waiter.stats().subscriptions == 100).await;
     change(&cluster, keyslot("{x}")).await;
     for guard in held {

@@ -11,7 +11,7 @@ use leasehold::{Client, ClientBuilder, Error, Lease, ShardedPubSub};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::contenders::{LIMIT, size, until};
+use crate::contenders::{LIMIT, held_and_waited_for, size, until};
 use crate::support::cluster::{Cluster, Shape};
 use crate::support::slots::keyslot;
 
@@ -52,15 +52,7 @@ async fn a_thousand_channels_of_five_hundred_slots_come_back() {
         .values()
         .flat_map(|tag| (0..OF_A_SLOT).map(move |number| format!("{{{tag}}}:{number}")))
         .collect();
-    let mut held = Vec::new();
-    for name in &names {
-        held.push(holder.lock(name).lock().await.expect("free"));
-    }
-    let waiting = names.iter().map(|name| {
-        let lock = waiter.lock(name);
-        tokio::spawn(async move { lock.lock().await.expect("released").unlock().await })
-    });
-    let waiting: Vec<_> = waiting.collect();
+    let (held, waiting) = held_and_waited_for([&holder, &waiter], &names).await;
     let node = cluster.node(0);
     let channels = || node.command(&["PUBSUB", "SHARDCHANNELS"]).array().len();
     until("all listen", async || channels() == names.len()).await;

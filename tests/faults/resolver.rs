@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::support::preload;
 use crate::support::server::Server;
 use crate::testbed::{Outside, Running, alone, beside, builder, child, note, until};
 
@@ -22,11 +22,8 @@ impl Names {
             std::env::temp_dir().join(format!("leasehold-resolver-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let names = Names { folder };
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/resolver.c");
-        let options = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", source, "-o"];
-        let compiled =
-            Command::new("cc").args(options).arg(names.path("resolver.so")).arg("-ldl").status();
-        assert!(compiled.is_ok_and(|status| status.success()), "a C compiler is needed");
+        let library = names.path("resolver.so");
+        preload::compile(concat!(env!("CARGO_MANIFEST_DIR"), "/resolver.c"), &library);
         names
     }
 
@@ -50,7 +47,7 @@ impl Names {
         child(
             CHILD,
             &[
-                ("LD_PRELOAD", text(&self.path("resolver.so"))),
+                (preload::VARIABLE, text(&self.path("resolver.so"))),
                 ("RESOLVES_TO", text(&self.path("address"))),
                 ("REFUSED", text(&self.path("refused"))),
                 ("LEASEHOLD_CHILD_URL", format!("redis://redis.test:{}", server.port())),

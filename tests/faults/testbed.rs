@@ -208,10 +208,14 @@ impl Outside {
 
     /// Calls of a command since the last reset, refused ones included.
     pub(crate) fn calls(&mut self, command: &str) -> u64 {
-        let info = self.command(&["INFO", "commandstats"]).text();
-        let line = format!("cmdstat_{command}:calls=");
-        let calls = info.lines().filter_map(|text| text.strip_prefix(&line)?.split(',').next());
-        calls.map(|calls| calls.parse::<u64>().expect("a number")).sum()
+        self.sum("commandstats", &format!("cmdstat_{command}:calls="))
+    }
+
+    /// The numbers behind `line` in a section of INFO, of all servers.
+    fn sum(&mut self, section: &str, line: &str) -> u64 {
+        let info = self.command(&["INFO", section]).text();
+        let numbers = info.lines().filter_map(|text| text.strip_prefix(line)?.split(',').next());
+        numbers.map(|number| number.parse::<u64>().expect("a number")).sum()
     }
 
     pub(crate) fn reset_stats(&mut self) {
@@ -220,9 +224,7 @@ impl Outside {
 
     /// All commands so far, this one included.
     pub(crate) fn commands(&mut self) -> u64 {
-        let info = self.command(&["INFO", "stats"]).text();
-        let counts = info.lines().filter_map(|text| text.strip_prefix("total_commands_processed:"));
-        counts.map(|count| count.parse::<u64>().expect("a number")).sum()
+        self.sum("stats", "total_commands_processed:")
     }
 }
 

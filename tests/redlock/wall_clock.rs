@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use leasehold::Lease;
 
+use crate::support::preload;
 use crate::support::server::Server;
 use crate::testbed::{LONG, NAME, Servers, eventually, in_vain, ms, soon};
 
@@ -22,13 +22,10 @@ impl Clock {
         fs::create_dir_all(&folder).unwrap();
         let (offset, library) = (folder.join("offset"), folder.join("clock.so"));
         fs::write(&offset, [0; 8]).unwrap();
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/clock.c");
-        let options = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", source, "-o"];
-        let compiled = Command::new("cc").args(options).arg(&library).status();
-        assert!(compiled.is_ok_and(|status| status.success()), "a C compiler is needed");
+        preload::compile(concat!(env!("CARGO_MANIFEST_DIR"), "/clock.c"), &library);
         let of = |path: &Path| path.display().to_string();
         let (library, path) = (of(&library), of(&offset));
-        let environment = [("LD_PRELOAD", &*library), ("CLOCK_OFFSET", &*path)];
+        let environment = [(preload::VARIABLE, &*library), ("CLOCK_OFFSET", &*path)];
         Clock { server: Server::start_in(&environment, &[]), offset }
     }
 }

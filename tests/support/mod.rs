@@ -19,6 +19,7 @@ pub mod cluster;
 pub mod deployment;
 mod keeper;
 pub mod migration;
+pub mod preload;
 pub mod proxy;
 pub mod resp;
 pub mod routes;
