@@ -62,7 +62,8 @@ impl Pairs {
             let (done, stop) = (done.clone(), stop.clone());
             async move {
                 while !stop.load(SeqCst) {
-                    let guard = lock.try_lock(LIMIT, Lease::Renewed).await.expect("it serves");
+                    let guard =
+                        lock.try_lock(outage() + LIMIT, Lease::Renewed).await.expect("it serves");
                     match end {
                         End::Unlocked => guard.unlock().await.expect("held"),
                         End::Dropped => drop(guard),
