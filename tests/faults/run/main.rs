@@ -1,0 +1,13 @@
+//! The published fault run: locks under faults, with several processes, a history, and a checker.
+//!
+//! `cargo run --release -p leasehold-faults -- --help` says what it can do; `docs/faults/README.md`, what it has
+//! shown.
+#![expect(clippy::print_stdout, reason = "a program for people at a keyboard")]
+
+mod clock;
+mod history;
+mod result;
+
+fn main() {
+    println!("{}", clock::monotonic());
+}
