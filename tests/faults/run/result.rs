@@ -27,6 +27,9 @@ pub(crate) struct Cell {
     pub(crate) longest_wait_ms: u64,
     /// From the end of each fault until every lock of the workload was granted again.
     pub(crate) recovery_ms: Vec<u64>,
+    /// The longest time in which a lock that was waited for was granted to nobody, since the first fault.
+    #[serde(default)]
+    pub(crate) outage_ms: u64,
     /// Holds that were granted out of turn (fair).
     pub(crate) out_of_turn: u64,
     /// Waits of more than a second while nobody held the lock and no fault was on.
