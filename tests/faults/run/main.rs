@@ -4,6 +4,8 @@
 //! shown.
 #![expect(clippy::print_stdout, reason = "a program for people at a keyboard")]
 
+#[cfg_attr(not(test), expect(dead_code, reason = "no run calls it yet"))]
+mod check;
 mod clock;
 mod history;
 mod result;
