@@ -61,7 +61,12 @@ pub(crate) enum What {
     /// Asked again, the library says that the lock may be lost, or is.
     Doubted,
     /// The resource has answered a write that was sent right after `Held` or `Granted`.
-    Wrote { accepted: bool },
+    Wrote {
+        accepted: bool,
+        /// How many writes of this lock the resource had answered by then, if it counts: their order there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        order: Option<u64>,
+    },
     /// The library says by itself that the lock is lost.
     Lost { reason: String },
     /// The release is about to be called.
