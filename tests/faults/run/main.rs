@@ -6,6 +6,7 @@
 
 mod clock;
 mod history;
+mod report;
 mod result;
 
 fn main() {
