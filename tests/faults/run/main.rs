@@ -6,6 +6,8 @@
 
 mod clock;
 mod history;
+#[expect(dead_code, reason = "the run of a cell is to use them")]
+mod peers;
 mod result;
 
 fn main() {
