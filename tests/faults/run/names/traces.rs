@@ -1,0 +1,132 @@
+//! What the server keeps of the names: channels, and keys.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::support::resp::{Connection, Reply};
+use crate::support::server::Server;
+
+/// What one server uses.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Footprint {
+    /// Bytes.
+    pub(super) memory: u64,
+    /// Those that have expired and were not looked at since are among them.
+    pub(super) keys: u64,
+    /// Without the one that asks.
+    pub(super) clients: u64,
+}
+
+impl Footprint {
+    pub(super) fn of(server: &Server) -> Self {
+        let info = server.command(&["INFO"]).text();
+        let number = |name: &str| {
+            let rest = info.lines().find_map(|line| line.strip_prefix(name));
+            let digits = rest.map(|rest| rest.split(',').next().unwrap_or(rest).trim());
+            digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+        };
+        Footprint {
+            memory: number("used_memory:"),
+            keys: number("db0:keys="),
+            clients: number("connected_clients:") - 1,
+        }
+    }
+}
+
+/// What the server is called in reports.
+pub(super) fn version(server: &Server) -> String {
+    let info = server.command(&["INFO", "server"]).text();
+    let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    match (field("valkey_version:"), field("redis_version:")) {
+        (Some(version), _) => format!("Valkey {version}"),
+        (None, version) => format!("Redis {}", version.unwrap_or("?")),
+    }
+}
+
+/// What is there although nobody holds or waits for anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Traces {
+    pub(super) channels: u64,
+    pub(super) patterns: u64,
+    /// `redisson_lock_token:…`, which must stay: docs/operations.md.
+    pub(super) fence_counters: u64,
+    /// `leasehold_reply:…`, which go within [`REPLY`] by themselves: docs/operations.md.
+    pub(super) replies: u64,
+    /// No other key may be there: the first ones, with their expiry.
+    pub(super) others: Vec<String>,
+    pub(super) others_total: u64,
+}
+
+const FENCE_COUNTER: &str = "redisson_lock_token:{";
+const REPLY_PREFIX: &str = "leasehold_reply:{";
+const REPLY: Duration = Duration::from_secs(30);
+/// What PTTL says of a key that went meanwhile.
+const GONE: i64 = -2;
+const OTHERS_SHOWN: usize = 10;
+
+impl Traces {
+    /// Looks until nothing is there any more that must go, for `limit` from `since` on at most. Replies may
+    /// stay if their time is longer than that.
+    pub(super) fn of_those_that_stay(server: &Server, since: Instant, limit: Duration) -> Self {
+        let waits_for_replies = limit > REPLY;
+        loop {
+            let traces = Traces::of(server);
+            let must_go = traces.channels + traces.patterns + traces.others_total;
+            let may_go = if waits_for_replies { traces.replies } else { 0 };
+            if must_go + may_go == 0 || since.elapsed() >= limit {
+                return traces;
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn of(server: &Server) -> Self {
+        let mut traces = Traces {
+            channels: server.command(&["PUBSUB", "CHANNELS"]).array().len() as u64,
+            patterns: number(&server.command(&["PUBSUB", "NUMPAT"])),
+            ..Traces::default()
+        };
+        let mut connection = server.connection();
+        let mut cursor = "0".to_owned();
+        loop {
+            let page = ask(&mut connection, &["SCAN", &cursor, "COUNT", "10000"]);
+            for key in page.array()[1].array() {
+                traces.add(&mut connection, &key.text());
+            }
+            cursor = page.array()[0].text();
+            if cursor == "0" {
+                return traces;
+            }
+        }
+    }
+
+    fn add(&mut self, connection: &mut Connection, key: &str) {
+        if key.starts_with(FENCE_COUNTER) {
+            self.fence_counters += 1;
+            return;
+        }
+        let expiry = ask(connection, &["PTTL", key]).int();
+        if expiry == GONE {
+            return;
+        }
+        let millis = u64::try_from(expiry).ok().map(Duration::from_millis);
+        if key.starts_with(REPLY_PREFIX) && millis.is_some_and(|left| left <= REPLY) {
+            self.replies += 1;
+            return;
+        }
+        self.others_total += 1;
+        if self.others.len() < OTHERS_SHOWN {
+            self.others.push(format!("{key} (PTTL {expiry})"));
+        }
+    }
+}
+
+fn number(reply: &Reply) -> u64 {
+    reply.int().try_into().expect("it counts")
+}
+
+fn ask(connection: &mut Connection, words: &[&str]) -> Reply {
+    connection.command(words).expect("no fault is on any more")
+}
