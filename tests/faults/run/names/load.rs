@@ -119,7 +119,7 @@ pub(crate) fn run(options: &Options) {
 async fn load(options: &Options) {
     let size = &options.size;
     let clients = [connect(options).await, connect(options).await];
-    let visitor = Arc::new(Visitor::new(clients, options.seed, size.lease()));
+    let visitor = Arc::new(Visitor::new(clients, options.seed));
     let started = Instant::now();
     let mut done = 0;
     tell(&Told::Sample(sample(&visitor, started)));

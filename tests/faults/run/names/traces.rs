@@ -1,10 +1,11 @@
 //! What the server keeps of the names: channels, and keys.
 
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{iter, thread};
 
 use serde::Serialize;
 
+use super::visit::is_semaphore;
 use crate::support::resp::{Connection, Reply};
 use crate::support::server::Server;
 
@@ -52,9 +53,11 @@ pub(super) struct Traces {
     pub(super) patterns: u64,
     /// `redisson_lock_token:…`, which must stay: docs/operations.md.
     pub(super) fence_counters: u64,
+    /// The numbers of semaphores that have all their permits, which must stay: docs/operations.md.
+    pub(super) semaphores: u64,
     /// `leasehold_reply:…`, which go within [`REPLY`] by themselves: docs/operations.md.
     pub(super) replies: u64,
-    /// No other key may be there: the first ones, with their expiry.
+    /// No other key may be there, nor a semaphore that lacks a permit: the first ones.
     pub(super) others: Vec<String>,
     pub(super) others_total: u64,
 }
@@ -72,10 +75,11 @@ impl Traces {
     pub(super) fn of_those_that_stay(server: &Server, since: Instant, limit: Duration) -> Self {
         let waits_for_replies = limit > REPLY;
         loop {
+            let is_last = since.elapsed() >= limit;
             let traces = Traces::of(server);
             let must_go = traces.channels + traces.patterns + traces.others_total;
             let may_go = if waits_for_replies { traces.replies } else { 0 };
-            if must_go + may_go == 0 || since.elapsed() >= limit {
+            if must_go + may_go == 0 || is_last {
                 return traces;
             }
             thread::sleep(Duration::from_millis(100));
@@ -92,8 +96,12 @@ impl Traces {
         let mut cursor = "0".to_owned();
         loop {
             let page = ask(&mut connection, &["SCAN", &cursor, "COUNT", "10000"]);
-            for key in page.array()[1].array() {
-                traces.add(&mut connection, &key.text());
+            let keys: Vec<_> = page.array()[1].array().iter().map(Reply::text).collect();
+            let (semaphores, others): (Vec<_>, Vec<_>) =
+                keys.into_iter().partition(|key| is_semaphore(key));
+            traces.add_semaphores(&mut connection, &semaphores);
+            for key in others {
+                traces.add(&mut connection, &key);
             }
             cursor = page.array()[0].text();
             if cursor == "0" {
@@ -116,9 +124,27 @@ impl Traces {
             self.replies += 1;
             return;
         }
+        self.add_other(format!("{key} (PTTL {expiry})"));
+    }
+
+    fn add_semaphores(&mut self, connection: &mut Connection, keys: &[String]) {
+        if keys.is_empty() {
+            return;
+        }
+        let words: Vec<_> = iter::once("MGET").chain(keys.iter().map(String::as_str)).collect();
+        for (key, number) in keys.iter().zip(ask(connection, &words).array()) {
+            if *number == Reply::Bulk(b"1".into()) {
+                self.semaphores += 1;
+            } else {
+                self.add_other(format!("{key} ({number:?})"));
+            }
+        }
+    }
+
+    fn add_other(&mut self, text: String) {
         self.others_total += 1;
         if self.others.len() < OTHERS_SHOWN {
-            self.others.push(format!("{key} (PTTL {expiry})"));
+            self.others.push(text);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What must not be.
 
 use super::load::{Gauges, Size};
-use super::visit::FENCED;
+use super::visit::{FENCED, SEMAPHORE};
 use super::{Outcome, Point};
 
 /// Memory is flat if its median in the last quarter of the samples is at most so much above that in the second.
@@ -71,13 +71,16 @@ fn growth(series: &[Point], at_rest: &Point) -> Vec<String> {
             found.push(format!("{what}: {before} in the second quarter, {after} in the last"));
         }
     }
-    // Tasks come and go with releases: their number tells something only at rest.
-    let tasks: (_, Of) = ("tasks", |point| point.load.tasks);
-    for (what, of) in STEADY.into_iter().chain([tasks]) {
+    for (what, of) in STEADY {
         let (before, after) = (of(&series[0]), of(at_rest));
         if after != before {
             found.push(format!("{what}: {before} before the first name, {after} at rest"));
         }
+    }
+    // Those of the load itself have ended when a sample is taken.
+    let (usual, after) = (median(second, |point| point.load.tasks), at_rest.load.tasks);
+    if after > usual {
+        found.push(format!("{after} tasks at rest, {usual} between two rounds"));
     }
     found
 }
@@ -95,9 +98,13 @@ fn rest(outcome: &Outcome) -> Vec<String> {
     if left.others_total > 0 {
         found.push(format!("{} keys are left: {}", left.others_total, left.others.join(", ")));
     }
-    let fenced = outcome.totals.by_kind.get(FENCED).copied().unwrap_or_default();
+    let by_kind = |kind| outcome.totals.by_kind.get(kind).copied().unwrap_or_default();
+    let (fenced, semaphores) = (by_kind(FENCED), by_kind(SEMAPHORE));
     if left.fence_counters != fenced {
         found.push(format!("{} fence counters for {fenced} fenced names", left.fence_counters));
+    }
+    if left.semaphores != semaphores {
+        found.push(format!("{} of {semaphores} semaphores have their permits", left.semaphores));
     }
     found
 }
@@ -131,14 +138,16 @@ mod tests {
         let totals = Totals {
             names: 70,
             contended: 7,
-            by_kind: [(FENCED.to_owned(), 10)].into(),
+            by_kind: [(FENCED, 10), (SEMAPHORE, 9)]
+                .map(|(kind, number)| (kind.to_owned(), number))
+                .into(),
             counters: [("acquired_after_waiting".to_owned(), 6)].into(),
             ..Totals::default()
         };
         Outcome {
             totals,
             faults: [("rain".to_owned(), 1)].into(),
-            left: Traces { fence_counters: 10, replies: 3, ..Traces::default() },
+            left: Traces { fence_counters: 10, semaphores: 9, replies: 3, ..Traces::default() },
             at_rest: series(|_| 10_000).remove(0),
             series: series(|_| 10_000),
             ..Outcome::default()
@@ -178,7 +187,7 @@ mod tests {
         });
         assert_eq!(grows, "descriptors: 20 in the second quarter, 21 in the last");
         let task = said(|outcome| outcome.at_rest.load.tasks += 1);
-        assert_eq!(task, "tasks: 0 before the first name, 1 at rest");
+        assert_eq!(task, "1 tasks at rest, 0 between two rounds");
         assert!(said(|outcome| outcome.series.truncate(7)).starts_with("7 samples do not show"));
     }
 
@@ -212,5 +221,7 @@ mod tests {
         assert_eq!(key, "1 keys are left: x (PTTL -1)");
         let counter = said(|outcome| outcome.left.fence_counters = 11);
         assert_eq!(counter, "11 fence counters for 10 fenced names");
+        let permit = said(|outcome| outcome.left.semaphores = 8);
+        assert_eq!(permit, "8 of 9 semaphores have their permits");
     }
 }

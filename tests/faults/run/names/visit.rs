@@ -34,13 +34,16 @@ const KINDS: [(Kind, &str); 7] = [
     (Kind::Fair, "fair"),
     (Kind::ReadWrite, "read_write"),
     (Kind::Fenced, FENCED),
-    (Kind::Semaphore, "semaphore"),
+    (Kind::Semaphore, SEMAPHORE),
     (Kind::String, "string"),
     (Kind::Several, "several"),
 ];
 
 /// Each name of this kind leaves a counter in Redis.
 pub(super) const FENCED: &str = "fenced";
+
+/// Each name of this kind leaves its number in Redis.
+pub(super) const SEMAPHORE: &str = "semaphore";
 
 /// What all tasks count together.
 #[derive(Debug, Default)]
@@ -58,7 +61,6 @@ pub(super) struct Visitor {
     pub(super) clients: [Client; 2],
     pub(super) tally: Tally,
     seed: u64,
-    lease: Duration,
 }
 
 /// One client at one name.
@@ -81,13 +83,13 @@ enum Held {
 struct Refused;
 
 impl Visitor {
-    pub(super) fn new(clients: [Client; 2], seed: u64, lease: Duration) -> Self {
-        Visitor { clients, tally: Tally::default(), seed, lease }
+    pub(super) fn new(clients: [Client; 2], seed: u64) -> Self {
+        Visitor { clients, tally: Tally::default(), seed }
     }
 
     pub(super) async fn visit(&self, number: u64) {
         let mut random = fastrand::Rng::with_seed(self.seed.wrapping_add(number));
-        let (kind, kind_name) = KINDS[usize::try_from(number % 7).expect("one of seven")];
+        let (kind, kind_name) = kind_of(number);
         let name = format!("names:{}:{number}", self.seed);
         let mut clients = self.clients.each_ref();
         random.shuffle(&mut clients);
@@ -110,6 +112,16 @@ impl Visitor {
             *self.tally.by_kind.lock().expect("no panic").entry(kind_name.into()).or_default() += 1;
         }
     }
+}
+
+fn kind_of(number: u64) -> (Kind, &'static str) {
+    KINDS[usize::try_from(number % 7).expect("one of seven")]
+}
+
+/// Is it the key of a semaphore's number?
+pub(super) fn is_semaphore(key: &str) -> bool {
+    let number = key.strip_prefix("names:").and_then(|rest| rest.split_once(':')?.1.parse().ok());
+    number.is_some_and(|number| kind_of(number).1 == SEMAPHORE)
 }
 
 /// The second waits for the first, which stays for a moment; every other one is impatient at first.
@@ -152,6 +164,9 @@ impl Visit<'_> {
     /// A release whose outcome is unknown counts when the lock was taken and released again.
     async fn given_back(&self, mut held: Held) -> Result<(), Refused> {
         loop {
+            if let Err(error) = held.check() {
+                self.may_repeat(&error).await?;
+            }
             if self.drops {
                 self.visitor.tally.dropped.fetch_add(1, Relaxed);
                 drop(held);
@@ -168,8 +183,7 @@ impl Visit<'_> {
     async fn take(&self, wait: Duration) -> Result<Held, Error> {
         let Some(lock) = self.lock() else {
             let semaphore = self.client.semaphore(self.name);
-            // It goes by itself: it needs no number once it was visited.
-            semaphore.try_set_permits_for(1, 2 * self.visitor.lease).await?;
+            semaphore.try_set_permits(1).await?;
             return Ok(Held::Permit(semaphore.try_acquire(1, wait).await?));
         };
         Ok(Held::Lock(lock.try_lock(wait, Lease::Renewed).await?))
@@ -213,6 +227,13 @@ impl Visit<'_> {
 }
 
 impl Held {
+    fn check(&self) -> Result<(), Error> {
+        match self {
+            Held::Lock(guard) => guard.check(),
+            Held::Permit(permit) => permit.guard().map_or(Ok(()), LockGuard::check),
+        }
+    }
+
     async fn release(self) -> Result<(), Error> {
         match self {
             Held::Lock(guard) => guard.unlock().await,
