@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of CLOCK_MONOTONIC, which no step of the wall clock moves.
+/// Nanoseconds of `CLOCK_MONOTONIC`, which no step of the wall clock moves.
 pub(crate) fn monotonic() -> u64 {
     nanos(ClockId::CLOCK_MONOTONIC)
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Something that a process saw or did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Event {
-    /// Nanoseconds of CLOCK_MONOTONIC, which all processes of the machine share.
+    /// Nanoseconds of `CLOCK_MONOTONIC`, which all processes of the machine share.
     pub(crate) at: u64,
     /// Nanoseconds of the wall clock, which may have been stepped.
     pub(crate) wall: u64,
