@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::check::{self, Rules};
 use crate::fault;
 use crate::history::{self, Event, What};
+use crate::peers::Peer;
 use crate::report::{self, timeline};
 use crate::result::Cell;
 use crate::run::{Ran, RunArguments};
@@ -18,8 +19,26 @@ use crate::workload::{PERMITS, Workload};
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_millis(500);
 
-/// What our documentation promises.
-pub(crate) fn rules(arguments: &RunArguments) -> Rules {
+/// What is promised: by our documentation, or by that of a peer.
+pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
+    let ours = ours(arguments);
+    let Some(peer) = Peer::named(&arguments.library) else { return ours };
+    let errors = history.iter().filter_map(|event| match &event.what {
+        What::Refused { error, .. } | What::Released { error: Some(error) } => Some(error.clone()),
+        _ => None,
+    });
+    Rules {
+        // It may ask again after a pause of its own.
+        idle: arguments.lease(),
+        // No documentation has a list of them.
+        documented_errors: errors.collect(),
+        knows_deadlines: peer.knows_deadlines,
+        fair: BTreeSet::new(),
+        ..ours
+    }
+}
+
+fn ours(arguments: &RunArguments) -> Rules {
     let lease = arguments.lease();
     let forgets = fault::all().filter(|fault| fault.forgets_on(arguments.deployment));
     let documented = ["Unavailable", "Unknown", "NotDurable", "Lost", "Quorum"];

@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::history::What;
 use crate::log::Log;
-use crate::process;
+use crate::process::Usage;
 use crate::resource::Resource;
 use crate::worker::Worker;
 use crate::workload::Workload;
@@ -192,7 +192,8 @@ async fn sample(log: Log) {
     let mut ticks = tokio::time::interval(SAMPLED_EVERY);
     loop {
         ticks.tick().await;
-        let process::Usage { rss_kib, descriptors, threads } = process::usage();
-        log.write(0, "", What::Sample { rss_kib, descriptors, threads });
+        if let Ok(Usage { rss_kib, descriptors, threads }) = Usage::of(std::process::id()) {
+            log.write(0, "", What::Sample { rss_kib, descriptors, threads });
+        }
     }
 }

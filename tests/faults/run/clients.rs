@@ -129,7 +129,8 @@ impl Clients {
     }
 
     pub(crate) fn signal(&self, seat: usize, signal: Signal) {
-        drop(kill(self.seats[seat].pid(), signal));
+        // One that is gone needs none.
+        kill(self.seats[seat].pid(), signal).ok();
     }
 
     /// Waits until it stands still; false if it does not within the limit.

@@ -9,30 +9,45 @@
     reason = "processes, servers and clocks of a real machine are waited for"
 )]
 
+mod cell;
+mod check;
 mod client;
 mod clients;
 mod clock;
 mod fault;
 mod history;
 mod log;
+mod matrix;
 mod memory;
+mod names;
+mod peers;
 mod process;
+mod publish;
+mod report;
 mod resource;
 mod result;
 mod run;
+mod start;
 #[path = "../../support/mod.rs"]
 mod support;
 mod worker;
 mod workload;
 mod world;
 
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand};
 
 use client::ClientArguments;
 use fault::Needs;
-use run::{Prepared, RunArguments};
+use matrix::MatrixArguments;
+use peers::Peer;
+use publish::PublishArguments;
+use result::Cell;
+use run::{Ran, RunArguments};
 
 /// Locks under faults, with several processes, a history, and a checker.
 #[derive(Parser, Debug)]
@@ -48,9 +63,18 @@ struct Arguments {
 enum What {
     /// The faults: where they apply, and what they are.
     Faults,
+    /// Every fault on every deployment.
+    Matrix(MatrixArguments),
+    /// Very many names, each locked and released once: is anything left of them?
+    Names(names::Options),
+    /// Writes the report from what the runs have left.
+    Report(PublishArguments),
     /// One of the client processes of a run.
     #[command(hide = true)]
     Client(ClientArguments),
+    /// Started by `names`.
+    #[command(hide = true)]
+    NamesLoad(names::LoadOptions),
 }
 
 /// Set where the program has a network of its own.
@@ -64,7 +88,20 @@ fn main() -> ExitCode {
             faults();
             Ok(true)
         }
+        Some(What::Matrix(matrix)) => {
+            matrix.run().map(|cells| cells.iter().filter(|cell| cell.is_ours()).all(Cell::passes))
+        }
+        Some(What::Names(options)) => {
+            let outcome = names::run(&options);
+            println!("{outcome}");
+            Ok(outcome.passes())
+        }
+        Some(What::Report(publish)) => publish.run().map(|()| true),
         Some(What::Client(client)) => client::main(client).map(|()| true),
+        Some(What::NamesLoad(options)) => {
+            names::load(&options);
+            Ok(true)
+        }
     };
     match ended {
         Ok(true) => ExitCode::SUCCESS,
@@ -96,48 +133,43 @@ fn one(arguments: &RunArguments) -> Result<bool, String> {
             .status();
         return status.map(|status| status.success()).map_err(|error| error.to_string());
     }
-    let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
-    let resource = resource::serve();
-    let ran = run::run(arguments, seed, |prepared| ours(arguments, prepared, resource))?;
-    println!("{} events, {:?} {:?} {}", ran.history.len(), ran.wrong, ran.keys, ran.server);
-    let file = arguments.out.join("history.jsonl");
-    let mut out = std::io::BufWriter::new(std::fs::File::create(file).map_err(|error| error.to_string())?);
-    for event in &ran.history {
-        history::write(&mut out, event).map_err(|error| error.to_string())?;
+    if let Some(file) = &arguments.history {
+        return check_again(arguments, file);
     }
-    Ok(ran.wrong.is_empty())
+    let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..1 << 32));
+    if let Some(peer) = Peer::named(&arguments.library) {
+        peer.prepare()?;
+    }
+    let resource = resource::serve();
+    let ran = run::run(arguments, seed, |prepared| start::client(arguments, prepared, resource))?;
+    let rules = cell::rules(arguments, &ran.history);
+    let cells = cell::all(arguments, seed, &ran, &rules);
+    cell::write(&cells, &ran, arguments.keep_history, &arguments.out)?;
+    show(&cells);
+    println!("seed {seed}; again: leasehold-faults {}", arguments.again(seed));
+    Ok(cells.iter().all(|cell| cell.passes() || !cell.is_ours()))
 }
 
-/// How a client of this library is started.
-fn ours(arguments: &RunArguments, prepared: &Prepared, resource: std::net::SocketAddr) -> clients::Start {
-    let own = std::env::current_exe().expect("this program");
-    let workloads: Vec<_> = arguments.workloads().iter().map(|one| one.name()).collect();
-    let options = [
-        ("--workers", arguments.workers.to_string()),
-        ("--workloads", workloads.join(",")),
-        ("--lease-ms", arguments.lease_ms.to_string()),
-        ("--wait-ms", arguments.lease_ms.to_string()),
-        ("--hold-ms", "5-60".to_owned()),
-        ("--think-ms", "0-20".to_owned()),
-        ("--seed", prepared.seed.to_string()),
-        ("--resource", resource.to_string()),
-    ];
-    let environment = prepared.client_environment.clone();
-    let memory = prepared.memory.clone();
-    Box::new(move |urls, number, seat| {
-        let mut command = Command::new(&own);
-        command.arg("client").args(["--urls", &urls.join(" ")]);
-        command.args(["--process", &number.to_string()]);
-        for (name, value) in &options {
-            command.args([name, value.as_str()]);
+/// What a history of an earlier run shows, by the rules of today.
+fn check_again(arguments: &RunArguments, file: &Path) -> Result<bool, String> {
+    let told = |error: std::io::Error| format!("{}: {error}", file.display());
+    let history = history::read(BufReader::new(File::open(file).map_err(told)?))?;
+    let ran = Ran { history, server: String::new(), keys: Vec::new(), wrong: Vec::new() };
+    let rules = cell::rules(arguments, &ran.history);
+    let cells = cell::all(arguments, 0, &ran, &rules);
+    show(&cells);
+    Ok(cells.iter().all(Cell::passes))
+}
+
+fn show(cells: &[Cell]) {
+    for cell in cells {
+        let Cell { workload, operations, longest_wait_ms, outage_ms, .. } = cell;
+        println!(
+            "{workload}: {operations} grants, {:?}, longest wait {longest_wait_ms} ms, outage {outage_ms} ms, errors {:?}",
+            cell.overlaps, cell.errors
+        );
+        for violation in &cell.violations {
+            println!("  VIOLATION: {violation}");
         }
-        if seat > 0 {
-            return command;
-        }
-        command.envs(environment.iter().map(|(name, value)| (name, value)));
-        match &memory {
-            Some(group) => group.of(&command),
-            None => command,
-        }
-    })
+    }
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum as _};
 
 use crate::fault;
-use crate::peers;
+use crate::peers::{self, Peer};
 use crate::result::Cell;
 use crate::run::is_possible;
 use crate::world::Kind;
@@ -65,7 +65,7 @@ impl MatrixArguments {
         let mut jobs = VecDeque::new();
         for library in self.libraries() {
             for &deployment in &kinds {
-                if peers::named(&library).is_some_and(|peer| !peer.runs_on(deployment)) {
+                if Peer::named(&library).is_some_and(|peer| !peer.places.contains(&deployment)) {
                     continue;
                 }
                 let here = fault::all()

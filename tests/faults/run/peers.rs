@@ -17,26 +17,7 @@ use std::process::Command;
 
 use build::Driver;
 
-/// Of `--deployment`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Single,
-    Sentinel,
-    Cluster,
-    /// Independent servers, of which a majority counts.
-    Five,
-}
-
-impl Place {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Place::Single => "single",
-            Place::Sentinel => "sentinel",
-            Place::Cluster => "cluster",
-            Place::Five => "five",
-        }
-    }
-}
+use crate::world::Kind;
 
 /// What a documentation says, in our words, and where.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +31,7 @@ pub(crate) struct Promise {
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
     pub(crate) language: &'static str,
-    pub(crate) places: &'static [Place],
+    pub(crate) places: &'static [Kind],
     /// Its grants have `until`.
     pub(crate) knows_deadlines: bool,
     /// It says by itself, or when its lease is prolonged, that a lock is lost.

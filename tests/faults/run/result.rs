@@ -56,6 +56,10 @@ pub(crate) struct Overlaps {
 }
 
 impl Cell {
+    pub(crate) fn is_ours(&self) -> bool {
+        self.library == "leasehold"
+    }
+
     pub(crate) fn passes(&self) -> bool {
         self.violations.is_empty()
     }

@@ -55,6 +55,12 @@ pub(crate) struct RunArguments {
     /// Workers of each client and workload.
     #[arg(long, default_value_t = 2)]
     pub(crate) workers: u32,
+    /// Checks the history of an earlier run instead: with the arguments of that.
+    #[arg(long)]
+    pub(crate) history: Option<PathBuf>,
+    /// Keep the history also of a run that passes.
+    #[arg(long)]
+    pub(crate) keep_history: bool,
     /// Where the history, the pictures and the result go.
     #[arg(long, default_value = "target/fault-run")]
     pub(crate) out: PathBuf,
@@ -65,9 +71,23 @@ impl RunArguments {
         Duration::from_millis(self.lease_ms)
     }
 
+    /// The same once more.
+    pub(crate) fn again(&self, seed: u64) -> String {
+        let workloads: Vec<_> = self.workload.iter().map(|one| one.name()).collect();
+        let workloads = if workloads.is_empty() { String::new() } else { format!(" --workload {}", workloads.join(",")) };
+        let RunArguments { fault, deployment, seconds, library, .. } = self;
+        format!(
+            "--library {library} --fault {fault} --deployment {} --seconds {seconds} --seed {seed}{workloads}",
+            deployment.name()
+        )
+    }
+
     /// The workloads that apply to the deployment and to the fault.
     pub(crate) fn workloads(&self) -> Vec<Workload> {
         use clap::ValueEnum as _;
+        if self.library != "leasehold" {
+            return vec![Workload::Plain];
+        }
         let all = Workload::value_variants().iter().copied();
         let applies = |one: &Workload| match fault::named(&self.fault) {
             Some(fault) => fault.applies_to(self.deployment, *one),

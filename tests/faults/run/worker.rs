@@ -75,7 +75,7 @@ impl Worker {
                     raise(Signal::SIGSTOP)?;
                 }
                 let accepted = self.resource.write(&place.name, token, work).await?;
-                self.note(place, What::Wrote { accepted });
+                self.note(place, What::Wrote { accepted, order: None });
             }
             if Instant::now() >= leave {
                 break false;

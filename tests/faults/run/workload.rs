@@ -38,6 +38,21 @@ impl Workload {
         value.get_name().to_owned()
     }
 
+    /// One sentence, for the report.
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Workload::Plain => "the re-entrant lock",
+            Workload::Fair => "the fair lock: in the order of asking",
+            Workload::ReadWrite => "the read/write lock: two readers for each writer",
+            Workload::Fenced => "the fenced lock, whose tokens the resource checks",
+            Workload::Permits => "two permits with ids and leases",
+            Workload::Semaphore => "a semaphore with two permits",
+            Workload::Multi => "two of three locks as one",
+            Workload::String => "the lock that is one string (`SET NX PX`)",
+            Workload::Quorum => "a majority of five independent servers",
+        }
+    }
+
     /// What it takes locks by. Of several locks as one, each of them is a name of its own.
     pub(crate) fn places(self, clients: &[Client]) -> Vec<Place> {
         let name = |number: &str| format!("{}:{number}", self.name());

@@ -1,6 +1,5 @@
 //! Servers, and the ways to them: everything that a fault can be done to.
 
-use std::path::Path;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -30,11 +29,6 @@ pub(crate) enum Kind {
 impl Kind {
     pub(crate) fn name(self) -> String {
         self.to_possible_value().expect("none is skipped").get_name().to_owned()
-    }
-
-    /// A silent server is replaced: what it had granted last may not be known to the new one.
-    pub(crate) fn replaces(self) -> bool {
-        matches!(self, Kind::Sentinel | Kind::Cluster)
     }
 }
 
@@ -158,10 +152,6 @@ impl World {
         keys.sort();
         keys.dedup();
         keys
-    }
-
-    pub(crate) fn folder(&self, node: Node) -> &Path {
-        self.server(node).folder()
     }
 
     pub(crate) fn version(&self) -> String {

@@ -1,14 +1,14 @@
 //! redis-py: `redis.lock.Lock`.
 
 use super::build::Driver;
-use super::{Peer, Place, Promise};
+use super::{Peer, Kind, Promise};
 
 const SOURCE: &str = "redis/lock.py";
 
 pub(super) const PEER: Peer = Peer {
     name: "redis-py",
     language: "Python",
-    places: &[Place::Single, Place::Sentinel, Place::Cluster],
+    places: &[Kind::Single, Kind::Sentinel, Kind::Cluster],
     knows_deadlines: false,
     tells_losses: false,
     settings: &[

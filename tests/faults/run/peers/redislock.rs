@@ -1,12 +1,12 @@
 //! bsm/redislock: a lock on one server, refreshed by its user.
 
 use super::build::Driver;
-use super::{Peer, Place, Promise};
+use super::{Peer, Kind, Promise};
 
 pub(super) const PEER: Peer = Peer {
     name: "redislock",
     language: "Go",
-    places: &[Place::Single, Place::Sentinel, Place::Cluster],
+    places: &[Kind::Single, Kind::Sentinel, Kind::Cluster],
     knows_deadlines: false,
     tells_losses: true,
     settings: &[

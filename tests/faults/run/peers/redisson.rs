@@ -1,12 +1,12 @@
 //! Redisson: `RLock` with its watchdog.
 
 use super::build::Driver;
-use super::{Peer, Place, Promise};
+use super::{Peer, Kind, Promise};
 
 pub(super) const PEER: Peer = Peer {
     name: "redisson",
     language: "Java",
-    places: &[Place::Single, Place::Sentinel, Place::Cluster],
+    places: &[Kind::Single, Kind::Sentinel, Kind::Cluster],
     knows_deadlines: false,
     tells_losses: false,
     settings: &[

@@ -1,12 +1,12 @@
 //! redsync: Redlock in Go.
 
 use super::build::Driver;
-use super::{Peer, Place, Promise};
+use super::{Peer, Kind, Promise};
 
 pub(super) const PEER: Peer = Peer {
     name: "redsync",
     language: "Go",
-    places: &[Place::Single, Place::Sentinel, Place::Cluster, Place::Five],
+    places: &[Kind::Single, Kind::Sentinel, Kind::Cluster, Kind::Five],
     knows_deadlines: true,
     tells_losses: false,
     settings: &[

@@ -1,14 +1,14 @@
 //! rslock: Redlock in Rust.
 
 use super::build::Driver;
-use super::{Peer, Place, Promise};
+use super::{Peer, Kind, Promise};
 
 const SOURCE: &str = "src/lock.rs";
 
 pub(super) const PEER: Peer = Peer {
     name: "rslock",
     language: "Rust",
-    places: &[Place::Single, Place::Cluster, Place::Five],
+    places: &[Kind::Single, Kind::Cluster, Kind::Five],
     knows_deadlines: true,
     tells_losses: true,
     settings: &[

@@ -1,14 +1,14 @@
 //! rueidislock: a lock that is a context.
 
 use super::build::Driver;
-use super::{Peer, Place, Promise};
+use super::{Peer, Kind, Promise};
 
 const README: &str = "rueidislock/README.md";
 
 pub(super) const PEER: Peer = Peer {
     name: "rueidislock",
     language: "Go",
-    places: &[Place::Single, Place::Sentinel, Place::Cluster],
+    places: &[Kind::Single, Kind::Sentinel, Kind::Cluster],
     knows_deadlines: false,
     tells_losses: true,
     settings: &[

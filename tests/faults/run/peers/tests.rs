@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use super::{ALL, Peer, Place};
+use super::{ALL, Kind, Peer};
 use crate::clock;
 use crate::history::{Event, What};
 use clients::{Client, Resource, Run};
@@ -63,15 +63,15 @@ enum Deployment {
 }
 
 impl Deployment {
-    fn start(place: Place) -> Self {
+    fn start(place: Kind) -> Self {
         match place {
-            Place::Single => Deployment::Servers(vec![Server::start()]),
-            Place::Five => Deployment::Servers((0..5).map(|_| Server::start()).collect()),
-            Place::Sentinel => {
+            Kind::Single => Deployment::Servers(vec![Server::start()]),
+            Kind::Five => Deployment::Servers((0..5).map(|_| Server::start()).collect()),
+            Kind::Sentinel => {
                 let watch = Watch { down_after: PATIENT, ..Watch::default() };
                 Deployment::Sentinels(Sentinels::start_with(&watch))
             }
-            Place::Cluster => {
+            Kind::Cluster => {
                 let shape = Shape { node_timeout: PATIENT, ..Shape::default() };
                 Deployment::Cluster(Cluster::start_with(shape))
             }
@@ -172,7 +172,7 @@ fn overlaps(history: &[Event]) -> Vec<(Event, Event)> {
     found
 }
 
-fn summary(peer: &Peer, place: Place, history: &[Event], overlaps: usize) -> String {
+fn summary(peer: &Peer, place: Kind, history: &[Event], overlaps: usize) -> String {
     let mut refusals = BTreeMap::new();
     for event in history {
         let kind = match &event.what {
@@ -197,9 +197,9 @@ fn summary(peer: &Peer, place: Place, history: &[Event], overlaps: usize) -> Str
 
 /// Its callers stand still while it is blocked, and it ends soon after it was told to.
 fn it_is_blocked_and_stopped(peer: &Peer) {
-    let (deployment, resource) = (Deployment::start(Place::Single), Resource::start());
+    let (deployment, resource) = (Deployment::start(Kind::Single), Resource::start());
     let url = deployment.url();
-    let run = Run { place: Place::Single, url, resource: resource.address(), seconds: 60 };
+    let run = Run { place: Kind::Single, url, resource: resource.address(), seconds: 60 };
     let mut client = Client::start(peer, &run, 1);
     wait_until("it writes", Duration::from_secs(30), || resource.writes() > 20);
     client.tell("block 1500");
@@ -228,7 +228,7 @@ fn each_is_complete() {
         let said =
             |promise: &super::Promise| !promise.says.is_empty() && !promise.source.is_empty();
         assert!(!peer.promises.is_empty() && peer.promises.iter().all(said), "{}", peer.name);
-        assert!(peer.places.contains(&Place::Single) && peer.key.contains("{name}"));
+        assert!(peer.places.contains(&Kind::Single) && peer.key.contains("{name}"));
         // What is installed is what is reported.
         let program = peer.command();
         let program = Path::new(program.get_program());
