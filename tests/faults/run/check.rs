@@ -86,7 +86,7 @@ pub(crate) struct Rules {
     pub(crate) recovers_within: Duration,
     /// Kinds of errors that acquisitions and releases may end with, timeouts apart.
     pub(crate) documented_errors: BTreeSet<String>,
-    /// Each grant comes with a deadline. If not, a hold without one is believed in until its holder hears otherwise.
+    /// Each `Granted` and `Held` comes with a deadline. If not, a hold without one is believed in until its holder hears otherwise.
     pub(crate) knows_deadlines: bool,
 }
 

@@ -156,3 +156,12 @@ fn a_deadline_tells_too() {
     assert_eq!(cell.violations, [""; 0]);
     assert_eq!(cell.overlaps.longest_told_ms, 300);
 }
+
+#[test]
+fn a_holder_that_was_killed_does_no_harm() {
+    let failover = by(A).on(4_950, "failover").off(5_500, "failover");
+    let killed = failover.asks(4_000).gets(4_800).holds(5_000);
+    let cell = killed.by(B).has(4_900, 5_000, 5_700).cell();
+    assert_eq!(cell.violations, [""; 0]);
+    assert_eq!((cell.overlaps.excused, cell.overlaps.longest_told_ms), (1, 0));
+}
