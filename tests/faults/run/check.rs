@@ -22,7 +22,7 @@
 //! # What is a violation
 //!
 //! - **Overlaps** (`overlaps.rs`): two holds of one lock are valid at the same instant, unless both are shared; or one
-//!   permit more than there are. A name of several locks is a hold of each. One pair counts once. The overlap is
+//!   permit more than there are. A name of several locks is a hold of each. Each time that they meet counts. The overlap is
 //!   *excused* if a fault that takes grants away began before it, and ended at most `lease + told_within` before it.
 //!   Then one of both must be told within `told_within` after it began. A grant beside a stale hold is *invalid*, and
 //!   only counted.
