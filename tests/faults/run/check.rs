@@ -22,11 +22,11 @@
 //! # What is a violation
 //!
 //! - **Overlaps** (`overlaps.rs`): two holds of one lock are valid at the same instant, unless both are shared; or one
-//!   permit more than there are. A name of several locks is a hold of each. One pair counts once. The overlap is
-//!   *excused* if a fault that takes grants away began before it, and ended at most `lease + told_within` before it.
-//!   Then one of both must be told within `told_within` after it began. A grant beside a stale hold is *invalid*, and
-//!   only counted.
-//! - **Tokens** (`tokens.rs`): a hold that is valid when it is granted has a higher token than all such holds before it,
+//!   permit more than there are. A name of several locks is a hold of each. Each time that they meet counts. The
+//!   overlap is *excused* if a fault that takes grants away began before it, and ended at most `lease + told_within`
+//!   before it. Then one of both must be told within `told_within` after it began. A grant beside a stale hold is
+//!   *invalid*, and only counted.
+//! - **Tokens** (`tokens.rs`): a hold that is valid when it is granted has a higher token than the one before it,
 //!   unless a fault that takes grants away, and with them the counter, lies between them or ended shortly before. The
 //!   resource refuses no write of a valid hold, unless there was such a fault. It accepts no write that comes after an
 //!   accepted one with a higher token: by its own order; or, if it does not count, where the later write was sent after
@@ -34,8 +34,8 @@
 //! - **Turns** (`order.rs`), in fair workloads: a waiter that asked clearly later is granted earlier. It is only counted
 //!   if a fault was on between, or a lease before.
 //! - **Waits** (`waits.rs`): a worker still waits when its process says that all have ended. After the end of a fault,
-//!   a lock with waiters is not granted within `recovers_within`. If other faults are on then, nothing is measured, and if
-//!   the next fault comes sooner than the grant, only what it took until then.
+//!   a lock with waiters is not granted within `recovers_within`. Nothing is measured while another fault is on, or
+//!   if the next one comes before the grant; that it took too long until then is a violation all the same.
 //! - **Idle waits** (`idle.rs`): somebody waits for longer than `idle` while no server can have the lock for anybody, and
 //!   all faults have been over for `recovers_within`. A server can have a lock for a hold until the release was answered
 //!   without error; and for two leases more if the hold or the wait ended in any other way but a timeout. Names that
@@ -86,7 +86,7 @@ pub(crate) struct Rules {
     pub(crate) recovers_within: Duration,
     /// Kinds of errors that acquisitions and releases may end with, timeouts apart.
     pub(crate) documented_errors: BTreeSet<String>,
-    /// Each grant comes with a deadline. If not, a hold without one is believed in until its holder hears otherwise.
+    /// Each `Granted` and `Held` comes with a deadline. If not, a hold without one is believed in until its holder hears otherwise.
     pub(crate) knows_deadlines: bool,
 }
 

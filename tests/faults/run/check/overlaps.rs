@@ -9,7 +9,7 @@ use super::Context;
 use super::story::{Hold, Lock, Story};
 use super::times::{Span, millis, nanos, say_length};
 
-/// Holds that were valid together first at this time: two, or one more than there are permits.
+/// Holds that were valid together from this time on: two, or one more than there are permits.
 struct Meeting {
     lock: usize,
     at: u64,
@@ -22,8 +22,18 @@ type Parties = (usize, usize);
 
 #[derive(Default)]
 struct Found {
-    valid: BTreeMap<Parties, Meeting>,
+    /// Each time that they met.
+    valid: BTreeMap<(Parties, u64), Meeting>,
     invalid: BTreeSet<Parties>,
+}
+
+impl Found {
+    fn only_invalid(&self) -> usize {
+        let met = |parties: Parties| {
+            self.valid.range((parties, 0)..=(parties, u64::MAX)).next().is_some()
+        };
+        self.invalid.iter().filter(|parties| !met(**parties)).count()
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,8 +57,7 @@ pub(super) fn judge(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
     for (place, lock) in story.locks.iter().enumerate() {
         sweep(story, place, lock, context.rules.permits, &mut found);
     }
-    let only_invalid = found.invalid.iter().filter(|parties| !found.valid.contains_key(parties));
-    cell.overlaps.invalid = only_invalid.count() as u64;
+    cell.overlaps.invalid = found.only_invalid() as u64;
     let mut meetings: Vec<_> = found.valid.into_values().collect();
     meetings.sort_by_key(|meeting| meeting.at);
     for meeting in &meetings {
@@ -113,12 +122,7 @@ impl Against<'_> {
         let until = others.iter().map(|other| other.to).fold(claim.to, u64::min);
         let holds = others.iter().map(|other| other.hold).chain([claim.hold]).collect();
         let meeting = Meeting { lock: self.lock, at: claim.from, until, holds };
-        let first = found.valid.entry(parties).or_insert(meeting);
-        if first.at > claim.from {
-            first.at = claim.from;
-            first.until = until;
-            first.lock = self.lock;
-        }
+        found.valid.entry((parties, claim.from)).or_insert(meeting);
     }
 
     fn granted(&self, claim: Claim, found: &mut Found) {

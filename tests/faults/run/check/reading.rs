@@ -36,27 +36,33 @@ struct Reader<'a> {
     unsettled: u64,
     wants_deadlines: bool,
     stories: BTreeMap<&'a str, Story<'a>>,
-    workers: BTreeMap<Who, Worker<'a>>,
+    workers: BTreeMap<Who, State<'a>>,
     last_signs: BTreeMap<u32, u64>,
 }
 
-struct Worker<'a> {
-    name: &'a str,
-    state: State,
-}
-
-enum State {
+enum State<'a> {
     /// Whatever it had is over.
     Idle,
-    Waits(Asking),
-    Holds(OpenHold),
+    Waits(Asking<'a>),
+    Holds(&'a str, OpenHold),
 }
 
 #[derive(Clone, Copy)]
-struct Asking {
+struct Asking<'a> {
+    text: &'a str,
     name: usize,
     mode: Mode,
     asked: u64,
+}
+
+impl<'a> State<'a> {
+    fn name(&self) -> Option<&'a str> {
+        match self {
+            State::Idle => None,
+            State::Waits(asking) => Some(asking.text),
+            State::Holds(name, _) => Some(name),
+        }
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -83,24 +89,27 @@ impl<'a> Reader<'a> {
     fn step(&mut self, event: &'a Event) {
         let who = Who { process: event.process, worker: event.worker };
         let asks = matches!(event.what, What::Asked { .. });
-        let mut worker = match self.workers.remove(&who) {
-            Some(worker) => worker,
-            None => Worker { name: &event.name, state: State::Idle },
-        };
-        if worker.name != event.name && !asks {
-            self.malformed(event, &format!("it asked for {:?}", worker.name));
-        } else {
-            worker.state = match worker.state {
+        let bare =
+            matches!(&event.what, What::Granted { until: None, .. } | What::Held { until: None });
+        if bare && self.wants_deadlines {
+            self.malformed(event, "there is no deadline");
+        }
+        let state = self.workers.remove(&who).unwrap_or(State::Idle);
+        let state = match state.name().filter(|name| *name != event.name && !asks) {
+            Some(name) => {
+                self.malformed(event, &format!("it asked for {name:?}"));
+                state
+            }
+            None => match state {
                 State::Idle => self.when_idle(event),
                 State::Waits(asking) => self.when_waiting(who, event, asking),
-                State::Holds(hold) => self.when_holding(event, worker.name, hold),
-            };
-            worker.name = if asks { &event.name } else { worker.name };
-        }
-        self.workers.insert(who, worker);
+                State::Holds(name, hold) => self.when_holding(event, name, hold),
+            },
+        };
+        self.workers.insert(who, state);
     }
 
-    fn when_idle(&mut self, event: &'a Event) -> State {
+    fn when_idle(&mut self, event: &'a Event) -> State<'a> {
         match &event.what {
             What::Asked { mode } => return self.ask(event, *mode),
             // The news of a loss came later than the worker's own end.
@@ -110,13 +119,13 @@ impl<'a> Reader<'a> {
         State::Idle
     }
 
-    fn ask(&mut self, event: &'a Event, mode: Mode) -> State {
+    fn ask(&mut self, event: &'a Event, mode: Mode) -> State<'a> {
         let name = self.story(&event.name).name(event);
-        State::Waits(Asking { name, mode, asked: event.at })
+        State::Waits(Asking { text: &event.name, name, mode, asked: event.at })
     }
 
-    fn when_waiting(&mut self, who: Who, event: &'a Event, asking: Asking) -> State {
-        let Asking { name, mode, asked } = asking;
+    fn when_waiting(&mut self, who: Who, event: &'a Event, asking: Asking<'a>) -> State<'a> {
+        let Asking { text, name, mode, asked } = asking;
         let end = match &event.what {
             What::Granted { .. } => WaitEnd::Granted,
             What::Refused { timeout: true, .. } => WaitEnd::TimedOut,
@@ -126,15 +135,12 @@ impl<'a> Reader<'a> {
                 return State::Waits(asking);
             }
         };
-        if let (What::Granted { until: None, .. }, true) = (&event.what, self.wants_deadlines) {
-            self.malformed(event, "there is no deadline");
-        }
         let story = self.story(&event.name);
         story.waits.push(Wait { who, name, asked, ended: event.at, end });
         match &event.what {
             What::Granted { until, token } => {
                 let grant = Grant { at: event.at, until: *until, token: *token };
-                State::Holds(OpenHold::new(who, name, mode, grant))
+                State::Holds(text, OpenHold::new(who, name, mode, grant))
             }
             What::Refused { error, timeout: false } => {
                 story.error(error, event.at);
@@ -144,7 +150,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn when_holding(&mut self, event: &'a Event, name: &'a str, mut hold: OpenHold) -> State {
+    fn when_holding(&mut self, event: &'a Event, name: &'a str, mut hold: OpenHold) -> State<'a> {
         let at = event.at;
         match (&event.what, hold.phase()) {
             (What::Asked { mode }, _) if hold.is_given_up() => {
@@ -177,47 +183,44 @@ impl<'a> Reader<'a> {
             (_, Phase::Releasing) => self.malformed(event, "it is releasing"),
             _ => self.malformed(event, "it holds the lock"),
         }
-        State::Holds(hold)
+        State::Holds(name, hold)
     }
 
     /// The process was killed: it said nothing any more.
     fn vanish(&mut self, process: u32) {
         let last_sign = self.last_signs.get(&process).copied().unwrap_or(0);
-        for (who, worker) in self.workers_of(process) {
-            self.cut_short(who, worker, last_sign, WaitEnd::Vanished);
+        for (who, state) in self.workers_of(process) {
+            self.cut_short(who, state, last_sign, WaitEnd::Vanished);
         }
     }
 
     fn end(&mut self, process: u32, at: u64) {
-        for (who, worker) in self.workers_of(process) {
-            if let State::Holds(_) = worker.state {
-                let name = worker.name;
+        for (who, state) in self.workers_of(process) {
+            if let State::Holds(name, _) = state {
                 let when = self.clock.say(at);
-                let story = self.story(name);
-                story.violations.push(format!(
+                self.story(name).violations.push(format!(
                     "driver: {who} still has {name} when its process says that all have ended, at {when}"
                 ));
             }
-            self.cut_short(who, worker, at, WaitEnd::Left);
+            self.cut_short(who, state, at, WaitEnd::Left);
         }
     }
 
-    fn cut_short(&mut self, who: Who, worker: Worker<'a>, at: u64, end: WaitEnd) {
+    fn cut_short(&mut self, who: Who, state: State<'a>, at: u64, end: WaitEnd) {
         let gone_by = at.saturating_add(self.unsettled);
-        let story = self.story(worker.name);
-        match worker.state {
+        match state {
             State::Idle => {}
-            State::Waits(Asking { name, asked, .. }) => {
-                story.waits.push(Wait { who, name, asked, ended: at, end });
+            State::Waits(Asking { text, name, asked, .. }) => {
+                self.story(text).waits.push(Wait { who, name, asked, ended: at, end });
             }
-            State::Holds(mut hold) => {
+            State::Holds(name, mut hold) => {
                 hold.vanish(at);
-                story.holds.push(hold.close(gone_by));
+                self.story(name).holds.push(hold.close(gone_by));
             }
         }
     }
 
-    fn workers_of(&mut self, process: u32) -> BTreeMap<Who, Worker<'a>> {
+    fn workers_of(&mut self, process: u32) -> BTreeMap<Who, State<'a>> {
         let mut these = self.workers.split_off(&Who { process, worker: 0 });
         if let Some(next) = process.checked_add(1) {
             self.workers.append(&mut these.split_off(&Who { process: next, worker: 0 }));

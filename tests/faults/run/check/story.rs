@@ -122,9 +122,7 @@ impl<'a> Story<'a> {
         if let Some(&place) = self.name_places.get(event.name.as_str()) {
             return place;
         }
-        let mut locks: Vec<usize> = event.locks().map(|lock| self.lock(lock)).collect();
-        locks.sort_unstable();
-        locks.dedup();
+        let locks = event.locks().map(|lock| self.lock(lock)).collect();
         self.names.push(Name { text: &event.name, locks });
         self.name_places.insert(&event.name, self.names.len() - 1);
         self.names.len() - 1

@@ -31,9 +31,9 @@ impl<'a> Fenced<'a> {
 
     fn judge_grants(&self, context: &Context<'_>, cell: &mut Cell) {
         let valid = self.holds.iter().filter(|(_, hold)| hold.is_valid(hold.granted));
-        let mut highest: Option<(i64, &Hold)> = None;
+        let mut last: Option<(i64, &Hold)> = None;
         for &(token, hold) in valid {
-            if let Some((before, earlier)) = highest
+            if let Some((before, earlier)) = last
                 && token <= before
             {
                 let said = format!(
@@ -54,8 +54,7 @@ impl<'a> Fenced<'a> {
                     None => cell.violations.push(said),
                 }
             }
-            // A counter that was lost begins again.
-            highest = Some((token, hold));
+            last = Some((token, hold));
         }
     }
 

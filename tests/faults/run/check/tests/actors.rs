@@ -173,7 +173,7 @@ impl Script {
         )
     }
 
-    fn fault(mut self, at: u64, what: What) -> Self {
+    pub(super) fn fault(mut self, at: u64, what: What) -> Self {
         self.events.push(event(at, Actor::new(0, ""), what));
         self
     }

@@ -49,6 +49,10 @@ fn a_worker_has_one_name_at_a_time() {
     let other = A.of("plain:1");
     is_of_the_driver(by(A).asks(0).gets(10).by(other).holds(20).by(A).releases(30));
     by(A).has(0, 10, 20).by(other).has(30, 40, 50).finds_nothing();
+    let elsewhere = A.of("spin:0");
+    let cells = by(A).asks(0).by(elsewhere).asks(5).by(A).gets(10).releases(20).cells(&rules());
+    let found: Vec<_> = cells.iter().map(|cell| (cell.operations, cell.violations.len())).collect();
+    assert_eq!(found, [(1, 0), (0, 1)], "{cells:?}");
 }
 
 #[test]
@@ -62,6 +66,7 @@ fn nobody_holds_when_all_have_ended() {
 fn a_grant_has_a_deadline_if_the_library_knows_it() {
     let without = by(A).asks(0).gets_until(10, None).releases(20);
     is_of_the_driver(without.clone());
+    is_of_the_driver(by(A).asks(0).gets(10).holds_until(15, None).releases(20));
     let mut rules = rules();
     rules.knows_deadlines = false;
     assert!(without.cell_by(&rules).passes());

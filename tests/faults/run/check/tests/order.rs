@@ -1,6 +1,6 @@
 //! Turns in fair workloads.
 
-use super::actors::{A, B, C, Script, by};
+use super::actors::{A, Actor, B, C, Script, by};
 
 const FAIR: &str = "fair:0";
 
@@ -65,4 +65,14 @@ fn a_lease_after_a_fault_it_counts_again() {
     };
     assert_eq!((shifted(1_010).out_of_turn, shifted(1_010).violations.len()), (1, 0));
     assert_eq!((shifted(1_011).out_of_turn, shifted(1_011).violations.len()), (1, 1));
+}
+
+#[test]
+fn who_was_passed_over_in_calm_counts_beside_others() {
+    let first = by(A.of(FAIR)).on(0, "cut").off(10, "cut").has(20, 30, 1_500);
+    let in_the_aftermath = first.by(B.of(FAIR)).has(500, 1_901, 2_000);
+    let in_calm = in_the_aftermath.by(Actor::new(4, FAIR)).has(1_011, 1_801, 1_900);
+    let cell =
+        in_calm.by(C.of(FAIR)).has(1_112, 1_600, 1_700).finds(&["before worker 0 of process 4"]);
+    assert_eq!(cell.out_of_turn, 2);
 }

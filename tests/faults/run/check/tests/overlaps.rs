@@ -1,6 +1,6 @@
 //! Which holds exclude each other, and what excuses an overlap.
 
-use crate::history::Mode;
+use crate::history::{Mode, What};
 use crate::result::{Cell, Overlaps};
 
 use super::actors::{A, Actor, B, C, Script, by};
@@ -38,17 +38,12 @@ fn each_pair_is_an_overlap() {
 }
 
 #[test]
-fn a_pair_that_meets_twice_is_one_overlap() {
-    by(A)
-        .asks(0)
-        .gets(10)
-        .holds(60)
-        .doubts(70)
-        .holds(80)
-        .releases(100)
-        .by(B)
-        .has(5, 50, 200)
-        .finds(&["from 50.000 ms"]);
+fn each_time_that_a_pair_meets_is_an_overlap() {
+    let twice = by(A).asks(0).gets(10).holds(60).doubts(70).holds(80).releases(100);
+    let cell = twice.by(B).has(5, 50, 200).cell();
+    assert_eq!(cell.overlaps.valid, 2);
+    assert!(cell.violations[0].ends_with("from 50.000 ms to 60.000 ms"), "{:?}", cell.violations);
+    assert!(cell.violations[1].ends_with("from 80.000 ms to 99.999 ms"), "{:?}", cell.violations);
 }
 
 #[test]
@@ -133,6 +128,16 @@ fn the_end_of_a_fault_is_the_end_of_the_oldest() {
 }
 
 #[test]
+fn the_end_of_a_fault_is_of_its_own_detail() {
+    let fault =
+        |on, of: &str| What::Fault { fault: "failover".to_owned(), on, detail: of.to_owned() };
+    let first =
+        overlap_at_5_s().fault(3_000, fault(true, "of x")).fault(3_100, fault(true, "of y"));
+    let explained = first.fault(3_200, fault(false, "of y")).cell().explained;
+    assert!(explained[0].contains("failover (of x) from 3000.000 ms to the end"), "{explained:?}");
+}
+
+#[test]
 fn one_of_both_must_be_told_in_time() {
     let told = |at: u64| {
         let failover = by(A).on(4_950, "failover").off(5_500, "failover");
@@ -155,4 +160,13 @@ fn a_deadline_tells_too() {
         .cell();
     assert_eq!(cell.violations, [""; 0]);
     assert_eq!(cell.overlaps.longest_told_ms, 300);
+}
+
+#[test]
+fn a_holder_that_was_killed_does_no_harm() {
+    let failover = by(A).on(4_950, "failover").off(5_500, "failover");
+    let killed = failover.asks(4_000).gets(4_800).holds(5_000);
+    let cell = killed.by(B).has(4_900, 5_000, 5_700).cell();
+    assert_eq!(cell.violations, [""; 0]);
+    assert_eq!((cell.overlaps.excused, cell.overlaps.longest_told_ms), (1, 0));
 }

@@ -168,6 +168,42 @@ fn a_planted_overlap_is_found_and_nothing_else() {
     }
 }
 
+/// Whatever a driver writes, a sentence says that it makes no sense.
+#[test]
+fn nonsense_is_found() {
+    for seed in 0..300 {
+        let mut rng = Rng::with_seed(seed);
+        let history: Vec<Event> = (0..200).map(|at| nonsense(at * MS * 50, &mut rng)).collect();
+        let violations = cells(&history).into_iter().flat_map(|cell| cell.violations);
+        assert!(violations.filter(|said| said.starts_with("driver: ")).count() > 10, "seed {seed}");
+    }
+}
+
+fn nonsense(at: u64, rng: &mut Rng) -> Event {
+    let until = Some(rng.u64(at / 2..at + 2_000 * MS)).filter(|_| rng.bool());
+    let token = Some(rng.i64(0..50)).filter(|_| rng.bool());
+    let error = || "unavailable".to_owned();
+    let what = match rng.u8(0..13) {
+        0 => What::Asked { mode: [Mode::Exclusive, Mode::Shared, Mode::Permit][rng.usize(0..3)] },
+        1 => What::Granted { until, token },
+        2 => What::Refused { error: error(), timeout: rng.bool() },
+        3 => What::Held { until },
+        4 => What::Doubted,
+        5 => {
+            What::Wrote { accepted: rng.bool(), order: Some(rng.u64(0..10)).filter(|_| rng.bool()) }
+        }
+        6 => What::Lost { reason: error() },
+        7 => What::Releasing,
+        8 => What::Released { error: Some(error()).filter(|_| rng.bool()) },
+        9 => What::Started { pid: 1, library: error() },
+        10 => What::Ended { counts: BTreeMap::new() },
+        _ => What::Fault { fault: "failover".to_owned(), on: rng.bool(), detail: error() },
+    };
+    let name = ["fair:0", "plain:1", "plain:1+2", "plain:2+2", "odd", ""][rng.usize(0..6)];
+    let (process, worker) = (rng.u32(0..3), rng.u32(0..2));
+    Event { at, wall: at, process, worker, name: name.to_owned(), what }
+}
+
 /// Moves one grant to just before the release of the hold before it.
 fn plant(history: &mut [Event], rng: &mut Rng) -> String {
     let asked_before = |grant: usize, at: u64| {
