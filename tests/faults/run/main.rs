@@ -6,6 +6,7 @@
 
 mod clock;
 mod history;
+#[cfg_attr(not(test), expect(dead_code, reason = "the run of the cells calls it"))]
 mod report;
 mod result;
 

@@ -64,12 +64,11 @@ pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
         let name = format!("{workload}:{lock}");
         let worker = u32::try_from(lock).expect("few locks");
         let (mut now, mut holder) = (10 + lock, 1);
+        let mut released = [0; 5];
         while now < 10_000 {
             let say = |at: u64, what: What| event(at, holder, worker, &name, what);
-            events.push(say(
-                now.saturating_sub(40 + random.u64(0..60)),
-                What::Asked { mode: Mode::Exclusive },
-            ));
+            let asked = now.saturating_sub(40 + random.u64(0..60)).max(released[holder as usize]);
+            events.push(say(asked, What::Asked { mode: Mode::Exclusive }));
             events.push(say(now, granted(now + LEASE)));
             let end = now + hold_ms / 2 + random.u64(0..hold_ms);
             let caught_by = |fault: u64| (fault.saturating_sub(2 * hold_ms)..fault).contains(&now);
@@ -77,6 +76,7 @@ pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
                 events.push(say(3601, What::Doubted));
                 events.push(say(3610, What::Lost { reason: "Expired".to_owned() }));
                 now += LEASE + 20;
+                released[2] = 3620;
             } else if holder == 3 && caught_by(5000) {
                 now += LEASE + 20;
             } else {
@@ -84,6 +84,7 @@ pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
                 events.push(say(end, What::Releasing));
                 events.push(say(end + 2, What::Released { error: None }));
                 now = end + 3;
+                released[holder as usize] = now;
             }
             holder = loop {
                 let near = |fault: u64| (fault.saturating_sub(2 * hold_ms)..fault).contains(&now);

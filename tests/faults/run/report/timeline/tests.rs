@@ -2,14 +2,14 @@
 
 use super::super::sample::{self, MS, at, cell, event, granted, held};
 use super::*;
-use crate::history::Mode;
+use crate::history::{Mode, What};
 
 /// The valid times of the one hold of a history, in milliseconds.
 fn valid(whats: &[(u64, What)]) -> Vec<Range<u64>> {
     let zero = at(0).unwrap();
     let events: Vec<_> =
         whats.iter().map(|(at, what)| event(*at, 1, 1, "plain:0", what.clone())).collect();
-    let holds = Holds::of(&events).holds;
+    let holds = Story::of(&events).holds;
     assert_eq!(holds.len(), 1);
     holds[0].valid.iter().map(|span| (span.start - zero) / MS..(span.end - zero) / MS).collect()
 }
@@ -67,10 +67,10 @@ fn nothing_is_known_of_a_process_after_its_last_sign() {
 
 #[test]
 fn only_valid_holds_overlap() {
-    let holds = Holds::of(&sample::two_holders()).holds;
+    let holds = Story::of(&sample::two_holders()).holds;
     let found = overlaps(&holds.iter().collect::<Vec<_>>());
     assert_eq!(found, [at(1900).unwrap()..at(2100).unwrap()]);
-    let holds = Holds::of(&sample::turns("plain", 1, 100)).holds;
+    let holds = Story::of(&sample::turns("plain", 1, 100)).holds;
     assert!(overlaps(&holds.iter().collect::<Vec<_>>()).is_empty());
 }
 
@@ -78,7 +78,7 @@ fn only_valid_holds_overlap() {
 fn readers_do_not_overlap_with_readers() {
     let mut history = sample::readers();
     let among =
-        |history: &[Event]| overlaps(&Holds::of(history).holds.iter().collect::<Vec<_>>()).len();
+        |history: &[Event]| overlaps(&Story::of(history).holds.iter().collect::<Vec<_>>()).len();
     assert_eq!(among(&history), 0);
     for event in &mut history {
         if let What::Asked { mode } = &mut event.what {
@@ -130,19 +130,4 @@ fn a_window_shows_the_first_fault_and_what_follows() {
 fn an_empty_history_has_a_picture() {
     let picture = draw(&[], &cell("single", "stop-client", "plain"), window(&[]));
     assert!(picture.contains("nobody held or wanted a lock"), "{picture}");
-}
-
-#[test]
-fn zz_dump() {
-    let folder = std::path::Path::new("/tmp/report-look");
-    std::fs::create_dir_all(folder).unwrap();
-    let save = |name: &str, history: &[Event], workload: &str, fault: &str| {
-        let picture = draw(history, &cell("single", fault, workload), window(history));
-        println!("{name} {}", picture.len());
-        std::fs::write(folder.join(name), picture).unwrap();
-    };
-    save("turns.svg", &sample::turns("plain", 3, 100), "plain", "stop-client");
-    save("busy.svg", &sample::turns("plain", 12, 30), "plain", "stop-client");
-    save("readers.svg", &sample::readers(), "read_write", "latency");
-    save("two.svg", &sample::two_holders(), "plain", "failover");
 }
