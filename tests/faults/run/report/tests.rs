@@ -228,7 +228,8 @@ fn no_name_breaks_pages_or_pictures() {
         ..facts()
     };
     for (page, text) in pages::all(&cells, &facts) {
-        assert!(!text.contains("<&>"), "{page}: {text}");
+        let of_names = text.replace("<br>", "").replace("<!--", "");
+        assert!(!of_names.contains('<'), "{page}: {text}");
         for table in text.split("\n\n").filter(|block| block.starts_with("| ")) {
             let columns = |line: &str| line.replace("\\|", "").matches('|').count();
             let first = columns(table.lines().next().unwrap());
