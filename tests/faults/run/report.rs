@@ -119,7 +119,19 @@ fn refuse_dead_links(cells: &[Cell], facts: &Facts, folder: &Path) -> io::Result
     ))
 }
 
+fn deployment_name(deployment: &str) -> String {
+    match deployment {
+        "single" => "one server",
+        "sentinel" => "Sentinel",
+        "cluster" => "Cluster",
+        "five" => "five independent servers",
+        other => other,
+    }
+    .to_owned()
+}
+
 fn name_of(cell: &Cell) -> String {
     let Cell { library, deployment, fault, workload, .. } = cell;
-    format!("{library}, {workload} under {fault} on {deployment}")
+    let deployment = deployment_name(deployment);
+    format!("{library}, {workload} under {fault}, {deployment}")
 }

@@ -33,7 +33,7 @@ pub(crate) struct Facts {
     pub(crate) left_out: Vec<String>,
     /// The runs with mixed faults. Their pictures must have names of their own: call the fault `mixed-hour`, say.
     pub(crate) long: Vec<Cell>,
-    pub(crate) names: Option<Names>,
+    pub(crate) names: Option<ManyNames>,
     pub(crate) fuzz: Option<Fuzz>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Library {
 /// Very many names, each locked and released: what the run of the names writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Names {
+pub(crate) struct ManyNames {
     pub(crate) violations: Vec<String>,
     pub(crate) seed: u64,
     pub(crate) server: String,
@@ -127,20 +127,24 @@ pub(crate) struct Left {
     pub(crate) others_total: u64,
 }
 
-/// What was fed to the parsers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What was fed to the parsers, as their run writes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Fuzz {
     pub(crate) targets: Vec<Target>,
+    pub(crate) seed: u64,
+    pub(crate) engine: String,
 }
 
-/// One parser that was fed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// One parser.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) inputs: u64,
-    pub(crate) seconds: u64,
+    pub(crate) seconds: f64,
     pub(crate) panics: u64,
     pub(crate) hangs: u64,
+    /// The most memory that one input took.
+    pub(crate) peak_bytes: u64,
 }

@@ -37,6 +37,12 @@ pub(super) fn link(text: &str, to: &Path) -> String {
     format!("[{text}]({to})")
 }
 
+pub(super) fn list(sentences: &[String]) -> String {
+    let lines: Vec<_> =
+        sentences.iter().map(|sentence| format!("- {}\n", escaped(sentence))).collect();
+    lines.concat()
+}
+
 /// The page of a deployment.
 pub(super) fn page(deployment: &str) -> String {
     format!("{}.md", file_name(deployment))
@@ -62,7 +68,7 @@ pub(super) fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -81,6 +87,7 @@ pub(super) fn count(of: usize, one: &str) -> String {
 pub(super) fn duration(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),
+        1_000..100_000 if ms % 1_000 < 100 => format!("{} s", ms / 1_000),
         1_000..100_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
         100_000..7_200_000 => format!("{} min", ms / 60_000),
         _ => format!("{}.{} h", ms / 3_600_000, ms % 3_600_000 / 360_000),

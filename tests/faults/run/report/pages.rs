@@ -6,7 +6,7 @@ mod peers;
 mod sum;
 
 use super::facts::Facts;
-use super::{is_peer, markdown};
+use super::{deployment_name, is_peer, markdown};
 use crate::result::{Cell, Overlaps};
 
 const PEERS: &str = "peers.md";
@@ -39,13 +39,7 @@ pub(super) fn in_order<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a 
 }
 
 fn title(deployment: &str) -> String {
-    match deployment {
-        "single" => "One server".to_owned(),
-        "sentinel" => "Sentinel".to_owned(),
-        "cluster" => "Cluster".to_owned(),
-        "five" => "Five independent servers".to_owned(),
-        other => markdown::escaped(other),
-    }
+    markdown::escaped(&deployment_name(deployment))
 }
 
 /// `0`, or `0, 3 excused, 1 invalid`; what must not be stands out.
@@ -74,21 +68,30 @@ fn longest(times: &[u64]) -> String {
     times.iter().max().map_or("–".to_owned(), |ms| markdown::duration(*ms))
 }
 
+/// Nothing, if there is nothing to show.
+fn section(title: &str, about: &str, shown: &str) -> String {
+    let gap = if about.is_empty() { "" } else { "\n\n" };
+    match shown.trim_end() {
+        "" => String::new(),
+        shown => format!("## {title}\n\n{about}{gap}{shown}\n\n"),
+    }
+}
+
 /// The sentences of cells, a list for each; not more than so many.
-fn sentences<'a>(cells: &[&Cell], of: impl Fn(&Cell) -> &[String] + Copy, most: usize) -> String {
-    let mut text = String::new();
-    for cell in cells.iter().filter(|cell| !of(cell).is_empty()) {
-        let all = of(cell);
+fn sentences(cells: &[&Cell], of: impl Fn(&Cell) -> &[String], most: usize) -> String {
+    let said = cells.iter().filter(|cell| !of(cell).is_empty());
+    let lists = said.map(|cell| {
         let who = markdown::escaped(&super::name_of(cell));
         let name = markdown::link(&who, &super::picture_of(cell));
-        text += &format!("- {name} (seed {}):\n", cell.seed);
-        for sentence in all.iter().take(most) {
-            text += &format!("  - {}\n", markdown::escaped(sentence));
-        }
+        let all = of(cell);
+        let mut lines = vec![format!("- {name} (seed {}):\n", cell.seed)];
+        let shown = all.iter().take(most);
+        lines.extend(shown.map(|sentence| format!("  - {}\n", markdown::escaped(sentence))));
         if all.len() > most {
-            text +=
-                &format!("  - and {} more, in [results.json](results.json)\n", all.len() - most);
+            let rest = all.len() - most;
+            lines.push(format!("  - and {rest} more, in [results.json](results.json)\n"));
         }
-    }
-    text
+        lines.concat()
+    });
+    lists.collect()
 }

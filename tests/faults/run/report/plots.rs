@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::facts::{Names, Point};
+use super::facts::{ManyNames, Point};
 use super::pages::in_order;
 use super::svg::{Style, Svg, width};
-use super::{is_peer, markdown};
+use super::{deployment_name, is_peer, markdown};
 use crate::result::Cell;
 
 const STYLE: Style = Style {
@@ -36,7 +36,7 @@ pub(super) fn recovery(cells: &[Cell]) -> String {
     let decades = longest.max(10).to_string().len();
     let (top, row) = (72, 20);
     let bottom = top + row * u64::try_from(faults.len()).expect("few rows");
-    let mut svg = Svg::new((WIDTH, bottom + 56), "Recovery time", &STYLE);
+    let mut svg = Svg::new("Recovery time", &STYLE);
     svg.text((16, 24), "a", "Recovery time");
     svg.text(
         (16, 42),
@@ -44,15 +44,16 @@ pub(super) fn recovery(cells: &[Cell]) -> String {
         "from the end of a fault until every lock was granted again; one mark a cell, its longest",
     );
     legend(&mut svg, &deployments, 60);
-    let mut grid = String::new();
+    let mut grid = Vec::new();
     for decade in 0..=u32::try_from(decades).expect("a few") {
         let ms = 10_u64.pow(decade);
         let x = log(ms, decades);
-        grid += &format!("M{x:.0} {top}V{}", bottom + 4);
+        grid.push(format!("M{x:.0} {top}V{}", bottom + 4));
         let x = format!("{x:.0}").parse().expect("a number");
         svg.text((x, bottom + 18), "c m", &markdown::duration(ms));
     }
-    svg.path("g", &grid);
+    svg.path("g", &grid.concat());
+    svg.path("ax", &format!("M{LEFT} {bottom}H{RIGHT}"));
     for (y, (fault, _)) in (top + row / 2..).step_by(20).zip(&faults) {
         svg.text((LEFT - 12, y + 4), "e", fault);
     }
@@ -66,12 +67,8 @@ pub(super) fn recovery(cells: &[Cell]) -> String {
         let mark = mark(of, log(*ms, decades), y);
         svg.put(format_args!("<path class=\"p{}\" d=\"{mark}\"/>\n", of % 4));
     }
-    svg.text(
-        (LEFT, bottom + 40),
-        "m",
-        "milliseconds and seconds, each line ten times the one before",
-    );
-    svg.end()
+    svg.text((LEFT, bottom + 40), "m", "each line ten times the one before");
+    svg.end((WIDTH, bottom + 56))
 }
 
 fn log(ms: u64, decades: usize) -> f64 {
@@ -98,17 +95,18 @@ fn legend(svg: &mut Svg, deployments: &[&str], y: u64) {
     for (of, name) in deployments.iter().enumerate() {
         let mark = mark(of, f64::from(x), y - 4);
         svg.put(format_args!("<path class=\"p{}\" d=\"{mark}\"/>\n", of % 4));
-        svg.text((u64::from(x) + 10, y), "", name);
-        x += 34 + u32::try_from(width(name)).expect("a name");
+        let name = deployment_name(name);
+        svg.text((u64::from(x) + 10, y), "", &name);
+        x += 34 + u32::try_from(width(&name)).expect("a name");
     }
 }
 
 /// Memory, descriptors and table entries, while names come and go.
-pub(super) fn names(names: &Names) -> String {
+pub(super) fn names(names: &ManyNames) -> String {
     let title =
         format!("Memory while {} names are locked and released", markdown::number(names.names));
     let done = names.series.iter().map(|point| point.names_done).max().unwrap_or(1).max(1);
-    let mut svg = Svg::new((WIDTH, 430), &title, &STYLE);
+    let mut svg = Svg::new(&title, &STYLE);
     svg.text((16, 24), "a", &title);
     let x = |at: u64| 80 + at * (RIGHT - 80) / done;
     for Panel { name, top, height, unit, value } in PANELS {
@@ -130,8 +128,8 @@ pub(super) fn names(names: &Names) -> String {
         let at = done * quarter / 4;
         svg.text((x(at), 402), "c m", &markdown::number(at));
     }
-    svg.text((16, 420), "m", "names done");
-    svg.end()
+    svg.text((u64::midpoint(80, RIGHT), 422), "c m", "names done");
+    svg.end((WIDTH, 430))
 }
 
 struct Panel {

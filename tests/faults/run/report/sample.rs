@@ -6,26 +6,30 @@ use crate::result::{Cell, Overlaps};
 pub(super) const MS: u64 = 1_000_000;
 
 pub(super) fn event(at_ms: u64, process: u32, worker: u32, name: &str, what: What) -> Event {
-    let at = (1_000_000 + at_ms) * MS;
+    let at = at(at_ms);
     Event { at, wall: at, process, worker, name: name.to_owned(), what }
 }
 
-pub(super) fn at(ms: u64) -> Option<u64> {
-    Some((1_000_000 + ms) * MS)
+pub(super) fn at(ms: u64) -> u64 {
+    (1_000_000 + ms) * MS
 }
 
-pub(super) fn fault(at_ms: u64, name: &str, on: bool) -> Event {
-    let what =
-        What::Fault { fault: name.to_owned(), on, detail: format!("{name}, whoever it hits") };
+pub(super) fn begins(at_ms: u64, name: &str) -> Event {
+    let detail = format!("{name}, whoever it hits");
+    event(at_ms, 0, 0, "", What::Fault { fault: name.to_owned(), on: true, detail })
+}
+
+fn ends(at_ms: u64, name: &str) -> Event {
+    let what = What::Fault { fault: name.to_owned(), on: false, detail: String::new() };
     event(at_ms, 0, 0, "", what)
 }
 
 pub(super) fn granted(until_ms: u64) -> What {
-    What::Granted { until: at(until_ms), token: None }
+    What::Granted { until: Some(at(until_ms)), token: None }
 }
 
 pub(super) fn held(until_ms: u64) -> What {
-    What::Held { until: at(until_ms) }
+    What::Held { until: Some(at(until_ms)) }
 }
 
 pub(super) fn cell(deployment: &str, fault: &str, workload: &str) -> Cell {
@@ -51,11 +55,8 @@ pub(super) fn cell(deployment: &str, fault: &str, workload: &str) -> Cell {
 pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
     const LEASE: u64 = 1000;
     let mut random = fastrand::Rng::with_seed(7);
-    let mut events = vec![
-        fault(2000, "stop-client", true),
-        fault(3600, "stop-client", false),
-        fault(5000, "kill-client", true),
-    ];
+    let mut events =
+        vec![begins(2000, "stop-client"), ends(3600, "stop-client"), begins(5000, "kill-client")];
     for process in 1..=4 {
         let started = What::Started { pid: process, library: "leasehold".to_owned() };
         events.push(event(0, process, 0, "", started));
@@ -64,12 +65,11 @@ pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
         let name = format!("{workload}:{lock}");
         let worker = u32::try_from(lock).expect("few locks");
         let (mut now, mut holder) = (10 + lock, 1);
+        let mut released = [0; 5];
         while now < 10_000 {
             let say = |at: u64, what: What| event(at, holder, worker, &name, what);
-            events.push(say(
-                now.saturating_sub(40 + random.u64(0..60)),
-                What::Asked { mode: Mode::Exclusive },
-            ));
+            let asked = now.saturating_sub(40 + random.u64(0..60)).max(released[holder as usize]);
+            events.push(say(asked, What::Asked { mode: Mode::Exclusive }));
             events.push(say(now, granted(now + LEASE)));
             let end = now + hold_ms / 2 + random.u64(0..hold_ms);
             let caught_by = |fault: u64| (fault.saturating_sub(2 * hold_ms)..fault).contains(&now);
@@ -77,6 +77,7 @@ pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
                 events.push(say(3601, What::Doubted));
                 events.push(say(3610, What::Lost { reason: "Expired".to_owned() }));
                 now += LEASE + 20;
+                released[2] = 3620;
             } else if holder == 3 && caught_by(5000) {
                 now += LEASE + 20;
             } else {
@@ -84,6 +85,7 @@ pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
                 events.push(say(end, What::Releasing));
                 events.push(say(end + 2, What::Released { error: None }));
                 now = end + 3;
+                released[holder as usize] = now;
             }
             holder = loop {
                 let near = |fault: u64| (fault.saturating_sub(2 * hold_ms)..fault).contains(&now);
@@ -107,11 +109,8 @@ pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
 /// Readers of three processes, and now and then a writer.
 pub(super) fn readers() -> Vec<Event> {
     let mut random = fastrand::Rng::with_seed(3);
-    let mut events = vec![
-        fault(1500, "script-flush", true),
-        fault(1600, "latency", true),
-        fault(4000, "latency", false),
-    ];
+    let mut events =
+        vec![begins(1500, "script-flush"), begins(1600, "latency"), ends(4000, "latency")];
     for process in 1..=3 {
         events.push(event(
             0,
@@ -160,9 +159,9 @@ pub(super) fn two_holders() -> Vec<Event> {
         say(100, 1, ask()),
         say(110, 1, granted(4000)),
         say(300, 2, ask()),
-        fault(1200, "failover", true),
+        begins(1200, "failover"),
         say(1900, 2, granted(5000)),
-        fault(2000, "failover", false),
+        ends(2000, "failover"),
         say(2100, 1, held(4500)),
         say(2500, 1, refused_write()),
         say(2600, 1, What::Lost { reason: "Gone".to_owned() }),

@@ -12,7 +12,8 @@ const STYLE_IN_THE_DARK: &str =
     "text{fill:#e6edf3}.m{fill:#9198a1}.bg{fill:#0d1117}.g{stroke:#30363d}.ax{stroke:#9198a1}";
 
 pub(super) struct Svg {
-    text: String,
+    head: String,
+    body: String,
 }
 
 /// Rules of one kind of picture.
@@ -22,22 +23,15 @@ pub(super) struct Style {
 }
 
 impl Svg {
-    pub(super) fn new((width, height): (u64, u64), title: &str, style: &Style) -> Self {
-        let Style { light, dark } = style;
-        let mut svg = Self { text: String::new() };
-        svg.put(format_args!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
-             height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\" role=\"img\">\n\
-             <title>{}</title>\n\
-             <style>{STYLE}{light}\n@media(prefers-color-scheme:dark){{{STYLE_IN_THE_DARK}{dark}}}</style>\n\
-             <rect class=\"bg\" width=\"{width}\" height=\"{height}\"/>\n",
-            escaped(title)
-        ));
-        svg
+    pub(super) fn new(title: &str, style: &Style) -> Self {
+        let (Style { light, dark }, title) = (style, escaped(title));
+        let dark = format!("@media(prefers-color-scheme:dark){{{STYLE_IN_THE_DARK}{dark}}}");
+        let head = format!("<title>{title}</title>\n<style>{STYLE}{light}\n{dark}</style>\n");
+        Self { head, body: String::new() }
     }
 
     pub(super) fn put(&mut self, what: Arguments<'_>) {
-        self.text.write_fmt(what).expect("a text takes everything");
+        self.body.write_fmt(what).expect("a text takes everything");
     }
 
     pub(super) fn path(&mut self, class: &str, d: &str) {
@@ -56,9 +50,13 @@ impl Svg {
         }
     }
 
-    pub(super) fn end(mut self) -> String {
-        self.text.push_str("</svg>\n");
-        self.text
+    pub(super) fn end(self, (width, height): (u64, u64)) -> String {
+        let Self { head, body } = self;
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+             height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\" role=\"img\">\n{head}\
+             <rect class=\"bg\" width=\"{width}\" height=\"{height}\"/>\n{body}</svg>\n"
+        )
     }
 }
 
@@ -71,5 +69,5 @@ pub(super) fn escaped(text: &str) -> String {
 
 /// About how wide a text is: the picture does not know the reader's font.
 pub(super) fn width(text: &str) -> u64 {
-    7 * u64::try_from(text.chars().count()).expect("a line")
+    u64::try_from(text.chars().count()).expect("a line") * 13 / 2
 }

@@ -8,10 +8,11 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::deployment_name;
 use super::svg::{Style, Svg, width};
-use crate::history::{Event, What};
+use crate::history::Event;
 use crate::result::Cell;
-use holds::{Fault, Holds, faults, overlaps};
+use holds::{Fault, Story, faults, overlaps};
 use lanes::{Lanes, Scale};
 
 const SECOND: u64 = 1_000_000_000;
@@ -26,10 +27,10 @@ const LABEL_ROWS: usize = 3;
 
 const STYLE: Style = Style {
     light: ".v{stroke:#0072b2;stroke-width:10}.s{stroke:#009e73;stroke-width:5}.o{stroke:#7fb8d8;stroke-width:3}\
-            .x{stroke:#d55e00;stroke-width:10}.w{stroke:#afb8c1}.t{stroke:#1f2328}.k,.n{stroke:#1f2328;stroke-width:2}\
+            .x{stroke:#d55e00;stroke-width:10}.w{stroke:#8c959f}.t{stroke:#1f2328}.k,.n{stroke:#1f2328;stroke-width:2}\
             .n{stroke:#d55e00}.f{fill:#e69f00;fill-opacity:.3}",
-    dark: ".v{stroke:#3aa0dc}.s{stroke:#23b98f}.o{stroke:#2f6383}.x,.n{stroke:#ff7b1c}.w{stroke:#57606a}\
-           .t,.k{stroke:#e6edf3}.f{fill-opacity:.35}",
+    dark: ".v{stroke:#3aa0dc}.s{stroke:#23b98f}.o{stroke:#6fa8c9}.x,.n{stroke:#ff7b1c}.w{stroke:#8b949e}\
+           .t,.k{stroke:#e6edf3}.f{fill-opacity:.22}",
 };
 
 /// Some seconds around the first fault.
@@ -45,11 +46,11 @@ pub(crate) fn window(history: &[Event]) -> Range<u64> {
 
 /// Draws what the processes did in that time. Of the cell only what names it is read.
 pub(crate) fn draw(history: &[Event], cell: &Cell, window: Range<u64>) -> String {
-    let (holds, faults) = (Holds::of(history), faults(history));
+    let (story, faults) = (Story::of(history), faults(history));
     let begin = history.first().map_or(window.start, |event| event.at);
-    let processes = history.iter().filter(|event| matches!(event.what, What::Started { .. }));
-    let processes: BTreeSet<_> = processes.map(|event| event.process).collect();
-    let picture = Picture { cell, holds, faults, processes, begin, window };
+    let processes = history.iter().map(|event| event.process).filter(|process| *process > 0);
+    let processes = processes.collect();
+    let picture = Picture { cell, story, faults, processes, begin, window };
     let mut smallest = picture.draw(LOCKS);
     for locks in (1..LOCKS).rev() {
         if smallest.len() <= BYTES {
@@ -62,7 +63,7 @@ pub(crate) fn draw(history: &[Event], cell: &Cell, window: Range<u64>) -> String
 
 struct Picture<'a> {
     cell: &'a Cell,
-    holds: Holds,
+    story: Story,
     faults: Vec<Fault>,
     processes: BTreeSet<u32>,
     /// Of the run.
@@ -76,11 +77,11 @@ impl Picture<'_> {
         let labels = self.labels();
         let lanes_top = 52 + LINE * u64::try_from(labels.len()).expect("few rows");
         let scale = Scale { window: self.window.clone(), left: LEFT, right: RIGHT };
-        let lanes = Lanes::arrange(&self.holds, &self.processes, &chosen, &scale, lanes_top);
+        let lanes = Lanes::arrange(&self.story, &self.processes, &chosen, &scale, lanes_top);
         let bottom = lanes.bottom;
         let Cell { workload, fault, deployment, .. } = self.cell;
-        let title = format!("{workload} under {fault}, {deployment}");
-        let mut svg = Svg::new((WIDTH, bottom + 62), &title, &STYLE);
+        let title = format!("{workload} under {fault}, {}", deployment_name(deployment));
+        let mut svg = Svg::new(&title, &STYLE);
         svg.text((16, 24), "a", &title);
         svg.text((16, 42), "m", &self.subtitle(chosen.len(), of));
         self.draw_faults(&mut svg, &scale, &labels, lanes_top, bottom);
@@ -89,8 +90,8 @@ impl Picture<'_> {
         if !self.seen_faults().is_empty() {
             legend.push(("f", "fault"));
         }
-        draw_legend(&mut svg, &legend, bottom + 50);
-        svg.end()
+        let last = draw_legend(&mut svg, &legend, bottom + 60);
+        svg.end((WIDTH, last + 12))
     }
 
     fn subtitle(&self, shown: usize, of: usize) -> String {
@@ -109,10 +110,10 @@ impl Picture<'_> {
     /// The locks to show, those with overlaps and then the busiest first; and how many there are.
     fn choose(&self, locks: usize) -> (Vec<String>, usize) {
         let mut by_lock: BTreeMap<&str, Vec<_>> = BTreeMap::new();
-        for hold in self.holds.holds.iter().filter(|hold| meets(&hold.all, &self.window)) {
+        for hold in self.story.holds.iter().filter(|hold| meets(&hold.all, &self.window)) {
             by_lock.entry(&hold.lock).or_default().push(hold);
         }
-        for (_, lock, _) in self.holds.waits.iter().filter(|wait| meets(&wait.2, &self.window)) {
+        for (_, lock, _) in self.story.waits.iter().filter(|wait| meets(&wait.2, &self.window)) {
             by_lock.entry(lock).or_default();
         }
         let mut ranked: Vec<_> = by_lock.iter().map(|(lock, holds)| (*lock, holds)).collect();
@@ -176,19 +177,24 @@ impl Picture<'_> {
         let seconds = (self.window.end - self.window.start) / SECOND;
         let step = if seconds > 12 { 2 } else { 1 };
         let first = (self.window.start - self.begin.min(self.window.start)).div_ceil(SECOND);
-        let mut grid = String::new();
+        let mut grid = Vec::new();
         for second in (first..).step_by(step) {
             let at = self.begin + second * SECOND;
             if at > self.window.end {
                 break;
             }
             let x = scale.x(at);
-            grid += &format!("M{x} {top}V{}", bottom + 4);
+            grid.push(format!("M{x} {top}V{}", bottom + 4));
             svg.text((x, bottom + 18), "c m", &second.to_string());
         }
-        svg.path("g", &grid);
+        svg.path("g", &grid.concat());
         svg.path("ax", &format!("M{LEFT} {bottom}H{RIGHT}"));
-        svg.text((16, bottom + 18), "m", "seconds of run");
+        let pixel = (self.window.end - self.window.start) / (RIGHT - LEFT) / 1_000_000;
+        let label = format!(
+            "seconds since the run began; what is less than {} ms apart touches",
+            pixel + 1
+        );
+        svg.text((LEFT.midpoint(RIGHT), bottom + 36), "c m", &label);
     }
 }
 
@@ -196,9 +202,13 @@ fn meets(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start <= other.end && other.start <= one.end
 }
 
-fn draw_legend(svg: &mut Svg, entries: &[(&'static str, &str)], y: u64) {
+/// Says where its last row is.
+fn draw_legend(svg: &mut Svg, entries: &[(&'static str, &str)], mut y: u64) -> u64 {
     let mut x = 16;
     for (class, text) in entries {
+        if x + 23 + width(text) > RIGHT {
+            (x, y) = (16, y + LINE + 2);
+        }
         let mark = match *class {
             "f" => format!("M{x} {}h18v10h-18z", y - 9),
             "t" => format!("M{} {}v6", x + 9, y - 8),
@@ -208,6 +218,7 @@ fn draw_legend(svg: &mut Svg, entries: &[(&'static str, &str)], y: u64) {
         };
         svg.path(class, &mark);
         svg.text((x + 23, y), "m", text);
-        x += 23 + width(text) + 8;
+        x += 23 + width(text) + 10;
     }
+    y
 }

@@ -1,55 +1,68 @@
 //! The matrix of one deployment: faults by workloads.
 
 use super::super::{markdown, picture_of};
-use super::{WRITTEN, in_order, longest, overlaps, sentences, title};
+use super::{WRITTEN, in_order, longest, overlaps, section, sentences, title};
 use crate::report::Facts;
 use crate::result::Cell;
 use markdown::{count, duration, escaped, link, number, table};
 
 /// Sentences of a cell that are shown.
-const SHOWN: usize = 10;
+const SHOWN: usize = 3;
 
 pub(super) fn page(deployment: &str, cells: &[&Cell], facts: &Facts) -> String {
     let violations: usize = cells.iter().map(|cell| cell.violations.len()).sum();
     let servers = in_order(cells.iter().map(|cell| cell.server.as_str())).join(", ");
-    let mut text = format!("# Faults: {}\n\n{WRITTEN}", title(deployment));
-    text += &format!(
-        "{}, {}, on {}. [What the words mean, and how to read a picture](README.md).\n\n",
+    let head = format!(
+        "# Faults: {}\n\n{WRITTEN}{}, {}, on {}. [What the words mean, and how to read a picture](README.md).\n\n",
+        title(deployment),
         count(cells.len(), "run"),
         count(violations, "violation"),
         escaped(&servers)
     );
-    text += "## Grants and overlaps\n\n\
-             Grants, with their timeline; below, overlaps of valid holds that nothing excuses. Others are named where there \
-             were some. – did not run.\n\n";
-    text += &matrix(cells, |cell| {
+    let holds = matrix(cells, |cell| {
         let picture = link(&number(cell.operations), &picture_of(cell));
         let failed = if cell.passes() { String::new() } else { failed(cell) };
         format!("{picture}<br>{}{failed}", overlaps(cell.overlaps))
     });
-    text += "## Longest wait, and recovery\n\n\
-             The longest wait for a lock; below, the longest time from the end of a fault until every lock was granted \
-             again.\n\n";
-    text += &matrix(cells, |cell| {
+    let times = matrix(cells, |cell| {
         format!("{}<br>{}", duration(cell.longest_wait_ms), longest(&cell.recovery_ms))
     });
-    let violated = sentences(cells, |cell| &cell.violations, SHOWN);
-    if !violated.is_empty() {
-        text += &format!("## Violations\n\n{violated}\n");
-    }
-    let explained = sentences(cells, |cell| &cell.explained, SHOWN);
-    if !explained.is_empty() {
-        text += &format!(
-            "## What explains the excused overlaps\n\nAnd all else that the guarantee of the deployment does not exclude.\n\n{explained}\n"
-        );
-    }
-    text += &others(cells);
-    text += &super::index::meanings(
-        "Faults",
-        &facts.faults,
-        cells.iter().map(|cell| cell.fault.as_str()),
-    );
-    text.trim_end().to_owned() + "\n"
+    let parts = [
+        head,
+        section(
+            "Grants and overlaps",
+            "Grants, with their timeline; below, overlaps of valid holds that nothing excuses. Others are named where \
+             there were some. – did not run.",
+            &holds,
+        ),
+        section(
+            "Longest wait, and recovery",
+            "The longest wait for a lock; below, the longest time from the end of a fault until every lock was \
+             granted again.",
+            &times,
+        ),
+        section(
+            "Violations",
+            "What must not be.",
+            &sentences(cells, |cell| &cell.violations, SHOWN),
+        ),
+        section(
+            "What explains the excused overlaps",
+            "And all else that the guarantee of the deployment does not exclude.",
+            &sentences(cells, |cell| &cell.explained, SHOWN),
+        ),
+        section(
+            "What else was counted",
+            "Of all workloads. A timeout is a wait in which others held the lock all the while.",
+            &others(cells),
+        ),
+        super::index::meanings(
+            "Faults",
+            &facts.faults,
+            cells.iter().map(|cell| cell.fault.as_str()),
+        ),
+    ];
+    parts.concat().trim_end().to_owned() + "\n"
 }
 
 fn failed(cell: &Cell) -> String {
@@ -94,6 +107,5 @@ fn others(cells: &[&Cell]) -> String {
             number(of.iter().map(|cell| cell.keys_left.len() as u64).sum()),
         ]
     });
-    let text = "## What else was counted\n\nOf all workloads. A timeout is a wait in which others held the lock all the while.\n\n";
-    text.to_owned() + &table(&markdown::heads(&heads), rows)
+    table(&markdown::heads(&heads), rows)
 }

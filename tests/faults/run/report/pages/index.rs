@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use super::super::{markdown, picture_of};
 use super::sum::Sum;
-use super::{PEERS, WRITTEN, in_order, is_peer, longest, overlaps, peers, title, verdict};
-use crate::report::facts::{Fuzz, Names};
+use super::{PEERS, WRITTEN, in_order, is_peer, longest, overlaps, peers, section, title, verdict};
+use crate::report::facts::{Fuzz, ManyNames};
 use crate::report::{Facts, OURS};
 use crate::result::Cell;
 use markdown::{count, duration, escaped, heads, link, number, table};
+
+/// Sentences of a cell that are shown.
+const SHOWN: usize = 10;
 
 pub(super) fn page(cells: &[Cell], facts: &Facts) -> String {
     let ours: Vec<_> = cells.iter().filter(|cell| !is_peer(cell)).collect();
@@ -74,7 +77,7 @@ fn comparison(compared: &[&Cell]) -> String {
     format!(
         "## Beside other libraries\n\n\
          The same program, faults and servers for all. Each library is checked for what its own documentation promises. \
-         [Their settings, and each run]({PEERS}).\n\n{}\
+         Of this library only those runs are counted here that others did as well. [Their settings, and each run]({PEERS}).\n\n{}\
          How often two processes held the lock at once, and both were told so, excused or not. Each number leads to its \
          timeline. – does not apply, or did not run.\n\n{}",
         peers::at_a_glance(compared),
@@ -183,12 +186,11 @@ fn long(facts: &Facts) -> String {
         ]
     });
     let all: Vec<_> = facts.long.iter().collect();
-    let violated = super::sentences(&all, |cell| &cell.violations, 10);
-    let end = if violated.is_empty() { "" } else { "\n" };
-    format!("## Long runs, with mixed faults\n\n{}{violated}{end}", table(&heads(&columns), rows))
+    let violated = super::sentences(&all, |cell| &cell.violations, SHOWN);
+    section("Long runs, with mixed faults", "", &(table(&heads(&columns), rows) + &violated))
 }
 
-fn names(names: &Names) -> String {
+fn names(names: &ManyNames) -> String {
     let faults = names
         .faults
         .iter()
@@ -196,24 +198,27 @@ fn names(names: &Names) -> String {
     let faults = faults.collect::<Vec<_>>().join(", ");
     let faults = if faults.is_empty() { "no faults".to_owned() } else { faults };
     let left = &names.left;
-    let violations = names.violations.iter().map(|violation| format!("- {}\n", escaped(violation)));
-    format!(
-        "## Many names\n\n\
-         {} names were locked and released in {:.0} s on {}, {} of them wanted by two clients at once, under {faults} (seed {}). \
-         After the end: {} in the internal tables, {} at the server, {} beside the {} of fenced locks, which must stay. \
-         Violations: {}.\n\n{}\n![Memory over the number of names](names.svg)\n\n",
+    let done = format!(
+        "{} names were locked and released in {:.0} s on {}, {} of them wanted by two clients at once, \
+         under {faults} (seed {}).",
         number(names.names),
         names.seconds,
         escaped(&names.server),
         number(names.contended),
-        names.seed,
+        names.seed
+    );
+    let rest = format!(
+        "After the end: {} in the internal tables, {} at the server, {} beside the {} of fenced locks, \
+         which must stay. Violations: {}.",
         entries(names.at_rest.entries()),
         count_of(left.channels + left.patterns, "subscription"),
         count_of(left.others_total, "key"),
         count_of(left.fence_counters, "counter"),
-        verdict(names.violations.len()),
-        violations.collect::<String>(),
-    )
+        verdict(names.violations.len())
+    );
+    let picture = "![Memory over the number of names](names.svg)";
+    let shown = [markdown::list(&names.violations), picture.to_owned()];
+    section("Many names", &format!("{done} {rest}"), shown.join("\n").trim_start())
 }
 
 fn entries(of: u64) -> String {
@@ -225,18 +230,22 @@ fn count_of(of: u64, one: &str) -> String {
 }
 
 fn fuzz(fuzz: &Fuzz) -> String {
-    let columns = ["what was fed", "inputs", "time", "panics", "hangs"];
+    let columns =
+        ["what was fed", "inputs", "time", "panics", "hangs", "most memory for one input"];
     let rows = fuzz.targets.iter().map(|target| {
         vec![
             escaped(&target.name),
             number(target.inputs),
-            duration(target.seconds * 1000),
+            format!("{:.0} s", target.seconds),
             number(target.panics),
             number(target.hangs),
+            format!("{} KiB", number(target.peak_bytes.div_ceil(1024))),
         ]
     });
     let inputs = number(fuzz.targets.iter().map(|target| target.inputs).sum());
-    format!("## Bad input\n\n{inputs} inputs for the parsers.\n\n{}", table(&heads(&columns), rows))
+    let table = table(&heads(&columns), rows);
+    let (engine, seed) = (escaped(&fuzz.engine), fuzz.seed);
+    format!("## Bad input\n\n{inputs} inputs for the parsers ({engine}, seed {seed}).\n\n{table}")
 }
 
 fn again(facts: &Facts) -> String {
@@ -260,20 +269,14 @@ fn again(facts: &Facts) -> String {
         ("servers", servers.collect::<Vec<_>>().join("<br>")),
     ];
     let rows = rows.map(|(what, value)| vec![what.to_owned(), value]);
-    let left_out: String =
-        facts.left_out.iter().map(|sentence| format!("- {}\n", escaped(sentence))).collect();
-    let left_out = if left_out.is_empty() {
-        left_out
-    } else {
-        format!("What did not run, and why:\n\n{left_out}\n")
-    };
-    format!(
-        "## Run it again\n\n```sh\n{}\n```\n\n\
-         The same seed gives the same faults at the same moments. What the threads of the machine make of them differs from \
-         run to run. [results.json](results.json) has every number of these pages, for programs.\n\n{}{left_out}",
-        facts.command.replace("```", "'''"),
-        table(&heads(&["", ""]), rows)
-    )
+    let command = format!("```sh\n{}\n```", facts.command.replace("```", "'''"));
+    let about = format!(
+        "{command}\n\nThe schedule of the faults comes from the seed. What the threads of the machine make of it \
+         differs from run to run. [results.json](results.json) has every number of these pages, for programs."
+    );
+    let left_out = markdown::list(&facts.left_out);
+    section("Run it again", &about, &table(&heads(&["", ""]), rows))
+        + &section("What did not run, and why", "", &left_out)
 }
 
 /// What names mean, as far as it is said.

@@ -2,12 +2,12 @@
 
 use super::super::{markdown, picture_of};
 use super::sum::Sum;
-use super::{WRITTEN, in_order, is_peer, overlaps, sentences, title, verdict};
+use super::{WRITTEN, in_order, is_peer, overlaps, section, sentences, title, verdict};
 use crate::report::{Facts, OURS};
 use crate::result::Cell;
 use markdown::{code, duration, escaped, heads, link, number, table};
 
-const SHOWN: usize = 10;
+const SHOWN: usize = 3;
 
 /// The cells of the libraries, and ours of the same faults, workloads and deployments.
 pub(super) fn compared(cells: &[Cell]) -> Vec<&Cell> {
@@ -33,7 +33,7 @@ pub(super) fn at_a_glance(compared: &[&Cell]) -> String {
         "one was told",
         "longest wait",
         "keys left",
-        "broken promises",
+        "violations",
     ];
     let rows =
         in_order(compared.iter().map(|cell| cell.library.as_str())).into_iter().map(|library| {
@@ -81,23 +81,32 @@ pub(super) fn by_fault(compared: &[&Cell]) -> String {
 
 pub(super) fn page(cells: &[Cell], facts: &Facts) -> String {
     let compared = compared(cells);
-    let mut text = format!("# Faults: other libraries\n\n{WRITTEN}");
-    text += "The same program, faults and servers for all. Each library is checked for what its own documentation promises: an \
-             overlap that it does not exclude is *excused*. [What the words mean](README.md).\n\n";
-    text += &libraries(&compared, facts);
-    text += &format!("## At a glance\n\n{}", at_a_glance(&compared));
-    text += "## Two valid holders at once\n\nHow often, excused or not, with the timeline. – does not apply, or did not run.\n\n";
-    text += &by_fault(&compared);
-    text += &each(&compared);
-    let violated = sentences(&compared, |cell| &cell.violations, SHOWN);
-    if !violated.is_empty() {
-        text += &format!("## Broken promises\n\n{violated}\n");
-    }
-    let explained = sentences(&compared, |cell| &cell.explained, SHOWN);
-    if !explained.is_empty() {
-        text += &format!("## What explains the excused overlaps\n\n{explained}\n");
-    }
-    text.trim_end().to_owned() + "\n"
+    let head = format!("# Faults: other libraries\n\n{WRITTEN}");
+    let parts = [
+        head,
+        "The same program, faults and servers for all. Each library is checked for what its own documentation promises: \
+         an overlap that it does not exclude is *excused*. [What the words mean](README.md).\n\n"
+            .to_owned(),
+        section("Versions and settings", "", &libraries(&compared, facts)),
+        section("At a glance", "", &at_a_glance(&compared)),
+        section(
+            "Two valid holders at once",
+            "How often, excused or not, with the timeline. – does not apply, or did not run.",
+            &by_fault(&compared),
+        ),
+        section("Each run", "The grants lead to the timeline.", &each(&compared)),
+        section(
+            "Violations",
+            "What must not be, by what the library promises.",
+            &sentences(&compared, |cell| &cell.violations, SHOWN),
+        ),
+        section(
+            "What explains the excused overlaps",
+            "",
+            &sentences(&compared, |cell| &cell.explained, SHOWN),
+        ),
+    ];
+    parts.concat().trim_end().to_owned() + "\n"
 }
 
 fn libraries(compared: &[&Cell], facts: &Facts) -> String {
@@ -112,7 +121,7 @@ fn libraries(compared: &[&Cell], facts: &Facts) -> String {
             let promises = escaped(&library.promises) + &source;
             vec![escaped(name), escaped(&library.version), code(&library.settings), promises]
         });
-    format!("## Versions and settings\n\n{}", table(&heads(&columns), rows))
+    table(&heads(&columns), rows)
 }
 
 fn each(compared: &[&Cell]) -> String {
@@ -143,5 +152,5 @@ fn each(compared: &[&Cell]) -> String {
             cell.seed.to_string(),
         ]
     });
-    format!("## Each run\n\nThe grants lead to the timeline.\n\n{}", table(&heads(&columns), rows))
+    table(&heads(&columns), rows)
 }

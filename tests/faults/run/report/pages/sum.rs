@@ -42,7 +42,7 @@ impl Sum {
     pub(super) fn told(&self) -> String {
         match self.two_holders() {
             0 => "–".to_owned(),
-            _ => format!("after {}", super::markdown::duration(self.overlaps.longest_told_ms)),
+            _ => format!("within {}", super::markdown::duration(self.overlaps.longest_told_ms)),
         }
     }
 }

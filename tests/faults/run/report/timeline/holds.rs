@@ -25,7 +25,7 @@ pub(super) struct Hold {
 }
 
 #[derive(Default)]
-pub(super) struct Holds {
+pub(super) struct Story {
     pub(super) holds: Vec<Hold>,
     /// Process, lock, time.
     pub(super) waits: Vec<(u32, String, Span)>,
@@ -41,7 +41,7 @@ struct Worker<'a> {
     mode: Mode,
 }
 
-impl Holds {
+impl Story {
     pub(super) fn of(history: &[Event]) -> Self {
         let mut found = Self::default();
         let mut workers: BTreeMap<(u32, u32), Worker<'_>> = BTreeMap::new();
@@ -113,10 +113,13 @@ impl Holds {
             self.wait(asked, cut);
         }
         let (Some(first), Some(last)) = (events.first(), events.last()) else { return };
-        let valid = valid(&events, cut);
+        let mut valid = valid(&events, cut);
         let releasing =
             events.iter().find(|event| event.what == What::Releasing).map(|event| event.at);
         let end = cut.map_or(last.at, |cut| deadline(&events).unwrap_or(cut).max(cut));
+        for span in &mut valid {
+            span.end = span.end.min(end);
+        }
         let (process, worker, mode) = (first.process, first.worker, worker.mode);
         let all = first.at..end;
         let holds = first.locks().map(|lock| Hold {

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::holds::{Hold, Holds, Span, overlaps};
+use super::holds::{Hold, Span, Story, overlaps};
 use super::{LINE, meets};
 use crate::history::Mode;
 use crate::report::svg::Svg;
 
 /// From the release of one process to the grant of another.
 const HAND_OVER: u64 = 10_000_000;
-/// Holds beside each other, in one process.
+/// Story beside each other, in one process.
 const ROWS: usize = 6;
 
 /// Seconds to the right.
@@ -68,7 +68,7 @@ struct Lane<'a> {
 
 impl<'a> Lanes<'a> {
     pub(super) fn arrange(
-        all: &'a Holds,
+        all: &'a Story,
         processes: &BTreeSet<u32>,
         locks: &'a [String],
         scale: &'a Scale,
@@ -117,7 +117,7 @@ impl<'a> Lanes<'a> {
         let legend = [
             ("v", "valid hold"),
             ("s", readers),
-            ("o", "past its deadline, in doubt or being released"),
+            ("o", "past its deadline, in doubt, or ending"),
             ("x", "two valid holds at once"),
             ("w", "waits"),
             ("t", "hand-over"),
@@ -129,7 +129,7 @@ impl<'a> Lanes<'a> {
 }
 
 impl<'a> Lane<'a> {
-    fn of(process: u32, all: &'a Holds, of_lock: &[&'a Hold], scale: &Scale, top: u64) -> Self {
+    fn of(process: u32, all: &'a Story, of_lock: &[&'a Hold], scale: &Scale, top: u64) -> Self {
         let mine = of_lock.iter().copied().filter(|hold| hold.process == process);
         let mut rows: Vec<Vec<&Hold>> = Vec::new();
         let mut taken_over = Vec::new();
