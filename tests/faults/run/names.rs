@@ -129,39 +129,45 @@ fn watch(server: &Server, size: &Size, schedule: &Schedule) -> Outcome {
         ..Outcome::default()
     };
     let mut load = LoadProcess::start(&proxy.url(), size, schedule.seed);
+    // The first sample says that its clients are connected: from then on there may be faults.
+    if !outcome.hear_load(&load, server) {
+        return outcome;
+    }
     thread::scope(|scope| {
         let (goes_on, end) = mpsc::channel();
         let proxy = &proxy;
         let injecting = scope.spawn(move || faults::inject(server, proxy, schedule, &end));
-        outcome.hear_load(&load, server);
+        while outcome.hear_load(&load, server) {}
         drop(goes_on);
         outcome.faults = injecting.join().expect("no panic");
     });
-    outcome.hear_rest(&mut load, server, size);
+    if outcome.violations.is_empty() {
+        outcome.hear_rest(&mut load, server, size);
+    }
     outcome
 }
 
 impl Outcome {
-    fn hear_load(&mut self, load: &LoadProcess, server: &Server) {
-        let mut ms = 0;
-        loop {
-            match load.told() {
-                Some(Told::Sample(sample)) => {
-                    ms = sample.ms;
-                    let server = Footprint::of(server);
-                    self.series.push(Point { load: sample, server });
-                }
-                Some(Told::Loaded(totals)) => {
-                    self.totals = totals;
-                    let calls = self.totals.counters.get("calls").copied().unwrap_or_default();
-                    self.seconds = seconds(ms);
-                    self.names_per_second = self.totals.names * 1_000 / ms;
-                    self.calls_per_second = calls * 1_000 / ms;
-                    return;
-                }
-                other => return self.violations.push(unexpected("the last name", other.as_ref())),
+    /// Hears a line of the load; false if no other is to come.
+    fn hear_load(&mut self, load: &LoadProcess, server: &Server) -> bool {
+        match load.told() {
+            Some(Told::Sample(sample)) => {
+                self.series.push(Point { load: sample, server: Footprint::of(server) });
+                return true;
             }
+            Some(Told::Loaded(totals)) => self.loaded(totals),
+            other => self.violations.push(unexpected("the last name", other.as_ref())),
         }
+        false
+    }
+
+    fn loaded(&mut self, totals: Totals) {
+        let ms = self.series.last().map_or(1, |point| point.load.ms.max(1));
+        let calls = totals.counters.get("calls").copied().unwrap_or_default();
+        self.seconds = seconds(ms);
+        self.names_per_second = totals.names * 1_000 / ms;
+        self.calls_per_second = calls * 1_000 / ms;
+        self.totals = totals;
     }
 
     fn hear_rest(&mut self, load: &mut LoadProcess, server: &Server, size: &Size) {
