@@ -14,7 +14,7 @@ use crate::client::{Orders, Span};
 use crate::clock;
 use crate::history::What;
 use crate::log::Log;
-use crate::resource::Resource;
+use crate::resource::{Answer, Resource};
 use crate::workload::{Hold, Place};
 
 /// Between two steps of the work.
@@ -74,8 +74,8 @@ impl Worker {
                 if self.orders.freeze_before_write.swap(false, SeqCst) {
                     raise(Signal::SIGSTOP)?;
                 }
-                let accepted = self.resource.write(&place.name, token, work).await?;
-                self.note(place, What::Wrote { accepted, order: None });
+                let Answer { accepted, order } = self.resource.write(&place.name, token, work).await?;
+                self.note(place, What::Wrote { accepted, order });
             }
             if Instant::now() >= leave {
                 break false;
