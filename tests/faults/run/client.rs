@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use clap::Args;
 use leasehold::Client;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
+use crate::clock;
 use crate::history::What;
 use crate::log::Log;
 use crate::process::Usage;
@@ -46,6 +47,9 @@ pub(crate) struct ClientArguments {
     /// How long it stays away.
     #[arg(long)]
     pub(crate) think_ms: Span,
+    /// How long it works between two looks at its guard.
+    #[arg(long)]
+    pub(crate) step_ms: u64,
     #[arg(long)]
     pub(crate) seed: u64,
     /// Where the resource is.
@@ -60,6 +64,12 @@ pub(crate) struct Span(u64, u64);
 impl Span {
     pub(crate) fn pick(self, random: &mut fastrand::Rng) -> Duration {
         Duration::from_millis(random.u64(self.0..=self.1))
+    }
+}
+
+impl std::fmt::Display for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.0, self.1)
     }
 }
 
@@ -78,8 +88,16 @@ impl FromStr for Span {
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     pub(crate) stop: AtomicBool,
-    /// The next worker that has just made sure that it holds its lock stops the process, and writes when that goes on.
-    pub(crate) freeze_before_write: AtomicBool,
+    /// Until then (of the monotonic clock) a worker that has just made sure that it holds its lock stops the process,
+    /// once, and writes when that goes on.
+    pub(crate) freeze_before_write: AtomicU64,
+}
+
+impl Orders {
+    /// Whether the one who asks is the one to stop the process.
+    pub(crate) fn is_to_freeze(&self) -> bool {
+        clock::monotonic() < self.freeze_before_write.swap(0, SeqCst)
+    }
 }
 
 pub(crate) fn main(arguments: ClientArguments) -> Result<(), String> {
@@ -124,6 +142,7 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
                 wait: Duration::from_millis(arguments.wait_ms),
                 hold: arguments.hold_ms,
                 think: arguments.think_ms,
+                step: Duration::from_millis(arguments.step_ms),
                 random: fastrand::Rng::with_seed(seed),
                 resource: resource.clone(),
                 orders: orders.clone(),
@@ -155,13 +174,15 @@ fn counts(clients: &[Client]) -> BTreeMap<String, u64> {
     counts
 }
 
-/// One order a line: `stop`, `freeze-before-write`, `block MS`, `hog`. The end of the input is a `stop`.
+/// One order a line: `stop`, `freeze-before-write UNTIL`, `block MS`, `hog`. The end of the input is a `stop`.
 async fn obey(orders: Arc<Orders>) {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         match line.split(' ').collect::<Vec<_>>()[..] {
             ["stop"] => break,
-            ["freeze-before-write"] => orders.freeze_before_write.store(true, SeqCst),
+            ["freeze-before-write", until] => {
+                orders.freeze_before_write.store(until.parse().expect("a time"), SeqCst);
+            }
             ["block", millis] => {
                 let span = Duration::from_millis(millis.parse().expect("a number"));
                 for _ in 0..THREADS {

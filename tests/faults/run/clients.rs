@@ -36,9 +36,9 @@ impl History {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().any(is_it)
     }
 
-    /// In the order of time.
-    pub(crate) fn sorted(&self) -> Vec<Event> {
-        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    /// All of it, in the order of time; nothing stays.
+    pub(crate) fn take(&self) -> Vec<Event> {
+        let mut events = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         events.sort_by_key(|event| event.at);
         events
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use fastrand::Rng;
 
+use crate::client::Span;
 use crate::clients::{Clients, History};
 use crate::clock;
 use crate::fault::clocks::Clocks;
@@ -55,6 +56,15 @@ pub(crate) struct RunArguments {
     /// Workers of each client and workload.
     #[arg(long, default_value_t = 2)]
     pub(crate) workers: u32,
+    /// How long a worker stays inside.
+    #[arg(long, default_value = "5-60")]
+    pub(crate) hold_ms: Span,
+    /// How long it stays away.
+    #[arg(long, default_value = "0-20")]
+    pub(crate) think_ms: Span,
+    /// How long it works between two looks at its guard.
+    #[arg(long, default_value_t = 6)]
+    pub(crate) step_ms: u64,
     /// Checks the history of an earlier run instead: with the arguments of that.
     #[arg(long)]
     pub(crate) history: Option<PathBuf>,
@@ -190,9 +200,9 @@ pub(crate) fn run(
     }
     let mut wrong = world.clients.stop(ENDING);
     let keys = keys_left(&world, arguments);
-    let server = world.version();
-    wrong.extend(flat(&history.sorted()));
-    Ok(Ran { history: history.sorted(), server, keys, wrong })
+    let (server, history) = (world.version(), history.take());
+    wrong.extend(flat(&history));
+    Ok(Ran { history, server, keys, wrong })
 }
 
 /// What clients are started with.

@@ -7,10 +7,6 @@ use crate::clients::Start;
 use crate::peers::Peer;
 use crate::run::{Prepared, RunArguments};
 
-/// How long a worker stays inside, and away.
-const HOLD_MS: &str = "5-60";
-const THINK_MS: &str = "0-20";
-
 pub(crate) fn client(arguments: &RunArguments, prepared: &Prepared, resource: SocketAddr) -> Start {
     let peer = Peer::named(&arguments.library);
     let own = std::env::current_exe().expect("this program");
@@ -18,8 +14,8 @@ pub(crate) fn client(arguments: &RunArguments, prepared: &Prepared, resource: So
         ("--workers", arguments.workers.to_string()),
         ("--lease-ms", arguments.lease_ms.to_string()),
         ("--wait-ms", arguments.lease_ms.to_string()),
-        ("--hold-ms", HOLD_MS.to_owned()),
-        ("--think-ms", THINK_MS.to_owned()),
+        ("--hold-ms", arguments.hold_ms.to_string()),
+        ("--think-ms", arguments.think_ms.to_string()),
         ("--seed", prepared.seed.to_string()),
         ("--resource", resource.to_string()),
     ]
@@ -33,7 +29,10 @@ pub(crate) fn client(arguments: &RunArguments, prepared: &Prepared, resource: So
         ("--seconds", (arguments.seconds + 600).to_string()),
     ];
     let workloads: Vec<_> = arguments.workloads().iter().map(|one| one.name()).collect();
-    let of_ours = [("--workloads", workloads.join(","))];
+    let of_ours = [
+        ("--workloads", workloads.join(",")),
+        ("--step-ms", arguments.step_ms.to_string()),
+    ];
     let more = if peer.is_some() { &of_peers[..] } else { &of_ours[..] };
     options.extend(more.iter().flat_map(|(name, value)| [(*name).to_owned(), value.clone()]));
     let environment = prepared.client_environment.clone();

@@ -17,8 +17,6 @@ use crate::log::Log;
 use crate::resource::{Answer, Resource};
 use crate::workload::{Hold, Place};
 
-/// Between two steps of the work.
-const STEP: Duration = Duration::from_millis(6);
 /// After an error that says that Redis is away.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -28,6 +26,7 @@ pub(crate) struct Worker {
     pub(crate) wait: Duration,
     pub(crate) hold: Span,
     pub(crate) think: Span,
+    pub(crate) step: Duration,
     pub(crate) random: Rng,
     pub(crate) resource: Arc<Resource>,
     pub(crate) orders: Arc<Orders>,
@@ -71,7 +70,7 @@ impl Worker {
         let leave = Instant::now() + self.hold.pick(&mut self.random);
         let lost = loop {
             if self.is_held(place, hold.guard()) {
-                if self.orders.freeze_before_write.swap(false, SeqCst) {
+                if self.orders.is_to_freeze() {
                     raise(Signal::SIGSTOP)?;
                 }
                 let Answer { accepted, order } = self.resource.write(&place.name, token, work).await?;
@@ -89,7 +88,7 @@ impl Worker {
                     self.note(place, What::Lost { reason });
                     break true;
                 }
-                () = sleep(STEP) => {}
+                () = sleep(self.step) => {}
             }
         };
         if !lost {

@@ -107,7 +107,8 @@ fn settings(
 fn take_rights(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let taken = |server: &Server| {
         let rights = ["-eval", "-evalsha", "-subscribe", "-psubscribe"];
-        server.command(&[&["ACL", "SETUSER", "default"][..], &rights].concat());
+        let reply = server.command(&[&["ACL", "SETUSER", "default"][..], &rights].concat());
+        assert_eq!(reply.text(), "OK");
     };
     settings(world, random, "scripts and subscriptions are forbidden", taken, |server| {
         server.command(&["ACL", "SETUSER", "default", "+@all"]);
@@ -115,7 +116,8 @@ fn take_rights(world: &mut World, random: &mut fastrand::Rng) -> Injected {
 }
 
 fn config(server: &Server, name: &str, value: &str) {
-    server.command(&["CONFIG", "SET", name, value]);
+    let reply = server.command(&["CONFIG", "SET", name, value]);
+    assert_eq!(reply.text(), "OK", "{name} {value}");
 }
 
 fn no_memory(world: &mut World, random: &mut fastrand::Rng) -> Injected {
@@ -198,8 +200,9 @@ fn busy(world: &mut World, random: &mut fastrand::Rng) -> Injected {
 fn misconfigured(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let full = |server: &Server| {
         // What is in the place of the file cannot be replaced by it.
-        fs::create_dir_all(server.folder().join("full.rdb/x")).expect("it may");
-        config(server, "dbfilename", "full.rdb");
+        let file = server.folder().join("dump.rdb");
+        fs::remove_file(&file).ok();
+        fs::create_dir_all(file.join("full")).expect("it may");
         config(server, "save", "3600 1000000");
         let failed = || {
             server.command(&["BGSAVE"]);
@@ -210,7 +213,7 @@ fn misconfigured(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     };
     settings(world, random, "snapshots cannot be written", full, |server| {
         config(server, "save", "");
-        config(server, "dbfilename", "dump.rdb");
+        fs::remove_dir_all(server.folder().join("dump.rdb")).expect("it may");
         server.command(&["BGSAVE"]);
     })
 }

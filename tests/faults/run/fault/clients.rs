@@ -5,10 +5,14 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 
 use super::{EVERYWHERE, Fault, Injected, NOWHERE, Needs};
+use crate::clock;
 use crate::world::World;
 
 /// A client that holds something soon gets to a write.
 const SOON: Duration = Duration::from_secs(2);
+
+/// What a process that is about to stop may take for it.
+const MOMENT: Duration = Duration::from_millis(200);
 
 const PLAIN: Fault = Fault {
     name: "",
@@ -51,9 +55,10 @@ fn any_seat(world: &World, random: &mut fastrand::Rng) -> usize {
 fn freeze(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let seat = any_seat(world, random);
     let number = world.clients.seats()[seat].number;
-    // It stops itself, at the worst moment. One that is not ours does not know how.
-    world.clients.order(seat, "freeze-before-write");
-    if !world.clients.stands_still(seat, SOON) {
+    // It stops itself, at the worst moment. One that is not ours does not know how, and one that gets no lock does not.
+    let until = clock::monotonic() + u64::try_from(SOON.as_nanos()).expect("seconds");
+    world.clients.order(seat, &format!("freeze-before-write {until}"));
+    if !world.clients.stands_still(seat, SOON + MOMENT) {
         world.clients.signal(seat, Signal::SIGSTOP);
     }
     Injected::new(format!("client {number} stands still"), move |world| {
