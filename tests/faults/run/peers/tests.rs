@@ -16,6 +16,7 @@ use crate::clock;
 use crate::history::{Event, What};
 use clients::{Client, LEASE, Resource, Run};
 use support::cluster::{Cluster, Shape};
+use support::resp::Reply;
 use support::sentinel::{Sentinels, Watch};
 use support::server::Server;
 use support::wait_until;
@@ -101,7 +102,7 @@ impl Deployment {
             Deployment::Cluster(cluster) => cluster.nodes(),
         };
         let keys = |server: &Server| {
-            server.command(&["KEYS", "*"]).array().iter().map(|key| key.text()).collect::<Vec<_>>()
+            server.command(&["KEYS", "*"]).array().iter().map(Reply::text).collect::<Vec<_>>()
         };
         servers.iter().flat_map(keys).collect()
     }
