@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::check::{self, Rules};
-use crate::fault;
+use crate::fault::{self, Fault};
 use crate::history::{self, Event, What};
 use crate::peers::Peer;
 use crate::report::{self, timeline};
@@ -71,6 +71,10 @@ pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules)
         cell.seed = seed;
         cell.seconds = arguments.seconds;
         cell.outage_ms = outage(&ran.history, &cell.workload);
+        if fault::named(&cell.fault).is_some_and(Fault::changes_masters) {
+            // Whoever serves in the end does so before the servers agree again.
+            cell.recovery_ms = vec![cell.outage_ms];
+        }
         let is_ours = |key: &&String| key.contains(&format!("{}:", cell.workload));
         cell.keys_left = ran.keys.iter().filter(is_ours).cloned().collect();
         if !cell.keys_left.is_empty() {
@@ -90,7 +94,8 @@ fn version(history: &[Event]) -> String {
         What::Started { library, .. } => Some(library.clone()),
         _ => None,
     });
-    started.unwrap_or_default()
+    let text = started.unwrap_or_default();
+    text.rsplit_once(' ').map_or(text.clone(), |(_, version)| version.to_owned())
 }
 
 /// The longest time in which a lock that somebody waited for was granted to nobody, around a fault.
@@ -133,9 +138,11 @@ pub(crate) fn write(cells: &[Cell], ran: &Ran, keep: bool, out: &Path) -> Result
     fs::write(out.join("cells.json"), json).map_err(told)?;
     let window = timeline::window(&ran.history);
     for cell in cells {
+        let is_shown = |event: &&Event| event.name.is_empty() || is_of(event, &cell.workload);
+        let shown: Vec<_> = ran.history.iter().filter(is_shown).cloned().collect();
         let file = out.join(report::picture_of(cell));
         fs::create_dir_all(file.parent().expect("a folder")).map_err(told)?;
-        fs::write(file, timeline::draw(&ran.history, cell, window.clone())).map_err(told)?;
+        fs::write(file, timeline::draw(&shown, cell, window.clone())).map_err(told)?;
     }
     if keep || !cells.iter().all(Cell::passes) {
         let mut file = BufWriter::new(fs::File::create(out.join("history.jsonl")).map_err(told)?);

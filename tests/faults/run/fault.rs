@@ -108,6 +108,10 @@ impl Fault {
         groups.into_iter().flatten().any(|fault| fault.name == self.name)
     }
 
+    pub(crate) fn changes_masters(&self) -> bool {
+        roles::FAULTS.iter().any(|fault| fault.name == self.name)
+    }
+
     /// Whether servers may forget grants by it. A majority of five does not forget by two.
     pub(crate) fn forgets_on(&self, kind: Kind) -> bool {
         self.forgets.contains(&kind)

@@ -25,7 +25,8 @@ pub(crate) struct Cell {
     /// Writes that the resource refused.
     pub(crate) refused_writes: u64,
     pub(crate) longest_wait_ms: u64,
-    /// From the end of each fault until every lock of the workload was granted again.
+    /// From the end of each fault until every lock of the workload was granted again; where masters change, the
+    /// outage.
     pub(crate) recovery_ms: Vec<u64>,
     /// The longest time in which a lock that was waited for was granted to nobody, since the first fault.
     #[serde(default)]

@@ -313,6 +313,7 @@ impl Schedule<'_> {
         (injected.heal)(world);
         let what = What::Fault { fault: fault.name.to_owned(), on: false, detail: injected.detail };
         self.history.note(what);
+        world.settle();
     }
 }
 

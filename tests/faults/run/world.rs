@@ -134,11 +134,6 @@ impl World {
         }
     }
 
-    /// The same, for what is done last.
-    pub(crate) fn settle_mut(&mut self) {
-        self.settle();
-    }
-
     /// Keys on all masters.
     pub(crate) fn keys(&self) -> Vec<String> {
         let mut keys: Vec<_> = self

@@ -114,7 +114,7 @@ class Worker:
             if not lock.acquire():
                 self.tell(name, "refused", error="NotAcquired", timeout=True)
                 return
-        except redis.RedisError as error:
+        except Exception as error:  # of a cluster not only RedisError
             self.tell(name, "refused", error=type(error).__name__, timeout=False)
             return
         # redis-py does not know when the lease ends. This is the user's own measure: a little late, and not told.
@@ -125,7 +125,7 @@ class Worker:
         try:
             lock.release()
             self.tell(name, "released")
-        except redis.RedisError as error:
+        except Exception as error:
             self.tell(name, "released", error=type(error).__name__)
 
     def section(self, name, end_of_lease):

@@ -21,7 +21,6 @@ pub(super) fn begin(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     Injected::new(format!("master {port} and client {number} are by themselves"), move |world| {
         firewall("delete table inet leasehold\n");
         world.lines().for_each(Line::pass);
-        world.settle();
     })
 }
 

@@ -58,7 +58,6 @@ fn freeze(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     victims.iter().for_each(|&node| world.server(node).pause());
     Injected::new(format!("server {} stands still", ports(world, &victims)), move |world| {
         victims.iter().for_each(|&node| world.server(node).resume());
-        world.settle();
     })
 }
 

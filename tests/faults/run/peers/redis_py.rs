@@ -16,7 +16,7 @@ pub(super) const PEER: Peer = Peer {
         "not extended; the worker ends its section when the lease is over by its own watch, from when acquire returned",
         "one client for the threads of a process, with the defaults: socket_timeout and socket_connect_timeout 5 s, \
          10 retries of a call up to 1 s apart",
-        "redis.RedisError is a refusal or a failed release; False of acquire is a time-out",
+        "an exception is a refusal or a failed release; False of acquire is a time-out",
         "`block` keeps the interpreter's lock: nothing of Python runs",
     ],
     promises: &[

@@ -16,6 +16,9 @@ pub(super) const PEER: Peer = Peer {
          checkLockSyncedSlaves on with slavesSyncTimeout 1000 ms, scanInterval 1000 ms (sentinels) and 5000 ms (cluster)",
         "RedissonRedLock, for independent servers, is deprecated and does not take part",
         "a worker goes on believing until it releases: only a call to the server says whether the lock is held",
+        "a release is guarded against being repeated by a key redisson_unlock_latch:{name}:…, which stays for 16 s at \
+         most if the process is killed before it deletes it",
+        "a lock of another name is taken and released before the start: the JVM loads classes at the first",
         "`block` keeps the threads of the callers only: Redisson's own threads go on",
     ],
     promises: &[

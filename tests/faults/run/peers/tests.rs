@@ -4,8 +4,6 @@
 //! `cargo test -p leasehold-faults --bin leasehold-faults -- peers --include-ignored --nocapture`
 
 mod clients;
-#[path = "../../../support/mod.rs"]
-mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,11 +12,12 @@ use std::time::Duration;
 use super::{ALL, Kind, Peer};
 use crate::clock;
 use crate::history::{Event, What};
-use clients::{Client, Resource, Run};
-use support::cluster::{Cluster, Shape};
-use support::sentinel::{Sentinels, Watch};
-use support::server::Server;
-use support::wait_until;
+use clients::{Client, LEASE, Resource, Run};
+use crate::support::cluster::{Cluster, Shape};
+use crate::support::resp::Reply;
+use crate::support::sentinel::{Sentinels, Watch};
+use crate::support::server::Server;
+use crate::support::wait_until;
 
 /// Nobody is elected where nobody has failed, however busy the machine is.
 const PATIENT: Duration = Duration::from_secs(60);
@@ -30,6 +29,12 @@ macro_rules! for_each_peer {
             #[ignore = "needs the tools of its language, and a registry to install from"]
             fn two_processes_exclude_each_other() {
                 super::two_processes_exclude_each_other(super::named($name));
+            }
+
+            #[test]
+            #[ignore = "needs the tools of its language, and a registry to install from"]
+            fn a_loss_is_told_as_promised() {
+                super::a_loss_is_told_as_promised(super::named($name));
             }
 
             #[test]
@@ -95,7 +100,7 @@ impl Deployment {
             Deployment::Cluster(cluster) => cluster.nodes(),
         };
         let keys = |server: &Server| {
-            server.command(&["KEYS", "*"]).array().iter().map(|key| key.text()).collect::<Vec<_>>()
+            server.command(&["KEYS", "*"]).array().iter().map(Reply::text).collect::<Vec<_>>()
         };
         servers.iter().flat_map(keys).collect()
     }
@@ -105,7 +110,8 @@ fn two_processes_exclude_each_other(peer: &Peer) {
     for &place in peer.places {
         let (deployment, resource) = (Deployment::start(place), Resource::start());
         let (began, wall) = (clock::monotonic(), clock::wall());
-        let run = Run { place, url: deployment.url(), resource: resource.address(), seconds: 3 };
+        let url = deployment.url();
+        let run = Run { place, url, resource: resource.address(), ..Run::default() };
         let clients = [1, 2].map(|process| Client::start(peer, &run, process));
         let histories = clients.map(Client::history);
         let ended = clock::monotonic();
@@ -121,16 +127,18 @@ fn two_processes_exclude_each_other(peer: &Peer) {
             assert!(history.iter().all(at_once), "{what}: other clocks, or another's events");
             let library = peer.name.to_owned();
             assert_eq!(history[0].what, What::Started { pid, library }, "{what}");
-            let last = history.last().map(|event| &event.what);
-            assert_eq!(last, Some(&What::Ended { counts: BTreeMap::new() }), "{what}");
-            assert!(count(&history, |what| matches!(what, What::Sample { .. })) >= 3, "{what}");
+            let ends = What::Ended { counts: BTreeMap::new() };
+            assert_eq!(count(&history, |what| *what == ends), 1, "{what}");
+            assert!(count(&history, |what| matches!(what, What::Sample { .. })) >= 2, "{what}");
             assert!(count(&history, |what| matches!(what, What::Granted { .. })) > 0, "{what}");
             all.extend(history);
         }
         all.sort_by_key(|event| event.at);
         let granted = count(&all, |what| matches!(what, What::Granted { .. }));
-        let know = |what: &What| matches!(what, What::Granted { until: Some(_), .. });
-        assert_eq!(count(&all, know), if peer.knows_deadlines { granted } else { 0 });
+        let deadlines = all.iter().filter_map(deadline).collect::<Vec<_>>();
+        assert_eq!(deadlines.len(), if peer.knows_deadlines { granted } else { 0 });
+        let leases = deadlines.iter().all(|left| (0..=LEASE.as_nanos()).contains(left));
+        assert!(leases, "{}: deadlines of another clock: {deadlines:?}", peer.name);
         let wrote = count(&all, |what| *what == What::Wrote { accepted: true });
         assert_eq!(wrote, resource.writes(), "{}: what was written, and what arrived", peer.name);
         let overlaps = overlaps(&all);
@@ -138,6 +146,14 @@ fn two_processes_exclude_each_other(peer: &Peer) {
         assert!(overlaps.is_empty(), "{} {}: {overlaps:?}", peer.name, place.name());
         let left = || deployment.keys().is_empty();
         wait_until("no key is left", Duration::from_secs(10), left);
+    }
+}
+
+/// How long a lock that was granted is certainly held, in nanoseconds, if that was said.
+fn deadline(event: &Event) -> Option<u128> {
+    match event.what {
+        What::Granted { until: Some(until), .. } => Some(u128::from(until.wrapping_sub(event.at))),
+        _ => None,
     }
 }
 
@@ -195,11 +211,35 @@ fn summary(peer: &Peer, place: Kind, history: &[Event], overlaps: usize) -> Stri
     )
 }
 
+/// By `Lost` during the section, or by the release.
+fn a_loss_is_told_as_promised(peer: &Peer) {
+    let (deployment, resource) = (Deployment::start(Kind::Single), Resource::start());
+    let url = deployment.url();
+    let (workers, hold_ms) = (1, "1500-1500");
+    let run = Run { url, resource: resource.address(), workers, hold_ms, ..Run::default() };
+    let client = Client::start(peer, &run, 1);
+    let Deployment::Servers(servers) = &deployment else { unreachable!("one server") };
+    let deletes = || {
+        let keys = deployment.keys().into_iter();
+        resource.writes() > 0
+            && keys.map(|key| servers[0].command(&["DEL", &key]).int()).sum::<i64>() > 0
+    };
+    wait_until("a lock is deleted", Duration::from_secs(30), deletes);
+    let (_, history) = client.history();
+    let first = history.iter().find_map(|event| match &event.what {
+        What::Lost { reason } => Some((true, reason.clone())),
+        What::Released { error: Some(error) } => Some((false, error.clone())),
+        _ => None,
+    });
+    println!("{}: {first:?}", peer.name);
+    assert_eq!(first.map(|(lost, _)| lost), Some(peer.tells_losses), "{}", peer.name);
+}
+
 /// Its callers stand still while it is blocked, and it ends soon after it was told to.
 fn it_is_blocked_and_stopped(peer: &Peer) {
     let (deployment, resource) = (Deployment::start(Kind::Single), Resource::start());
     let url = deployment.url();
-    let run = Run { place: Kind::Single, url, resource: resource.address(), seconds: 60 };
+    let run = Run { url, resource: resource.address(), seconds: 60, ..Run::default() };
     let mut client = Client::start(peer, &run, 1);
     wait_until("it writes", Duration::from_secs(30), || resource.writes() > 20);
     client.tell("block 1500");

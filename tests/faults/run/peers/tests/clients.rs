@@ -6,16 +6,34 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::history::{self, Event};
-use crate::peers::{Peer, Place};
+use crate::peers::{Peer, Kind};
 
-/// What both processes are told.
+pub(super) const LEASE: Duration = Duration::from_secs(2);
+
+/// What all processes are told.
 pub(super) struct Run {
-    pub(super) place: Place,
+    pub(super) place: Kind,
     pub(super) url: String,
     pub(super) resource: SocketAddr,
     pub(super) seconds: u64,
+    pub(super) workers: u32,
+    pub(super) hold_ms: &'static str,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Run {
+            place: Kind::Single,
+            url: String::new(),
+            resource: (Ipv4Addr::LOCALHOST, 0).into(),
+            seconds: 3,
+            workers: 3,
+            hold_ms: "10-60",
+        }
+    }
 }
 
 pub(super) struct Client {
@@ -29,9 +47,10 @@ impl Client {
         let mut child = peer
             .command()
             .args(["--url", &run.url, "--deployment", run.place.name()])
-            .args(["--process", &process.to_string(), "--workers", "3", "--names", "0,1"])
-            .args(["--lease-ms", "2000", "--wait-ms", "1000"])
-            .args(["--hold-ms", "10-60", "--think-ms", "1-20", "--seed", "7"])
+            .args(["--process", &process.to_string(), "--workers", &run.workers.to_string()])
+            .args(["--names", "0,1", "--lease-ms", &LEASE.as_millis().to_string()])
+            .args(["--wait-ms", "1000", "--hold-ms", run.hold_ms])
+            .args(["--think-ms", "1-20", "--seed", "7"])
             .args(["--seconds", &run.seconds.to_string()])
             .args(["--resource", &run.resource.to_string()])
             .stdin(Stdio::piped())

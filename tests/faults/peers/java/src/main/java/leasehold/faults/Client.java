@@ -34,6 +34,8 @@ public final class Client {
         for (Thread thread : threads) {
             thread.join();
         }
+        // It may still have to delete what guards a release against being repeated.
+        redisson.shutdown();
         history.tell(0, "", "ended", "\"counts\":{}");
         Runtime.getRuntime().halt(0);
     }
