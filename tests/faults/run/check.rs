@@ -80,6 +80,8 @@ pub(crate) struct Rules {
     pub(crate) grants_lost_by: BTreeSet<String>,
     /// A holder whose hold was taken away is told after this at the latest.
     pub(crate) told_within: Duration,
+    /// Whether it is to be told at all: some libraries do not promise it.
+    pub(crate) tells_losses: bool,
     /// Nobody waits longer for a free lock.
     pub(crate) idle: Duration,
     /// After the end of a fault, each lock is granted again within this.

@@ -33,8 +33,11 @@ pub(crate) struct PublishArguments {
     /// What the fuzzer has written.
     #[arg(long)]
     fuzz: Option<PathBuf>,
-    /// `2026-11-22`.
+    /// Makes pages and plots again from the results that are there, instead.
     #[arg(long)]
+    again: bool,
+    /// `2026-11-22`.
+    #[arg(long, default_value = "")]
     date: String,
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -44,6 +47,9 @@ pub(crate) struct PublishArguments {
 
 impl PublishArguments {
     pub(crate) fn run(&self) -> Result<(), String> {
+        if self.again {
+            return report::from_json(&self.to).map_err(|error| error.to_string());
+        }
         let (mut cells, mut long) = (self.cells(&self.runs)?, self.cells(&self.long)?);
         for cell in &mut long {
             "mixed-hour".clone_into(&mut cell.fault);
@@ -136,8 +142,8 @@ fn libraries(cells: &[Cell]) -> BTreeMap<String, Library> {
     let peers = peers::ALL.iter().filter(|peer| ran(peer.name)).map(|peer| {
         let join = |texts: Vec<&str>| texts.join("; ");
         let library = Library {
-            version: peer.version(),
-            settings: join(peer.settings.to_vec()),
+            version: format!("{} ({})", peer.version(), peer.language),
+            settings: format!("{}; its key: `{}`", join(peer.settings.to_vec()), peer.key),
             promises: join(peer.promises.iter().map(|promise| promise.says).collect()),
             documentation: join(peer.promises.iter().map(|promise| promise.source).collect()),
         };

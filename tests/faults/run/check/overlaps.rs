@@ -171,7 +171,7 @@ fn judge_meeting(story: &Story<'_>, context: &Context<'_>, meeting: &Meeting, ce
     };
     cell.overlaps.excused += 1;
     let (fault, told) = (fault.say(context.clock), say_length(told_after));
-    if told_after > nanos(context.rules.told_within) {
+    if context.rules.tells_losses && told_after > nanos(context.rules.told_within) {
         cell.violations.push(format!("{said}, after {fault}, and one was told only after {told}"));
     } else {
         cell.explained.push(format!("{said}, after {fault}; one was told after {told}"));

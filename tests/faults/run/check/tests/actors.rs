@@ -20,6 +20,7 @@ pub(super) fn rules() -> Rules {
         fair: set(&["fair"]),
         grants_lost_by: set(&["failover"]),
         told_within: Duration::from_millis(400),
+        tells_losses: true,
         idle: Duration::from_secs(1),
         recovers_within: Duration::from_secs(3),
         documented_errors: set(&["unavailable"]),
