@@ -215,8 +215,11 @@ fn summary(peer: &Peer, place: Kind, history: &[Event], overlaps: usize) -> Stri
 fn a_loss_is_told_as_promised(peer: &Peer) {
     let (deployment, resource) = (Deployment::start(Kind::Single), Resource::start());
     let url = deployment.url();
-    let (workers, hold_ms) = (1, "1500-1500");
-    let run = Run { url, resource: resource.address(), workers, hold_ms, ..Run::default() };
+    // Longer than the lease, which its user prolongs when a third of it is over.
+    let (workers, hold_ms, seconds) = (1, "10000-10000", 10);
+    let (resource_at, lease) = (resource.address(), Duration::from_secs(2));
+    let run =
+        Run { url, resource: resource_at, seconds, workers, hold_ms, lease, ..Run::default() };
     let client = Client::start(peer, &run, 1);
     let Deployment::Servers(servers) = &deployment else { unreachable!("one server") };
     let deletes = || {

@@ -11,7 +11,8 @@ use std::time::Duration;
 use crate::history::{self, Event};
 use crate::peers::{Peer, Kind};
 
-pub(super) const LEASE: Duration = Duration::from_secs(2);
+/// Longer than a busy machine lets a process wait.
+pub(super) const LEASE: Duration = Duration::from_secs(20);
 
 /// What all processes are told.
 pub(super) struct Run {
@@ -21,6 +22,7 @@ pub(super) struct Run {
     pub(super) seconds: u64,
     pub(super) workers: u32,
     pub(super) hold_ms: &'static str,
+    pub(super) lease: Duration,
 }
 
 impl Default for Run {
@@ -32,6 +34,7 @@ impl Default for Run {
             seconds: 3,
             workers: 3,
             hold_ms: "10-60",
+            lease: LEASE,
         }
     }
 }
@@ -48,7 +51,7 @@ impl Client {
             .command()
             .args(["--url", &run.url, "--deployment", run.place.name()])
             .args(["--process", &process.to_string(), "--workers", &run.workers.to_string()])
-            .args(["--names", "0,1", "--lease-ms", &LEASE.as_millis().to_string()])
+            .args(["--names", "0,1", "--lease-ms", &run.lease.as_millis().to_string()])
             .args(["--wait-ms", "1000", "--hold-ms", run.hold_ms])
             .args(["--think-ms", "1-20", "--seed", "7"])
             .args(["--seconds", &run.seconds.to_string()])
