@@ -28,8 +28,8 @@ pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
         _ => None,
     });
     Rules {
-        // It may ask again after a pause of its own.
-        idle: arguments.lease(),
+        // None promises when a waiter is served, and several call a server that is away a time-out.
+        idle: Duration::MAX,
         // No documentation has a list of them.
         documented_errors: errors.collect(),
         knows_deadlines: peer.knows_deadlines,

@@ -15,6 +15,7 @@ use crate::fault::clocks::Clocks;
 use crate::fault::{self, Fault, Injected, Needs};
 use crate::history::{Event, What};
 use crate::memory::Group;
+use crate::peers::Peer;
 use crate::support::server::run_as_users;
 use crate::workload::Workload;
 use crate::world::{self, Kind, Setting, World};
@@ -23,8 +24,9 @@ use crate::world::{self, Kind, Setting, World};
 const CLIENTS: usize = 3;
 /// How often what goes on during a fault is done again.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Within this every client has ended that was told to.
+/// Within this every client has ended that was told to; clients of other libraries may try on for a minute.
 const ENDING: Duration = Duration::from_secs(30);
+const ENDING_OF_PEERS: Duration = Duration::from_secs(90);
 /// A process may use so much more memory at the end than a second after its start: buffers of its connections.
 const GROWTH_KIB: u64 = 8 * 1024;
 /// Descriptors, and threads: connections that are being made again.
@@ -198,7 +200,8 @@ pub(crate) fn run(
         [fault] => schedule.one_by_one(&mut world, fault),
         _ => schedule.mixed(&mut world, &faults),
     }
-    let mut wrong = world.clients.stop(ENDING);
+    let is_peer = Peer::named(&arguments.library).is_some();
+    let mut wrong = world.clients.stop(if is_peer { ENDING_OF_PEERS } else { ENDING });
     let keys = keys_left(&world, arguments);
     let (server, history) = (world.version(), history.take());
     wrong.extend(flat(&history));
