@@ -119,7 +119,7 @@ impl Worker {
             }
             self.tell(name, What::Held { until: Some(hold.until) });
             let accepted = self.write(name).await?;
-            self.tell(name, What::Wrote { accepted });
+            self.tell(name, What::Wrote { accepted, order: None });
             sleep(STEP).await;
         }
         Ok(())
