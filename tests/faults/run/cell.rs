@@ -80,7 +80,8 @@ pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules)
         let is_ours = |key: &&String| key.contains(&format!("{}:", cell.workload));
         cell.keys_left = ran.keys.iter().filter(is_ours).cloned().collect();
         if !cell.keys_left.is_empty() {
-            cell.violations.push(format!("left two leases after the end: {}", cell.keys_left.join(", ")));
+            cell.violations
+                .push(format!("left two leases after the end: {}", cell.keys_left.join(", ")));
         }
         // They are of no workload: each cell says so.
         cell.violations.extend(ran.wrong.iter().cloned());
@@ -109,7 +110,10 @@ fn outage(history: &[Event], workload: &str) -> u64 {
         match &event.what {
             What::Fault { on, .. } => touched = touched || *on,
             What::Asked { .. } if is_of(event, workload) => {
-                waiting.entry(event.name.clone()).or_default().insert((event.process, event.worker), event.at);
+                waiting
+                    .entry(event.name.clone())
+                    .or_default()
+                    .insert((event.process, event.worker), event.at);
             }
             What::Granted { .. } if is_of(event, workload) => {
                 let all = waiting.entry(event.name.clone()).or_default();
@@ -121,7 +125,10 @@ fn outage(history: &[Event], workload: &str) -> u64 {
                 }
             }
             What::Refused { .. } if is_of(event, workload) => {
-                waiting.entry(event.name.clone()).or_default().remove(&(event.process, event.worker));
+                waiting
+                    .entry(event.name.clone())
+                    .or_default()
+                    .remove(&(event.process, event.worker));
             }
             _ => {}
         }
@@ -133,8 +140,8 @@ fn is_of(event: &Event, workload: &str) -> bool {
     event.name.split_once(':').is_some_and(|(of, _)| of == workload)
 }
 
-/// Results, pictures, and the history of what failed.
-pub(crate) fn write(cells: &[Cell], ran: &Ran, keep: bool, out: &Path) -> Result<(), String> {
+/// Results and pictures.
+pub(crate) fn write(cells: &[Cell], ran: &Ran, out: &Path) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{}: {error}", out.display());
     let json = serde_json::to_vec_pretty(cells).map_err(|error| error.to_string())?;
     fs::write(out.join("cells.json"), json).map_err(told)?;
@@ -146,11 +153,12 @@ pub(crate) fn write(cells: &[Cell], ran: &Ran, keep: bool, out: &Path) -> Result
         fs::create_dir_all(file.parent().expect("a folder")).map_err(told)?;
         fs::write(file, timeline::draw(&shown, cell, window.clone())).map_err(told)?;
     }
-    if keep || !cells.iter().all(Cell::passes) {
-        let mut file = BufWriter::new(fs::File::create(out.join("history.jsonl")).map_err(told)?);
-        for event in &ran.history {
-            history::write(&mut file, event).map_err(told)?;
-        }
-    }
     Ok(())
+}
+
+/// Beside the results of the same run.
+pub(crate) fn write_history(ran: &Ran, out: &Path) -> Result<(), String> {
+    let told = |error: std::io::Error| format!("{}: {error}", out.display());
+    let mut file = BufWriter::new(fs::File::create(out.join("history.jsonl")).map_err(told)?);
+    ran.history.iter().try_for_each(|event| history::write(&mut file, event)).map_err(told)
 }

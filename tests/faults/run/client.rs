@@ -119,7 +119,8 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
         let builder = Client::builder(url).lease(Duration::from_millis(arguments.lease_ms));
         clients.push(builder.connect_timeout(CONNECT_TIMEOUT).connect().await.map_err(told)?);
     }
-    let resource = Resource::connect(arguments.resource).await.map_err(|error| error.to_string())?;
+    let resource =
+        Resource::connect(arguments.resource).await.map_err(|error| error.to_string())?;
     let (resource, orders) = (Arc::new(resource), Arc::<Orders>::default());
     let log = Log::start(arguments.process);
     let library = format!("leasehold {}", env!("CARGO_PKG_VERSION"));
@@ -196,7 +197,10 @@ async fn obey(orders: Arc<Orders>) {
     orders.stop.store(true, SeqCst);
 }
 
-#[expect(clippy::disallowed_methods, reason = "the careless caller, who blocks a thread of the runtime")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the careless caller, who blocks a thread of the runtime"
+)]
 fn block(span: Duration) {
     std::thread::sleep(span);
 }

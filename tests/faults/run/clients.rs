@@ -38,7 +38,8 @@ impl History {
 
     /// All of it, in the order of time; nothing stays.
     pub(crate) fn take(&self) -> Vec<Event> {
-        let mut events = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut events =
+            std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         events.sort_by_key(|event| event.at);
         events
     }
@@ -72,8 +73,14 @@ impl std::fmt::Debug for Clients {
 }
 
 impl Clients {
-    pub(crate) fn start(start: Start, seats: usize, deployments: &[Deployment], history: History) -> Self {
-        let mut clients = Clients { start, history, next: 1, seats: Vec::new(), reading: Vec::new() };
+    pub(crate) fn start(
+        start: Start,
+        seats: usize,
+        deployments: &[Deployment],
+        history: History,
+    ) -> Self {
+        let mut clients =
+            Clients { start, history, next: 1, seats: Vec::new(), reading: Vec::new() };
         for _ in 0..seats {
             let lines = deployments.iter().map(Deployment::line).collect();
             let seat = clients.launch(lines, clients.seats.len());

@@ -47,12 +47,14 @@ pub(crate) enum Needs {
     MemoryLimit,
 }
 
+type Again = Box<dyn FnMut(&mut World)>;
+
 /// A fault that is on.
 pub(crate) struct Injected {
     /// What was done to whom.
     pub(crate) detail: String,
     /// Done over and over while it is on.
-    pub(crate) meanwhile: Option<Box<dyn FnMut(&mut World)>>,
+    pub(crate) meanwhile: Option<Again>,
     pub(crate) heal: Box<dyn FnOnce(&mut World)>,
 }
 

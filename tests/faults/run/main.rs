@@ -2,7 +2,11 @@
 //!
 //! `cargo run --release -p leasehold-faults -- --help` says what it can do; `docs/faults/README.md`, what it has
 //! shown.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people at a keyboard")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for people at a keyboard"
+)]
 #![expect(clippy::panic, reason = "a run that cannot go on ends")]
 #![expect(
     clippy::disallowed_methods,
@@ -144,7 +148,10 @@ fn one(arguments: &RunArguments) -> Result<bool, String> {
     let ran = run::run(arguments, seed, |prepared| start::client(arguments, prepared, resource))?;
     let rules = cell::rules(arguments, &ran.history);
     let cells = cell::all(arguments, seed, &ran, &rules);
-    cell::write(&cells, &ran, arguments.keep_history, &arguments.out)?;
+    cell::write(&cells, &ran, &arguments.out)?;
+    if arguments.keep_history || !cells.iter().all(Cell::passes) {
+        cell::write_history(&ran, &arguments.out)?;
+    }
     show(&cells);
     println!("seed {seed}; again: leasehold-faults {}", arguments.again(seed));
     Ok(cells.iter().all(|cell| cell.passes() || !cell.is_ours()))

@@ -143,7 +143,8 @@ impl MatrixArguments {
 }
 
 fn tell(number: usize, all: usize, job: &Job, cells: &Result<Vec<Cell>, String>) {
-    let what = format!("{}/{all} {} {} {}", number + 1, job.library, job.deployment.name(), job.fault);
+    let what =
+        format!("{}/{all} {} {} {}", number + 1, job.library, job.deployment.name(), job.fault);
     match cells {
         Err(error) => println!("{what}: FAILED: {error}"),
         Ok(cells) => {

@@ -65,8 +65,13 @@ impl PublishArguments {
             machine: Machine::read(),
             servers: servers(&cells),
             libraries: libraries(&cells),
-            faults: fault::all().map(|fault| (fault.name.to_owned(), fault.what.to_owned())).collect(),
-            workloads: Workload::value_variants().iter().map(|one| (one.name(), one.what().to_owned())).collect(),
+            faults: fault::all()
+                .map(|fault| (fault.name.to_owned(), fault.what.to_owned()))
+                .collect(),
+            workloads: Workload::value_variants()
+                .iter()
+                .map(|one| (one.name(), one.what().to_owned()))
+                .collect(),
             left_out: left_out(&cells),
             long,
             names: read(self.names.as_deref())?,
@@ -80,7 +85,9 @@ impl PublishArguments {
         let mut cells = Vec::new();
         let Ok(runs) = fs::read_dir(folder) else { return Ok(cells) };
         for run in runs.flatten().map(|run| run.path()) {
-            let Some(of_run): Option<Vec<Cell>> = read(Some(&run.join("cells.json")))? else { continue };
+            let Some(of_run): Option<Vec<Cell>> = read(Some(&run.join("cells.json")))? else {
+                continue;
+            };
             for mut cell in of_run {
                 let picture = run.join(report::picture_of(&cell));
                 if folder == self.long {
@@ -106,7 +113,9 @@ fn read<T: DeserializeOwned>(file: Option<&Path>) -> Result<Option<T>, String> {
 
 fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
-    output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+    output
+        .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        .unwrap_or_default()
 }
 
 /// In the order in which faults and deployments are told of elsewhere.
@@ -122,7 +131,8 @@ fn sort(cells: &mut [Cell]) {
 
 /// Of runs, each of which has several cells.
 fn length(cells: &[Cell]) -> u64 {
-    let runs = cells.iter().map(|cell| ((&cell.library, &cell.deployment, &cell.fault), cell.seconds));
+    let runs =
+        cells.iter().map(|cell| ((&cell.library, &cell.deployment, &cell.fault), cell.seconds));
     runs.collect::<BTreeMap<_, _>>().values().sum()
 }
 
@@ -165,7 +175,9 @@ fn left_out(cells: &[Cell]) -> Vec<String> {
     let mut left_out = Vec::new();
     for kind in Kind::value_variants() {
         for fault in fault::all().filter(|fault| fault.on.contains(kind)) {
-            let ran = |cell: &Cell| cell.is_ours() && cell.deployment == kind.name() && cell.fault == fault.name;
+            let ran = |cell: &Cell| {
+                cell.is_ours() && cell.deployment == kind.name() && cell.fault == fault.name
+            };
             if !cells.iter().any(ran) {
                 left_out.push(format!("{} on {} did not run", fault.name, kind.name()));
             }

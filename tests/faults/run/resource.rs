@@ -86,7 +86,12 @@ impl Resource {
         Ok(Resource { stream: AsyncMutex::new(tokio::io::BufStream::new(stream)) })
     }
 
-    pub(crate) async fn write(&self, name: &str, token: Option<i64>, who: &str) -> io::Result<Answer> {
+    pub(crate) async fn write(
+        &self,
+        name: &str,
+        token: Option<i64>,
+        who: &str,
+    ) -> io::Result<Answer> {
         let token = token.map_or_else(|| "-".to_owned(), |token| token.to_string());
         let mut stream = self.stream.lock().await;
         stream.write_all(format!("W {name} {token} {who}\n").as_bytes()).await?;
@@ -111,15 +116,19 @@ mod tests {
     async fn a_lower_token_is_refused_and_an_equal_one_of_others() {
         let resource = Resource::connect(serve()).await.expect("it listens");
         let mut taken = Vec::new();
-        for (token, who) in
-            [(Some(5), "a"), (Some(5), "a"), (Some(5), "b"), (Some(6), "b"), (Some(5), "a"), (None, "c")]
-        {
+        for (token, who) in [
+            (Some(5), "a"),
+            (Some(5), "a"),
+            (Some(5), "b"),
+            (Some(6), "b"),
+            (Some(5), "a"),
+            (None, "c"),
+        ] {
             taken.push(resource.write("n", token, who).await.expect("it answers"));
         }
         let expected = [(true, 1), (true, 2), (false, 3), (true, 4), (false, 5)];
-        let mut expected: Vec<_> = expected
-            .map(|(accepted, order)| Answer { accepted, order: Some(order) })
-            .into();
+        let mut expected: Vec<_> =
+            expected.map(|(accepted, order)| Answer { accepted, order: Some(order) }).into();
         expected.push(Answer { accepted: true, order: None });
         assert_eq!(taken, expected);
     }

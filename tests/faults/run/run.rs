@@ -86,7 +86,11 @@ impl RunArguments {
     /// The same once more.
     pub(crate) fn again(&self, seed: u64) -> String {
         let workloads: Vec<_> = self.workload.iter().map(|one| one.name()).collect();
-        let workloads = if workloads.is_empty() { String::new() } else { format!(" --workload {}", workloads.join(",")) };
+        let workloads = if workloads.is_empty() {
+            String::new()
+        } else {
+            format!(" --workload {}", workloads.join(","))
+        };
         let RunArguments { fault, deployment, seconds, library, .. } = self;
         format!(
             "--library {library} --fault {fault} --deployment {} --seconds {seconds} --seed {seed}{workloads}",
@@ -179,7 +183,10 @@ pub(crate) fn run(
     let deployments = world::start(arguments.deployment, &setting);
     let history = History::default();
     let prepared = Prepared {
-        client_environment: clocks.as_ref().map(|clocks| clocks.environment("client")).unwrap_or_default(),
+        client_environment: clocks
+            .as_ref()
+            .map(|clocks| clocks.environment("client"))
+            .unwrap_or_default(),
         memory: needs(Needs::MemoryLimit).then(Group::make).flatten().map(std::sync::Arc::new),
         seed,
     };
@@ -188,15 +195,11 @@ pub(crate) fn run(
     world.clients.until_at_work();
 
     let end = Instant::now() + Duration::from_secs(arguments.seconds);
-    let mut schedule = Schedule {
-        random: Rng::with_seed(seed),
-        lease: arguments.lease(),
-        end,
-        history: &history,
-    };
+    let mut schedule =
+        Schedule { random: Rng::with_seed(seed), lease: arguments.lease(), end, history: &history };
     schedule.pause(50);
     match faults[..] {
-        [] => schedule.sleep_until(end),
+        [] => sleep_until(end),
         [fault] => schedule.one_by_one(&mut world, fault),
         _ => schedule.mixed(&mut world, &faults),
     }
@@ -236,12 +239,7 @@ impl Schedule<'_> {
     /// In hundredths of a lease.
     fn pause(&self, hundredths: u64) {
         let span = self.lease * u32::try_from(hundredths).expect("few") / 100;
-        self.sleep_until(Instant::now() + span);
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "the schedule is one of real time")]
-    fn sleep_until(&self, then: Instant) {
-        std::thread::sleep(then.saturating_duration_since(Instant::now()));
+        sleep_until(Instant::now() + span);
     }
 
     fn one_by_one(&mut self, world: &mut World, fault: &'static Fault) {
@@ -250,19 +248,20 @@ impl Schedule<'_> {
         while Instant::now() + longest + self.lease < self.end {
             let mut on = self.begin(world, fault);
             while Instant::now() < on.until {
-                self.go_on(world, &mut on);
+                Self::go_on(world, &mut on);
             }
             self.heal(world, on);
             self.pause(130);
         }
-        self.sleep_until(self.end);
+        sleep_until(self.end);
     }
 
     /// One after the other, each third time two at once.
     fn mixed(&mut self, world: &mut World, faults: &[&'static Fault]) {
         let mut on: Vec<On> = Vec::new();
         let mut next = Instant::now();
-        let last = self.end - 3 * self.lease;
+        let mut last = Instant::now();
+        last += (self.end - last).saturating_sub(3 * self.lease);
         while Instant::now() < last || !on.is_empty() {
             let (ended, still): (Vec<_>, Vec<_>) =
                 on.into_iter().partition(|one| one.until <= Instant::now());
@@ -279,8 +278,8 @@ impl Schedule<'_> {
                 next = Instant::now() + self.lease * u32::try_from(pause).expect("few") / 100;
             }
             match &mut on[..] {
-                [] => self.sleep_until(next.min(last)),
-                all => all.iter_mut().for_each(|one| self.go_on(world, one)),
+                [] => sleep_until(next.min(last)),
+                all => all.iter_mut().for_each(|one| Self::go_on(world, one)),
             }
             for seat in 0..CLIENTS {
                 // Of a fault that is over by now.
@@ -289,7 +288,7 @@ impl Schedule<'_> {
                 }
             }
         }
-        self.sleep_until(self.end);
+        sleep_until(self.end);
     }
 
     fn begin(&mut self, world: &mut World, fault: &'static Fault) -> On {
@@ -302,13 +301,13 @@ impl Schedule<'_> {
         On { fault, injected, until: Instant::now() + span }
     }
 
-    fn go_on(&self, world: &mut World, on: &mut On) {
+    fn go_on(world: &mut World, on: &mut On) {
         match &mut on.injected.meanwhile {
             Some(again) => {
                 again(world);
-                self.sleep_until(on.until.min(Instant::now() + AGAIN));
+                sleep_until(on.until.min(Instant::now() + AGAIN));
             }
-            None => self.sleep_until(on.until.min(Instant::now() + AGAIN)),
+            None => sleep_until(on.until.min(Instant::now() + AGAIN)),
         }
     }
 
@@ -318,6 +317,10 @@ impl Schedule<'_> {
         self.history.note(what);
         world.settle();
     }
+}
+
+fn sleep_until(then: Instant) {
+    std::thread::sleep(then.saturating_duration_since(Instant::now()));
 }
 
 /// Faults that change who is master, or whether a server answers, need all servers for themselves.
@@ -356,7 +359,9 @@ fn flat(history: &[Event]) -> Vec<String> {
         let (first, last) = (samples.get(1)?, samples.last()?);
         let limits = [first[0] + GROWTH_KIB, first[1] + GROWTH, first[2] + GROWTH];
         let is_flat = last.iter().zip(limits).all(|(last, limit)| *last <= limit);
-        let text = || format!("process {process} grows: {first:?} to {last:?} [KiB, descriptors, threads]");
+        let text = || {
+            format!("process {process} grows: {first:?} to {last:?} [KiB, descriptors, threads]")
+        };
         (!is_flat).then(text)
     };
     // One that was killed may have been about to grow: that was the fault.

@@ -29,27 +29,19 @@ pub(crate) fn client(arguments: &RunArguments, prepared: &Prepared, resource: So
         ("--seconds", (arguments.seconds + 600).to_string()),
     ];
     let workloads: Vec<_> = arguments.workloads().iter().map(|one| one.name()).collect();
-    let of_ours = [
-        ("--workloads", workloads.join(",")),
-        ("--step-ms", arguments.step_ms.to_string()),
-    ];
+    let of_ours =
+        [("--workloads", workloads.join(",")), ("--step-ms", arguments.step_ms.to_string())];
     let more = if peer.is_some() { &of_peers[..] } else { &of_ours[..] };
     options.extend(more.iter().flat_map(|(name, value)| [(*name).to_owned(), value.clone()]));
     let environment = prepared.client_environment.clone();
     let memory = prepared.memory.clone();
     Box::new(move |urls, number, seat| {
-        let mut command = match peer {
-            Some(peer) => {
-                let mut command = peer.command();
-                command.args(["--url", &urls.join(",")]);
-                command
-            }
-            None => {
-                let mut command = Command::new(&own);
-                command.arg("client").args(["--urls", &urls.join(" ")]);
-                command
-            }
-        };
+        let mut command = peer.map_or_else(|| Command::new(&own), Peer::command);
+        if peer.is_some() {
+            command.args(["--url", &urls.join(",")]);
+        } else {
+            command.args(["client", "--urls", &urls.join(" ")]);
+        }
         command.args(["--process", &number.to_string()]).args(&options);
         if seat > 0 {
             return command;

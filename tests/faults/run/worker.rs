@@ -60,11 +60,21 @@ impl Worker {
         let (at, until) = (clock::monotonic(), until(hold.guard()));
         match hold.guard().state() {
             HoldState::Held => {
-                self.log.write_as_of(at, self.number, &place.name, What::Granted { until, token });
+                self.log.write_as_of(
+                    at,
+                    self.number,
+                    &place.name,
+                    What::Granted { until: Some(until), token },
+                );
             }
             // It was lost on its way here.
             _ => {
-                self.log.write_as_of(at, self.number, &place.name, What::Granted { until: Some(at), token });
+                self.log.write_as_of(
+                    at,
+                    self.number,
+                    &place.name,
+                    What::Granted { until: Some(at), token },
+                );
             }
         }
         let leave = Instant::now() + self.hold.pick(&mut self.random);
@@ -73,7 +83,8 @@ impl Worker {
                 if self.orders.is_to_freeze() {
                     raise(Signal::SIGSTOP)?;
                 }
-                let Answer { accepted, order } = self.resource.write(&place.name, token, work).await?;
+                let Answer { accepted, order } =
+                    self.resource.write(&place.name, token, work).await?;
                 self.note(place, What::Wrote { accepted, order });
             }
             if Instant::now() >= leave {
@@ -104,7 +115,7 @@ impl Worker {
     fn is_held(&self, place: &Place, guard: &LockGuard) -> bool {
         let (at, until, state) = (clock::monotonic(), until(guard), guard.state());
         let is_held = state == HoldState::Held;
-        let what = if is_held { What::Held { until } } else { What::Doubted };
+        let what = if is_held { What::Held { until: Some(until) } } else { What::Doubted };
         self.log.write_as_of(at, self.number, &place.name, what);
         is_held
     }
@@ -125,10 +136,10 @@ impl Worker {
 }
 
 /// The deadline, on the clock of the history.
-fn until(guard: &LockGuard) -> Option<u64> {
+fn until(guard: &LockGuard) -> u64 {
     let now = clock::monotonic();
     let left = guard.deadline().saturating_duration_since(Instant::now());
-    Some(now + u64::try_from(left.as_nanos()).unwrap_or(u64::MAX / 2))
+    now + u64::try_from(left.as_nanos()).unwrap_or(u64::MAX / 2)
 }
 
 /// The name of its kind: the first word of what `Debug` says.

@@ -66,7 +66,9 @@ impl Workload {
             Workload::Fair => locks(&|name| client.fair_lock(name)),
             Workload::Fenced => locks(&|name| client.fenced_lock(name).into()),
             Workload::String => locks(&|name| client.string_lock(name)),
-            Workload::Quorum => locks(&|name| Lock::quorum(clients.iter().map(|client| client.lock(name)))),
+            Workload::Quorum => {
+                locks(&|name| Lock::quorum(clients.iter().map(|client| client.lock(name))))
+            }
             Workload::ReadWrite => {
                 let both = |number: &str| {
                     let lock = client.read_write_lock(name(number));

@@ -11,7 +11,7 @@ use crate::support::sentinel::{Sentinels, Watch};
 use crate::support::server::Server;
 
 /// After this a silent server is suspected, and another one takes its place.
-const SUSPECTED_AFTER: Duration = Duration::from_millis(1000);
+const SUSPECTED_AFTER: Duration = Duration::from_secs(1);
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -57,8 +57,7 @@ pub(crate) struct Setting {
 pub(crate) fn start(kind: Kind, setting: &Setting) -> Vec<Deployment> {
     let arguments: Vec<_> = setting.arguments.iter().map(String::as_str).collect();
     let pairs = setting.environment.iter();
-    let environment: Vec<_> =
-        pairs.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let environment: Vec<_> = pairs.map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let server = |environment: &[(&str, &str)]| {
         Deployment::Server(Box::new(Server::start_in(environment, &arguments)))
     };

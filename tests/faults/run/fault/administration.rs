@@ -100,8 +100,14 @@ fn settings(
     unset: fn(&Server),
 ) -> Injected {
     let victims = world.victims(random);
-    victims.iter().for_each(|&node| set(world.server(node)));
-    Injected::new(detail, move |world| victims.iter().for_each(|&node| unset(world.server(node))))
+    for &node in &victims {
+        set(world.server(node));
+    }
+    Injected::new(detail, move |world| {
+        for &node in &victims {
+            unset(world.server(node));
+        }
+    })
 }
 
 fn take_rights(world: &mut World, random: &mut fastrand::Rng) -> Injected {
@@ -146,7 +152,7 @@ fn evict(world: &mut World, random: &mut fastrand::Rng) -> Injected {
             }
             _ => true,
         };
-        (0..).map(|number| format!("{{junk{number}}}")).find(is_there).expect("one of many")
+        (0..100_000).map(|number| format!("{{junk{number}}}")).find(is_there).expect("one of many")
     };
     let places: Vec<_> = victims.iter().map(|&node| (node, owner(node))).collect();
     let again = places.clone();
@@ -217,4 +223,3 @@ fn misconfigured(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         server.command(&["BGSAVE"]);
     })
 }
-

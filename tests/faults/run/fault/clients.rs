@@ -30,7 +30,13 @@ pub(super) const FAULTS: &[Fault] = &[
         what: "SIGSTOP of a client, between its look at a guard and its write, for longer than the lease",
         ..PLAIN
     },
-    Fault { name: "kill-client", what: "SIGKILL of a client; another one takes its place", lasts: 20..60, begin: kill, ..PLAIN },
+    Fault {
+        name: "kill-client",
+        what: "SIGKILL of a client; another one takes its place",
+        lasts: 20..60,
+        begin: kill,
+        ..PLAIN
+    },
     Fault {
         name: "blocked-runtime",
         what: "all threads of a client's runtime are blocked",

@@ -18,7 +18,12 @@ const PLAIN: Fault = Fault {
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault { name: "cut", what: "all connections are cut, over and over", ..PLAIN },
-    Fault { name: "refused", what: "all connections are cut, and new ones refused", begin: refuse, ..PLAIN },
+    Fault {
+        name: "refused",
+        what: "all connections are cut, and new ones refused",
+        begin: refuse,
+        ..PLAIN
+    },
     Fault {
         name: "half-open",
         what: "nothing passes either way, and no connection ends, for longer than the lease",
@@ -26,7 +31,12 @@ pub(super) const FAULTS: &[Fault] = &[
         begin: half_open,
         ..PLAIN
     },
-    Fault { name: "no-replies", what: "requests arrive, replies do not", begin: no_replies, ..PLAIN },
+    Fault {
+        name: "no-replies",
+        what: "requests arrive, replies do not",
+        begin: no_replies,
+        ..PLAIN
+    },
     Fault { name: "no-requests", what: "requests do not arrive", begin: no_requests, ..PLAIN },
     Fault {
         name: "lost-replies",

@@ -27,10 +27,8 @@ pub(super) fn begin(world: &mut World, random: &mut fastrand::Rng) -> Injected {
 /// Each packet that opens or feeds a connection between the sides.
 fn rules(world: &World, master: Node) -> String {
     let alone = world.server(master);
-    let others: Vec<_> = world.deployments[0]
-        .processes()
-        .filter(|server| server.port() != alone.port())
-        .collect();
+    let others: Vec<_> =
+        world.deployments[0].processes().filter(|server| server.port() != alone.port()).collect();
     let ports = |server: &Server| [Some(server.port()), server.bus_port()].into_iter().flatten();
     let list = |numbers: BTreeSet<u16>| {
         let numbers: Vec<_> = numbers.iter().map(u16::to_string).collect();

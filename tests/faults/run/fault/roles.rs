@@ -100,7 +100,8 @@ fn moving_slots(_: &mut World, random: &mut fastrand::Rng) -> Injected {
     let mut turn = random.usize(0..4);
     let migrate = move |world: &mut World| {
         let Deployment::Cluster(cluster) = &world.deployments[0] else { return };
-        let names = ["plain:0", "fenced:1", "multi:1", "fair:0", "permits:0", "string:0", "read-write:0"];
+        let names =
+            ["plain:0", "fenced:1", "multi:1", "fair:0", "permits:0", "string:0", "read-write:0"];
         turn += 1;
         let slot = keyslot(names[turn % names.len()]);
         let owner = cluster.owner(slot);

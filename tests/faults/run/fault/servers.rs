@@ -55,9 +55,13 @@ fn ports(world: &World, nodes: &[Node]) -> String {
 
 fn freeze(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let victims = world.victims(random);
-    victims.iter().for_each(|&node| world.server(node).pause());
+    for &node in &victims {
+        world.server(node).pause();
+    }
     Injected::new(format!("server {} stands still", ports(world, &victims)), move |world| {
-        victims.iter().for_each(|&node| world.server(node).resume());
+        for &node in &victims {
+            world.server(node).resume();
+        }
     })
 }
 
@@ -65,9 +69,13 @@ fn kill(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     // Two of five that come back empty would be two of a majority of three: one at a time is promised.
     let mut victims = world.victims(random);
     victims.truncate(1);
-    victims.iter().for_each(|&node| world.kill(node));
+    for &node in &victims {
+        world.kill(node);
+    }
     Injected::new(format!("server {} is killed", ports(world, &victims)), move |world| {
-        victims.iter().for_each(|&node| world.restart(node));
+        for &node in &victims {
+            world.restart(node);
+        }
     })
 }
 

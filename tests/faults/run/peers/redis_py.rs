@@ -1,7 +1,7 @@
 //! redis-py: `redis.lock.Lock`.
 
 use super::build::Driver;
-use super::{Peer, Kind, Promise};
+use super::{Kind, Peer, Promise};
 
 const SOURCE: &str = "redis/lock.py";
 

@@ -1,7 +1,7 @@
 //! bsm/redislock: a lock on one server, refreshed by its user.
 
 use super::build::Driver;
-use super::{Peer, Kind, Promise};
+use super::{Kind, Peer, Promise};
 
 pub(super) const PEER: Peer = Peer {
     name: "redislock",

@@ -1,7 +1,7 @@
 //! redsync: Redlock in Go.
 
 use super::build::Driver;
-use super::{Peer, Kind, Promise};
+use super::{Kind, Peer, Promise};
 
 pub(super) const PEER: Peer = Peer {
     name: "redsync",

@@ -1,7 +1,7 @@
 //! rslock: Redlock in Rust.
 
 use super::build::Driver;
-use super::{Peer, Kind, Promise};
+use super::{Kind, Peer, Promise};
 
 const SOURCE: &str = "src/lock.rs";
 

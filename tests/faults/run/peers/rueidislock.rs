@@ -1,7 +1,7 @@
 //! rueidislock: a lock that is a context.
 
 use super::build::Driver;
-use super::{Peer, Kind, Promise};
+use super::{Kind, Peer, Promise};
 
 const README: &str = "rueidislock/README.md";
 

@@ -12,12 +12,12 @@ use std::time::Duration;
 use super::{ALL, Kind, Peer};
 use crate::clock;
 use crate::history::{Event, What};
-use clients::{Client, LEASE, Resource, Run};
 use crate::support::cluster::{Cluster, Shape};
 use crate::support::resp::Reply;
 use crate::support::sentinel::{Sentinels, Watch};
 use crate::support::server::Server;
 use crate::support::wait_until;
+use clients::{Client, LEASE, Resource, Run};
 
 /// Nobody is elected where nobody has failed, however busy the machine is.
 const PATIENT: Duration = Duration::from_secs(60);
@@ -139,7 +139,7 @@ fn two_processes_exclude_each_other(peer: &Peer) {
         assert_eq!(deadlines.len(), if peer.knows_deadlines { granted } else { 0 });
         let leases = deadlines.iter().all(|left| (0..=LEASE.as_nanos()).contains(left));
         assert!(leases, "{}: deadlines of another clock: {deadlines:?}", peer.name);
-        let wrote = count(&all, |what| *what == What::Wrote { accepted: true });
+        let wrote = count(&all, |what| *what == What::Wrote { accepted: true, order: None });
         assert_eq!(wrote, resource.writes(), "{}: what was written, and what arrived", peer.name);
         let overlaps = overlaps(&all);
         println!("{}", summary(peer, place, &all, overlaps.len()));

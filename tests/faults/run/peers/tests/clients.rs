@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::history::{self, Event};
-use crate::peers::{Peer, Kind};
+use crate::peers::{Kind, Peer};
 
 /// Longer than a busy machine lets a process wait.
 pub(super) const LEASE: Duration = Duration::from_secs(20);
@@ -49,7 +49,7 @@ impl Client {
     pub(super) fn start(peer: &Peer, run: &Run, process: u32) -> Self {
         let mut child = peer
             .command()
-            .args(["--url", &run.url, "--deployment", run.place.name()])
+            .args(["--url", &run.url, "--deployment", &run.place.name()])
             .args(["--process", &process.to_string(), "--workers", &run.workers.to_string()])
             .args(["--names", "0,1", "--lease-ms", &run.lease.as_millis().to_string()])
             .args(["--wait-ms", "1000", "--hold-ms", run.hold_ms])
