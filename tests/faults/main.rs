@@ -18,6 +18,8 @@
 //! | `LEASEHOLD_NAMES` | 20000 | names that are locked and released under mild faults |
 //! | `LEASEHOLD_CHAOS_SECONDS` | 12 | how long the lines misbehave at random |
 //! | `LEASEHOLD_SHUTDOWNS` | 40 | shutdowns beside ten guards that go, in each of five ways |
+//! | `LEASEHOLD_CELLS`, `LEASEHOLD_CELL_SECONDS` | 6, 10 | cells of the matrix of `docs/faults` |
+//! | `LEASEHOLD_NAMES` | 20000 | names that are locked and released |
 //! | `LEASEHOLD_SEED` | random, printed | replays a test with randomness |
 #![expect(
     clippy::disallowed_methods,
@@ -27,6 +29,7 @@
 
 mod blocked;
 mod cancel;
+mod cells;
 mod cost;
 mod drops;
 mod durability;

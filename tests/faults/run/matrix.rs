@@ -34,6 +34,9 @@ pub(crate) struct MatrixArguments {
     seconds: u64,
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// So many of all these runs, chosen by the seed.
+    #[arg(long)]
+    sample: Option<usize>,
     /// Runs beside each other.
     #[arg(long, default_value_t = 2)]
     parallel: usize,
@@ -82,6 +85,14 @@ impl MatrixArguments {
                     jobs.push_back(Job { library: library.clone(), deployment, fault });
                 }
             }
+        }
+        self.sampled(jobs)
+    }
+
+    fn sampled(&self, mut jobs: VecDeque<Job>) -> VecDeque<Job> {
+        if let Some(sample) = self.sample {
+            fastrand::Rng::with_seed(self.seed).shuffle(jobs.make_contiguous());
+            jobs.truncate(sample);
         }
         jobs
     }
