@@ -53,7 +53,12 @@ impl ClientBuilder {
         runtime: &Handle,
     ) -> Result<Access, ConfigError> {
         let tls = self.shared_tls(deployment, runtime).await?;
-        Ok(Access { tls, provider: self.credentials.clone() })
+        Ok(Access {
+            tls,
+            provider: self.credentials.clone(),
+            #[cfg(feature = "test-util")]
+            network: self.network.clone(),
+        })
     }
 
     #[cfg(feature = "tls")]
