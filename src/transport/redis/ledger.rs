@@ -30,6 +30,8 @@
 //!   the two is withdrawn without the other.
 //! - **L5** No reply is taken for the answer to SUNSUBSCRIBE: the server's own `sunsubscribe` may
 //!   overtake it, and then it is an error. A PING in the same request says that it was answered.
+//! - **L6** PING is answered PONG, or with an error. Anything else answers a later request: a reply was left
+//!   out before it, and the connection ends.
 
 use std::collections::VecDeque;
 
@@ -233,7 +235,14 @@ impl Ledger {
         };
         Ok(match request {
             None | Some(Request::Unsubscribe(..)) => None,
-            Some(Request::Ping(pong)) => pong.map(Notification::Pong),
+            Some(Request::Ping(pong)) => match reply {
+                // INVARIANT L6.
+                Ok(reply) if reply != Value::Text("PONG".into()) => {
+                    return Err(Fault("the server left out an answer before that to PING".into()));
+                }
+                // An error is an answer as well: of a server that is busy, or forbids PING.
+                _ => pong.map(Notification::Pong),
+            },
             Some(Request::Command(request)) => {
                 let refused = |text: String| sort_error_reply(without_arguments(&text));
                 Some(Notification::Called(request.answer, reply.map_err(refused)))

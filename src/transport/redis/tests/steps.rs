@@ -61,6 +61,25 @@ async fn nothing_that_nobody_asked_for_shifts_a_reply() {
     );
 }
 
+/// An answer that was swallowed shifts all that follow, until a PING shows it.
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_answers_are_shifted_is_given_up() {
+    let mut scripts = 0;
+    let server = MemoryServer::answering(move |words| {
+        scripts += usize::from(words[0].starts_with("EVAL"));
+        if scripts == 1 && words[0] != "PING" { Vec::new() } else { echo(words) }
+    });
+    let testbed = MemoryTestbed::new(server).await;
+    let mut outcomes = Vec::new();
+    for n in 0..4 {
+        outcomes.push(testbed.started(number(n)).await);
+        sleep(SECOND).await;
+    }
+    assert_ne!(outcomes[0], text(0));
+    assert_eq!(outcomes[3], text(3), "{outcomes:?}");
+    assert_eq!(testbed.redis.reconnects(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_message_between_any_two_replies_is_a_message() {
     let message = ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n";
