@@ -71,7 +71,9 @@ impl ClientBuilder {
             return Ok(None);
         }
         let options = self.tls.clone().unwrap_or_default();
-        Tls::load(options, runtime).await.map(Some)
+        let tls = Tls::load(options, runtime).await?;
+        deployment.endpoints().iter().try_for_each(|endpoint| tls.can_name(endpoint))?;
+        Ok(Some(tls))
     }
 
     #[cfg(not(feature = "tls"))]
@@ -150,6 +152,21 @@ mod tests {
         }
         for url in ["rediss://x", "rediss-sentinel://x/primary", "rediss-cluster://x"] {
             assert!(Client::builder(url).tls(TlsOptions::new()).check_access().is_ok(), "{url}");
+        }
+    }
+
+    #[tokio::test]
+    #[cfg(feature = "tls")]
+    async fn a_host_that_no_certificate_can_name_is_refused_before_anything_is_sent() {
+        for url in [
+            "rediss://256.256.256.256:PORT",
+            "rediss://a_%5f%20b:PORT",
+            "rediss-sentinel://127.0.0.1:PORT,%01:PORT/primary",
+            "rediss-cluster://127.0.0.1:PORT,-%01:PORT",
+        ] {
+            let refused = refusal(url, |builder| builder).await;
+            let ConfigError::Url { reason } = refused else { panic!("{refused:?}") };
+            assert!(reason.contains("certificate"), "{reason}");
         }
     }
 
