@@ -334,6 +334,12 @@ impl ClientBuilder {
             LocalHandover::Off => Streak { count: 0, time: Duration::ZERO },
             LocalHandover::Streak { count, time } => Streak { count, time },
         };
+        #[cfg(feature = "embedded")]
+        if self.durability.is_some() && matches!(self.target, Target::Engine(_)) {
+            let (what, given) = ("durability", "copies".to_owned());
+            let allowed = "none: the embedded engine has no replicas and no disk".to_owned();
+            return Err(ConfigError::OutOfRange { what, given, allowed });
+        }
         let durability = self
             .durability
             .map(|durability| durability.checked(self.command_timeout))
