@@ -588,6 +588,7 @@ fn an_answer_that_is_not_that_of_ping_is_a_fault() {
     for (reply, is_answer) in [
         (Ok(Value::Text("PONG".into())), true),
         (Err("NOPERM this user has no permissions to run the 'ping' command"), true),
+        (Err("NOSCRIPT No matching script. Please use EVAL."), false),
         (Ok(Value::Nil), false),
         (Ok(Value::Text("x".into())), false),
     ] {
