@@ -10,9 +10,11 @@ use tokio::io::DuplexStream;
 use super::dial::Dial;
 use super::endpoint::Endpoint;
 
+type DialByText = dyn Fn(&str) -> io::Result<DuplexStream> + Send + Sync;
+
 /// Dials `host:port`, or the path of a Unix socket.
 #[derive(Clone)]
-pub(crate) struct MemoryNetwork(Arc<dyn Fn(&str) -> io::Result<DuplexStream> + Send + Sync>);
+pub(crate) struct MemoryNetwork(Arc<DialByText>);
 
 impl MemoryNetwork {
     pub(crate) fn new(

@@ -271,7 +271,7 @@ fn mended(bytes: &[u8], at: usize, now: usize, before: usize) -> Option<Vec<u8>>
         }
         if at < text + length {
             let length = (length + now).checked_sub(before)?;
-            let line = format!("{}\r\n", length);
+            let line = format!("{length}\r\n");
             return Some([&bytes[..=header], line.as_bytes(), &bytes[text..]].concat());
         }
         header = text + length + 2;

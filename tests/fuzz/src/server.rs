@@ -84,6 +84,7 @@ pub(crate) struct FakeServer {
 }
 
 impl FakeServer {
+    #[expect(clippy::fn_params_excessive_bools, reason = "read from an input")]
     pub(crate) fn new(is_valkey: bool, steps: Vec<Step>, piece: usize) -> Self {
         FakeServer {
             engine: EmbeddedRedis::new(),
@@ -213,7 +214,9 @@ fn encode(out: &mut Vec<u8>, outcome: &Result<Reply, ErrorReply>) {
         Ok(Reply::Bulk(text)) => bulk(out, text),
         Ok(Reply::Array(items)) => {
             line(out, b'*', items.len().to_string().as_bytes());
-            items.iter().for_each(|item| encode(out, item));
+            for item in items {
+                encode(out, item);
+            }
         }
     }
 }

@@ -26,8 +26,8 @@ pub(crate) fn paused<T>(work: impl Future<Output = T>) -> T {
 /// The outcome of a call that must end within `limit`.
 #[expect(clippy::panic, reason = "a broken promise ends the input")]
 pub(crate) async fn within<T>(limit: Duration, call: &str, work: impl Future<Output = T>) -> T {
-    match timeout(limit, work).await {
-        Ok(outcome) => outcome,
-        Err(_) => panic!("{HANG} {call} has not ended within {limit:?}"),
-    }
+    let Ok(outcome) = timeout(limit, work).await else {
+        panic!("{HANG} {call} has not ended within {limit:?}");
+    };
+    outcome
 }

@@ -74,7 +74,7 @@ async fn ask(client: &Client, choice: u8) -> std::result::Result<(), Error> {
             return lock.force_unlock().await.map(drop);
         }
     };
-    let lease = if choice % 2 == 0 { LEASE } else { Lease::Renewed };
+    let lease = if choice.is_multiple_of(2) { LEASE } else { Lease::Renewed };
     let guard = lock.try_lock(wait, lease).await?;
     // A waiter, which subscribes.
     let (waited, ()) = tokio::join!(lock.try_lock(wait, LEASE), async {
@@ -109,7 +109,7 @@ fn run(u: &mut Unstructured<'_>, url: &str) -> Result<()> {
         let connected = async {
             if later { builder.connect_in_background().await } else { builder.connect().await }
         };
-        let client = match within(secs(5), "connect", connected).await {
+        let client = match within(secs(5), "connect", Box::pin(connected)).await {
             Ok(client) => client,
             Err(error) => {
                 let is_fit = matches!(error, Error::Unavailable { .. } | Error::Protocol { .. });
@@ -118,7 +118,8 @@ fn run(u: &mut Unstructured<'_>, url: &str) -> Result<()> {
             }
         };
         for choice in asked {
-            let outcome = within(CALL_MAX, &format!("call {choice}"), ask(&client, choice)).await;
+            let outcome =
+                within(CALL_MAX, &format!("call {choice}"), Box::pin(ask(&client, choice))).await;
             let is_wrong = matches!(outcome, Err(Error::Config(_) | Error::Closed));
             assert!(!is_wrong, "call {choice}: {outcome:?}");
         }

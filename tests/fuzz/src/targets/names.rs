@@ -36,6 +36,7 @@ const PIECES: [&str; 24] = [
 ];
 
 /// The documented rules: 1 to 1024 bytes with the prefix, and braces only as a hash tag.
+#[expect(clippy::fn_params_excessive_bools, reason = "what is known of a name")]
 fn is_good(prefix: &str, name: &str, is_string: bool) -> bool {
     let key = format!("{prefix}{name}");
     let is_tagged = || match key.split_once('{') {
@@ -104,6 +105,7 @@ async fn others(client: &Client, choice: u8, name: &str) -> std::result::Result<
     }
 }
 
+#[expect(clippy::fn_params_excessive_bools, reason = "what is known of a name")]
 fn judge(
     redis: &EmbeddedRedis,
     what: &str,

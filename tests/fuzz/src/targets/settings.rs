@@ -145,11 +145,11 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
     }
     let deadline = duration(u)?;
     paused(async {
-        match within(secs(5), "connect", builder.connect()).await {
+        match within(secs(5), "connect", Box::pin(builder.connect())).await {
             Ok(client) => {
                 for step in &steps {
                     let what = format!("{step:?}");
-                    let outcome = within(secs(90), &what, take(&client, step)).await;
+                    let outcome = within(secs(90), &what, Box::pin(take(&client, step))).await;
                     // The engine is there: it answers all that is sent.
                     let is_wrong = matches!(
                         outcome,

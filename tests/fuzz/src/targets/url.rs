@@ -109,7 +109,7 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
         let connected = async move {
             if later { builder.connect_in_background().await } else { builder.connect().await }
         };
-        match within(secs(5), "connect", connected).await {
+        match within(secs(5), "connect", Box::pin(connected)).await {
             Ok(client) => {
                 assert!(later, "connected without a server");
                 let lock = client.lock("x");
