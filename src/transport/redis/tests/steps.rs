@@ -61,6 +61,50 @@ async fn nothing_that_nobody_asked_for_shifts_a_reply() {
     );
 }
 
+/// A server that spoils the answer to the first script, and what four calls got, with messages all the time or
+/// with none.
+async fn outcomes_behind(spoilt: &'static str, messages: bool) -> (Vec<CallOutcome>, u64) {
+    let mut scripts = 0;
+    let server = MemoryServer::answering(move |words| {
+        scripts += usize::from(words[0].starts_with("EVAL"));
+        let is_first = scripts == 1 && words[0].starts_with("EVAL");
+        if is_first {
+            return spoilt.into();
+        }
+        // A server that keeps no scripts.
+        let text = b"-NOSCRIPT No matching script. Please use EVAL.\r\n";
+        if words[0] == "EVALSHA" { text.to_vec() } else { echo(words) }
+    });
+    let testbed = MemoryTestbed::new(server).await;
+    let server = testbed.server.clone();
+    let chatter = tokio::spawn(async move {
+        while messages {
+            server.sockets().iter().for_each(|socket| {
+                socket.say(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n");
+            });
+            sleep(SECOND / 50).await;
+        }
+    });
+    let mut outcomes = Vec::new();
+    for n in 0..4 {
+        outcomes.push(testbed.redis.call(Lane::Caller, number(n)).await);
+        sleep(SECOND).await;
+    }
+    chatter.abort();
+    (outcomes, testbed.redis.reconnects())
+}
+
+/// A reply that was left out shifts all that follow, until a PING shows it; one that is never whole hides them.
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_replies_are_out_of_step_is_given_up() {
+    for (spoilt, messages) in [("", false), ("", true), ("$60000000\r\n", false)] {
+        let (outcomes, reconnects) = outcomes_behind(spoilt, messages).await;
+        assert_ne!(outcomes[0], text(0));
+        assert_eq!(outcomes[3], text(3), "{spoilt:?}, {messages}: {outcomes:?}");
+        assert_eq!(reconnects, 1, "{spoilt:?}, {messages}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_message_between_any_two_replies_is_a_message() {
     let message = ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n";
