@@ -70,15 +70,15 @@ fn an_announced_length_reserves_nothing() {
 #[expect(clippy::print_stderr, reason = "its reader wants the numbers")]
 fn what_is_sent_is_bounded() {
     let most = 3 * (2 * REPLY + REPLY);
-    for (head, more) in [
-        ("$67000000\r\n", "x"),
-        ("*1048576\r\n", "_\r\n"),
-        ("", "|1\r\n+k\r\n+v\r\n"),
-        ("+", "x"),
-        ("", ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n"),
-        ("", "*1\r\n"),
+    for (head, more, length) in [
+        ("$67000000\r\n", "x", REPLY + 2 * MIB),
+        ("*1048576\r\n", "_\r\n", 3 * MIB),
+        ("", "|1\r\n+k\r\n+v\r\n", 8 * MIB),
+        ("+", "x", 8 * MIB),
+        ("", ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n", 8 * MIB),
+        ("", "*1\r\n", 8 * MIB),
     ] {
-        let peak = peak(head, more, REPLY + 2 * MIB);
+        let peak = peak(head, more, length);
         assert!(peak < most, "{head:?} {more:?}: {peak} bytes");
         eprintln!("{head:?} {more:?}: {peak} bytes at once");
     }
