@@ -172,7 +172,8 @@ pub(crate) fn run(
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let folder = folder.canonicalize().map_err(|error| error.to_string())?;
     let clocks = needs(Needs::Clocks).then(|| Clocks::prepare(&folder));
-    let mut setting = Setting::default();
+    let replaces = faults.iter().any(|fault| fault.forgets_on(arguments.deployment));
+    let mut setting = Setting { replaces, ..Setting::default() };
     if needs(Needs::Disk) && faults.len() == 1 {
         let words = ["--appendonly", "yes", "--appendfsync", "always"];
         setting.arguments.extend(words.map(str::to_owned));

@@ -12,6 +12,8 @@ use crate::support::server::Server;
 
 /// After this a silent server is suspected, and another one takes its place.
 const SUSPECTED_AFTER: Duration = Duration::from_secs(1);
+/// Where no fault makes a server silent nobody is replaced, however busy the machine is.
+const PATIENT: Duration = Duration::from_secs(60);
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -50,6 +52,8 @@ pub(crate) struct World {
 #[derive(Debug, Default)]
 pub(crate) struct Setting {
     pub(crate) arguments: Vec<String>,
+    /// Whether a silent server is replaced soon.
+    pub(crate) replaces: bool,
     /// Of the servers; only where no server replaces another.
     pub(crate) environment: Vec<(String, String)>,
 }
@@ -61,18 +65,19 @@ pub(crate) fn start(kind: Kind, setting: &Setting) -> Vec<Deployment> {
     let server = |environment: &[(&str, &str)]| {
         Deployment::Server(Box::new(Server::start_in(environment, &arguments)))
     };
+    let suspected_after = if setting.replaces { SUSPECTED_AFTER } else { PATIENT };
     match kind {
         Kind::Single => vec![server(&environment)],
         // A minority is as the environment says.
         Kind::Five => (0..5).map(|one| server(if one < 2 { &environment } else { &[] })).collect(),
         Kind::Sentinel => vec![Deployment::Sentinels(Box::new(Sentinels::start_with(&Watch {
-            down_after: SUSPECTED_AFTER,
+            down_after: suspected_after,
             failover_timeout: FAILOVER_TIMEOUT,
             arguments: setting.arguments.clone(),
             ..Watch::default()
         })))],
         Kind::Cluster => vec![Deployment::Cluster(Box::new(Cluster::start_with(Shape {
-            node_timeout: SUSPECTED_AFTER,
+            node_timeout: suspected_after,
             arguments: setting.arguments.clone(),
             ..Shape::default()
         })))],

@@ -198,8 +198,13 @@ fn busy(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         crate::support::wait_until("it is busy", std::time::Duration::from_secs(5), is_busy);
     };
     settings(world, random, "a script does not end", start, |server| {
-        // A sentinel may have ended it before.
-        drop(server.connection().command(&["SCRIPT", "KILL"]));
+        // A sentinel may have ended it before, and it ends a moment later.
+        let has_ended = || {
+            let mut connection = server.connection();
+            drop(connection.command(&["SCRIPT", "KILL"]));
+            connection.command(&["PING"]).is_ok_and(|reply| reply.text() == "PONG")
+        };
+        crate::support::wait_until("it ends", std::time::Duration::from_secs(10), has_ended);
     })
 }
 
