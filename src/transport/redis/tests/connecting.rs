@@ -225,8 +225,9 @@ async fn asked(stream: &mut tokio::net::TcpStream, word: &[u8]) {
 async fn a_cluster_that_does_not_describe_itself_is_not_there() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis-cluster://{}", listener.local_addr().unwrap());
-    let server = tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
+    let server = async {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
             for (word, answer) in
                 [("LIB-VER", "%0\r\n+OK\r\n+OK\r\n"), ("SHARDNUMSUB", "*0\r\n"), ("SLOTS", "")]
             {
@@ -234,10 +235,15 @@ async fn a_cluster_that_does_not_describe_itself_is_not_there() {
                 drop(stream.write_all(answer.as_bytes()).await);
             }
         }
-    });
-    let refused = crate::Client::connect(&url).await;
-    assert!(matches!(refused, Err(crate::Error::Unavailable { .. })), "{refused:?}");
-    let later = crate::Client::builder(&url).connect_in_background().await;
-    assert!(later.is_ok(), "{later:?}");
-    server.abort();
+    };
+    let clients = async {
+        let refused = crate::Client::connect(&url).await;
+        assert!(matches!(refused, Err(crate::Error::Unavailable { .. })), "{refused:?}");
+        let later = crate::Client::builder(&url).connect_in_background().await;
+        assert!(later.is_ok(), "{later:?}");
+    };
+    tokio::select! {
+        () = server => {}
+        () = clients => {}
+    }
 }
