@@ -33,6 +33,7 @@ pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
         // No documentation has a list of them.
         documented_errors: errors.collect(),
         knows_deadlines: peer.knows_deadlines,
+        keeps_deadlines: false,
         tells_losses: peer.tells_losses,
         fair: BTreeSet::new(),
         ..ours
@@ -57,6 +58,7 @@ fn ours(arguments: &RunArguments) -> Rules {
         recovers_within: 2 * lease + Duration::from_secs(4),
         documented_errors: documented.into_iter().chain(refused).map(str::to_owned).collect(),
         knows_deadlines: true,
+        keeps_deadlines: true,
         tells_losses: true,
     }
 }

@@ -31,6 +31,8 @@
 //!   resource refuses no write of a valid hold, unless there was such a fault. It accepts no write that comes after an
 //!   accepted one with a higher token: by its own order; or, if it does not count, where the later write was sent after
 //!   the earlier one was answered.
+//! - **Deadlines** (`reading.rs`): the library says that a lock is held although the deadline that it names had passed
+//!   before it was asked. Others may have the lock by then, whether or not one does in this run.
 //! - **Turns** (`order.rs`), in fair workloads: a waiter that asked clearly later is granted earlier. It is only counted
 //!   if a fault was on between, or a lease before.
 //! - **Waits** (`waits.rs`): a worker still waits when its process says that all have ended. After the end of a fault,
@@ -90,6 +92,8 @@ pub(crate) struct Rules {
     pub(crate) documented_errors: BTreeSet<String>,
     /// Each `Granted` and `Held` comes with a deadline. If not, a hold without one is believed in until its holder hears otherwise.
     pub(crate) knows_deadlines: bool,
+    /// The library itself compares them with the clock: it never says *held* after one.
+    pub(crate) keeps_deadlines: bool,
 }
 
 /// What each rule looks at beside the workload.

@@ -25,6 +25,7 @@ pub(super) fn rules() -> Rules {
         recovers_within: Duration::from_secs(3),
         documented_errors: set(&["unavailable"]),
         knows_deadlines: true,
+        keeps_deadlines: true,
     }
 }
 
