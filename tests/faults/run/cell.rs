@@ -18,6 +18,10 @@ use crate::workload::{PERMITS, Workload};
 /// What the library is set to, and what it adds for a busy machine.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_millis(500);
+/// A client learns of a failover.
+const LEARNS: Duration = Duration::from_secs(2);
+/// A release that a failover has undone is repeated, however long the lease.
+const REPEATS: Duration = Duration::from_secs(10);
 
 /// What is promised: by our documentation, or by that of a peer.
 pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
@@ -33,6 +37,8 @@ pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
         // No documentation has a list of them.
         documented_errors: errors.collect(),
         knows_deadlines: peer.knows_deadlines,
+        keeps_deadlines: false,
+        told_within: arguments.lease() / 3 + COMMAND_TIMEOUT + LATE,
         tells_losses: peer.tells_losses,
         fair: BTreeSet::new(),
         ..ours
@@ -45,18 +51,28 @@ fn ours(arguments: &RunArguments) -> Rules {
     let documented = ["Unavailable", "Unknown", "NotDurable", "Lost", "Quorum"];
     // Only where rights or types are taken away: no caller may repeat it.
     let refused = (arguments.fault == "acl" || arguments.fault == "mixed").then_some("Protocol");
+    let is_failover = arguments.fault.starts_with("failover");
+    // A third of a lease until the next renewal, whose answer may be lost once.
+    let by_renewal = lease / 3 + COMMAND_TIMEOUT + LATE;
+    // The dead are waited for for a lease, and a failover takes some seconds.
+    let recovers_within = 2 * lease + Duration::from_secs(4);
     Rules {
         lease,
         permits: PERMITS as usize,
         fair: BTreeSet::from([Workload::Fair.name()]),
         grants_lost_by: forgets.map(|fault| fault.name.to_owned()).collect(),
-        // A third of a lease until the next renewal, whose answer may be lost once.
-        told_within: lease / 3 + COMMAND_TIMEOUT + LATE,
+        // After a failover holds are verified as soon as it is known.
+        told_within: if is_failover {
+            by_renewal.min(LEARNS + COMMAND_TIMEOUT + LATE)
+        } else {
+            by_renewal
+        },
         idle: Duration::from_secs(1) + LATE,
-        // The dead are waited for for a lease, and a failover takes some seconds.
-        recovers_within: 2 * lease + Duration::from_secs(4),
+        recovers_within,
+        settles_within: if is_failover { recovers_within.min(REPEATS) } else { recovers_within },
         documented_errors: documented.into_iter().chain(refused).map(str::to_owned).collect(),
         knows_deadlines: true,
+        keeps_deadlines: true,
         tells_losses: true,
     }
 }

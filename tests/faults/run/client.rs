@@ -51,6 +51,8 @@ pub(crate) struct ClientArguments {
     #[arg(long)]
     pub(crate) step_ms: u64,
     #[arg(long)]
+    pub(crate) safety_poll_ms: u64,
+    #[arg(long)]
     pub(crate) seed: u64,
     /// Where the resource is.
     #[arg(long)]
@@ -116,7 +118,9 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
     let told = |error: leasehold::Error| error.to_string();
     let mut clients = Vec::new();
     for url in &arguments.urls {
-        let builder = Client::builder(url).lease(Duration::from_millis(arguments.lease_ms));
+        let builder = Client::builder(url)
+            .lease(Duration::from_millis(arguments.lease_ms))
+            .safety_poll(Duration::from_millis(arguments.safety_poll_ms));
         clients.push(builder.connect_timeout(CONNECT_TIMEOUT).connect().await.map_err(told)?);
     }
     let resource =

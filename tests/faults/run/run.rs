@@ -67,6 +67,16 @@ pub(crate) struct RunArguments {
     /// How long it works between two looks at its guard.
     #[arg(long, default_value_t = 6)]
     pub(crate) step_ms: u64,
+    /// How long it waits for a lock: a lease, if nothing is said.
+    #[arg(long)]
+    pub(crate) wait_ms: Option<u64>,
+    /// How often our library looks for free locks whose message was lost. What it finds in time is no idle wait; with a
+    /// minute here it is one.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) safety_poll_ms: u64,
+    /// Between two faults: 1.3 leases, if nothing is said.
+    #[arg(long)]
+    pub(crate) pause_ms: Option<u64>,
     /// Checks the history of an earlier run instead: with the arguments of that.
     #[arg(long)]
     pub(crate) history: Option<PathBuf>,
@@ -81,6 +91,11 @@ pub(crate) struct RunArguments {
 impl RunArguments {
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_millis(self.lease_ms)
+    }
+
+    /// Two faults.
+    fn between(&self) -> Duration {
+        self.pause_ms.map_or(self.lease() * 13 / 10, Duration::from_millis)
     }
 
     /// The same once more.
@@ -196,8 +211,13 @@ pub(crate) fn run(
     world.clients.until_at_work();
 
     let end = Instant::now() + Duration::from_secs(arguments.seconds);
-    let mut schedule =
-        Schedule { random: Rng::with_seed(seed), lease: arguments.lease(), end, history: &history };
+    let mut schedule = Schedule {
+        random: Rng::with_seed(seed),
+        lease: arguments.lease(),
+        end,
+        between: arguments.between(),
+        history: &history,
+    };
     schedule.pause(50);
     match faults[..] {
         [] => sleep_until(end),
@@ -226,6 +246,7 @@ struct Schedule<'a> {
     random: Rng,
     lease: Duration,
     end: Instant,
+    between: Duration,
     history: &'a History,
 }
 
@@ -252,7 +273,7 @@ impl Schedule<'_> {
                 Self::go_on(world, &mut on);
             }
             self.heal(world, on);
-            self.pause(130);
+            sleep_until(Instant::now() + self.between);
         }
         sleep_until(self.end);
     }

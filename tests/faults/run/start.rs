@@ -13,7 +13,7 @@ pub(crate) fn client(arguments: &RunArguments, prepared: &Prepared, resource: So
     let mut options: Vec<String> = [
         ("--workers", arguments.workers.to_string()),
         ("--lease-ms", arguments.lease_ms.to_string()),
-        ("--wait-ms", arguments.lease_ms.to_string()),
+        ("--wait-ms", arguments.wait_ms.unwrap_or(arguments.lease_ms).to_string()),
         ("--hold-ms", arguments.hold_ms.to_string()),
         ("--think-ms", arguments.think_ms.to_string()),
         ("--seed", prepared.seed.to_string()),
@@ -29,8 +29,11 @@ pub(crate) fn client(arguments: &RunArguments, prepared: &Prepared, resource: So
         ("--seconds", (arguments.seconds + 600).to_string()),
     ];
     let workloads: Vec<_> = arguments.workloads().iter().map(|one| one.name()).collect();
-    let of_ours =
-        [("--workloads", workloads.join(",")), ("--step-ms", arguments.step_ms.to_string())];
+    let of_ours = [
+        ("--workloads", workloads.join(",")),
+        ("--step-ms", arguments.step_ms.to_string()),
+        ("--safety-poll-ms", arguments.safety_poll_ms.to_string()),
+    ];
     let more = if peer.is_some() { &of_peers[..] } else { &of_ours[..] };
     options.extend(more.iter().flat_map(|(name, value)| [(*name).to_owned(), value.clone()]));
     let environment = prepared.client_environment.clone();

@@ -135,11 +135,13 @@ impl Worker {
     }
 }
 
-/// The deadline, on the clock of the history.
+/// The deadline, on the clock of the history, also if it has passed. It is not later than it is.
 fn until(guard: &LockGuard) -> u64 {
-    let now = clock::monotonic();
-    let left = guard.deadline().saturating_duration_since(Instant::now());
-    now + u64::try_from(left.as_nanos()).unwrap_or(u64::MAX / 2)
+    let (now, instant, deadline) = (clock::monotonic(), Instant::now(), guard.deadline());
+    let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX / 2);
+    let left = nanos(deadline.saturating_duration_since(instant));
+    let passed = nanos(instant.saturating_duration_since(deadline));
+    (now + left).saturating_sub(passed)
 }
 
 /// The name of its kind: the first word of what `Debug` says.

@@ -20,6 +20,7 @@ pub(super) fn stories<'a>(
         // A lease, and another one for a renewal or a repetition that was still on its way.
         unsettled: nanos(rules.lease * 2),
         wants_deadlines: rules.knows_deadlines,
+        keeps_deadlines: rules.keeps_deadlines,
         stories: BTreeMap::new(),
         workers: BTreeMap::new(),
         last_signs: BTreeMap::new(),
@@ -35,6 +36,7 @@ struct Reader<'a> {
     /// For how long a server may still have what was not released for certain.
     unsettled: u64,
     wants_deadlines: bool,
+    keeps_deadlines: bool,
     stories: BTreeMap<&'a str, Story<'a>>,
     workers: BTreeMap<Who, State<'a>>,
     last_signs: BTreeMap<u32, u64>,
@@ -158,7 +160,12 @@ impl<'a> Reader<'a> {
                 self.story(name).holds.push(hold.close(gone_by));
                 return self.ask(event, *mode);
             }
-            (What::Held { until }, Phase::Inside) => hold.confirm(at, *until),
+            (What::Held { until }, Phase::Inside) => {
+                if self.keeps_deadlines && until.is_some_and(|until| until < at) {
+                    self.say(event, "says that the lock is held after its deadline");
+                }
+                hold.confirm(at, *until);
+            }
             (What::Held { .. }, Phase::Lost | Phase::LostAndHeld) => {
                 if !hold.confirm_after_loss() {
                     self.say(event, "says that the lock is held after it was lost");

@@ -30,6 +30,14 @@ pub(super) const FAULTS: &[Fault] = &[
         ..PLAIN
     },
     Fault {
+        name: "failover-behind",
+        what: "a master is replaced by force, by a replica that has heard nothing of it for a while",
+        on: &[Kind::Cluster],
+        lasts: 5..20,
+        begin: behind,
+        ..PLAIN
+    },
+    Fault {
         name: "partition",
         what: "a master and one client are cut off from all other servers and clients; another master is elected",
         lasts: 120..160,
@@ -93,6 +101,33 @@ fn by_silence(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     Injected::new(format!("master {} stood still and is replaced", old.1), move |world| {
         world.server(old).resume();
     })
+}
+
+/// What the master grants last, and what it is given back, is unknown to the one that takes its place.
+fn behind(world: &mut World, random: &mut fastrand::Rng) -> Injected {
+    let Node(_, old) = replace(world, random, |_, _| {});
+    let Deployment::Cluster(cluster) = &world.deployments[0] else {
+        unreachable!("no fault of it")
+    };
+    let shard = old % cluster.shards();
+    let new = cluster.replica_of(shard);
+    let mut master = cluster.node(old).connection();
+    let mut set_password = move |password: &str| {
+        let reply = master.command(&["CONFIG", "SET", "requirepass", password]);
+        assert_eq!(reply.expect("it answers").text(), "OK");
+    };
+    // Whoever is connected stays so; the replica does not come back.
+    set_password("nobody knows");
+    cluster.node(new).command(&["CLIENT", "KILL", "TYPE", "master"]);
+    Injected::new(
+        format!("replica {new} hears nothing of master {old}, and replaces it"),
+        move |world| {
+            let Deployment::Cluster(cluster) = &world.deployments[0] else { return };
+            cluster.node(new).command(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
+            set_password("");
+            cluster.until_replaced(shard, old);
+        },
+    )
 }
 
 /// The slots of the first locks of some workloads go round.

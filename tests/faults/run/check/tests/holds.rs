@@ -112,6 +112,17 @@ fn an_answer_that_is_older_than_its_deadline_is_none() {
 }
 
 #[test]
+fn nothing_is_held_after_its_deadline() {
+    let late = |until| by(A).asks(0).gets(10).holds_until(500, Some(until)).releases(600);
+    late(499)
+        .finds(&["plain:0: worker 0 of process 1 says that the lock is held after its deadline"]);
+    late(500).finds_nothing();
+    let mut rules = rules();
+    rules.keeps_deadlines = false;
+    assert!(late(499).cell_by(&rules).passes());
+}
+
+#[test]
 fn without_deadlines_a_holder_believes_until_it_hears_otherwise() {
     let overlaps = |script: Script| {
         let mut rules = rules();
