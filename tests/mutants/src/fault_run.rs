@@ -9,6 +9,7 @@ use crate::Result;
 use crate::check::is_written;
 use crate::copy::Copy;
 use crate::patch::Patch;
+use crate::run::End;
 use crate::trial::{Verdict, say, short, sum, with_the_fault};
 
 /// What a run may take beside the time that it is told: servers that start, clients that end.
@@ -156,19 +157,21 @@ fn outcome_of(copy: &Copy, program: &PathBuf, name: &str, run: &FaultRun) -> Res
     let log = copy.place.join(format!("{name}.fault-run.log"));
     let mut command = Command::new(program);
     command.args(&run.arguments).arg("--out").arg(&out);
-    let code = copy.ended(&mut command, &[], Duration::from_secs(run.seconds) + BESIDE, &log)?;
+    let end = copy.ended(&mut command, &[], Duration::from_secs(run.seconds) + BESIDE, &log)?;
     let said = std::fs::read(&log).map_err(|error| format!("{}: {error}", log.display()))?;
-    Ok(outcome(&String::from_utf8_lossy(&said), code))
+    Ok(outcome(&String::from_utf8_lossy(&said), end))
 }
 
-fn outcome(said: &str, code: Option<Option<i32>>) -> Outcome {
+fn outcome(said: &str, end: End) -> Outcome {
     let violations = said.lines().filter_map(|line| line.trim().strip_prefix("VIOLATION: "));
     let violations: Vec<_> = violations.map(str::to_owned).collect();
-    match code {
-        Some(Some(0)) if violations.is_empty() => Outcome::Passed,
-        Some(Some(1)) if !violations.is_empty() => Outcome::Violated(violations),
-        Some(_) => Outcome::NotHad(said.lines().last().unwrap_or_default().to_owned()),
-        None => Outcome::NotHad("it does not end in time".into()),
+    match end {
+        End::Code(0) if violations.is_empty() => Outcome::Passed,
+        End::Code(1) if !violations.is_empty() => Outcome::Violated(violations),
+        End::Code(_) | End::Signal => {
+            Outcome::NotHad(said.lines().last().unwrap_or_default().to_owned())
+        }
+        End::TooLate => Outcome::NotHad("it does not end in time".into()),
     }
 }
 
@@ -215,11 +218,11 @@ mod tests {
     fn what_a_run_came_to() {
         let said = "plain: 3 grants\n  VIOLATION: a was held\n  VIOLATION: b\nseed 1\n";
         let violated = Outcome::Violated(vec!["a was held".into(), "b".into()]);
-        assert_eq!(outcome(said, Some(Some(1))), violated);
-        assert_eq!(outcome("plain: 3 grants\n", Some(Some(0))), Outcome::Passed);
-        assert_eq!(outcome("x\nno server\n", Some(Some(2))), Outcome::NotHad("no server".into()));
-        for code in [Some(Some(101)), Some(None), None] {
-            assert!(matches!(outcome(said, code), Outcome::NotHad(_)), "{code:?}");
+        assert_eq!(outcome(said, End::Code(1)), violated);
+        assert_eq!(outcome("plain: 3 grants\n", End::Code(0)), Outcome::Passed);
+        assert_eq!(outcome("x\nno server\n", End::Code(2)), Outcome::NotHad("no server".into()));
+        for end in [End::Code(101), End::Signal, End::TooLate] {
+            assert!(matches!(outcome(said, end), Outcome::NotHad(_)), "{end:?}");
         }
     }
 }

@@ -10,6 +10,14 @@ use crate::copy::Copy;
 use crate::patch::{Place, Test};
 use crate::{Result, output};
 
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Code(i32),
+    Signal,
+    TooLate,
+}
+
 /// What a test came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -81,20 +89,19 @@ impl Copy {
         let mut command = Command::new(program);
         command.args(["--exact", &test.name, "--nocapture", "--include-ignored"]);
         command.env("CARGO_MANIFEST_DIR", &self.tree);
-        let code = self.ended(&mut command, &test.env, limit, log)?;
+        let end = self.ended(&mut command, &test.env, limit, log)?;
         let said = std::fs::read(log).map_err(|error| format!("{}: {error}", log.display()))?;
-        Ok(code.map_or(Outcome::Hung, |code| outcome(&String::from_utf8_lossy(&said), code)))
+        Ok(outcome(&String::from_utf8_lossy(&said), end))
     }
 
-    /// Runs a program, which writes to this file. Its exit code, if a signal did not end it; nothing if it did not
-    /// end in time.
+    /// Runs a program, which writes to this file.
     pub(crate) fn ended(
         &self,
         command: &mut Command,
         env: &[(String, String)],
         limit: Duration,
         log: &Path,
-    ) -> Result<Option<Option<i32>>> {
+    ) -> Result<End> {
         let program = command.get_program().to_owned();
         let told = |error: std::io::Error| format!("{}: {error}", program.display());
         let file = File::create(log).map_err(told)?;
@@ -112,14 +119,14 @@ impl Copy {
         let end = Instant::now() + limit;
         loop {
             if let Some(status) = child.try_wait().map_err(told)? {
-                return Ok(Some(status.code()));
+                return Ok(status.code().map_or(End::Signal, End::Code));
             }
             if Instant::now() > end {
                 let group = format!("-{}", child.id());
                 // It may have ended just now.
                 drop(output(Command::new("kill").args(["-KILL", "--", &group])));
                 child.wait().map_err(told)?;
-                return Ok(None);
+                return Ok(End::TooLate);
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -132,12 +139,13 @@ fn program(said: &str) -> Option<&Path> {
     Some(Path::new(line.split_once(" (")?.1.strip_suffix(')')?))
 }
 
-fn outcome(said: &str, code: Option<i32>) -> Outcome {
+fn outcome(said: &str, end: End) -> Outcome {
     let ran = said.lines().any(|line| line == "running 1 test");
-    match (ran, code == Some(0)) {
+    match (ran, end) {
+        (_, End::TooLate) => Outcome::Hung,
         (false, _) => Outcome::NotRun,
-        (true, true) => Outcome::Passed,
-        (true, false) => Outcome::Failed(words(said)),
+        (true, End::Code(0)) => Outcome::Passed,
+        (true, _) => Outcome::Failed(words(said)),
     }
 }
 
@@ -163,12 +171,12 @@ mod tests {
     fn what_a_test_came_to() {
         let failed =
             Outcome::Failed("assertion `left == right` failed: three; left: 1; right: 2".into());
-        assert_eq!(outcome(PANIC, Some(101)), failed);
-        assert_eq!(outcome("running 1 test\ntest a::b ... ok\n", Some(0)), Outcome::Passed);
-        assert_eq!(outcome("running 0 tests\n", Some(0)), Outcome::NotRun);
-        assert_eq!(outcome("error: an option\n", Some(101)), Outcome::NotRun);
+        assert_eq!(outcome(PANIC, End::Code(101)), failed);
+        assert_eq!(outcome("running 1 test\ntest a::b ... ok\n", End::Code(0)), Outcome::Passed);
+        assert_eq!(outcome("running 0 tests\n", End::Code(0)), Outcome::NotRun);
+        assert_eq!(outcome("error: an option\n", End::Code(101)), Outcome::NotRun);
         let aborted = "running 1 test\nit took too long\n\n";
-        assert_eq!(outcome(aborted, None), Outcome::Failed("it took too long".into()));
+        assert_eq!(outcome(aborted, End::Signal), Outcome::Failed("it took too long".into()));
     }
 
     #[test]
