@@ -70,7 +70,7 @@ impl Durability {
             let allowed = format!("{least:?} to less than the command_timeout {command_timeout:?}");
             return out_of_range("within of durability", format!("{:?}", self.within), allowed);
         }
-        if self.wanted() == 0 || self.replicas > REPLICAS_MAX {
+        if self.replicas > REPLICAS_MAX || self.wanted() == 0 {
             let given = self.replicas.to_string();
             return out_of_range("replicas of durability", given, format!("1 to {REPLICAS_MAX}"));
         }
@@ -120,6 +120,7 @@ mod tests {
         let refused = [
             Durability::replicas(0),
             Durability::replicas(1_001),
+            Durability::on_disk(u32::MAX),
             Durability::on_disk_of_replicas(0),
             Durability::replicas(1).within(Duration::ZERO),
             Durability::replicas(1).within(second),

@@ -53,7 +53,12 @@ impl ClientBuilder {
         runtime: &Handle,
     ) -> Result<Access, ConfigError> {
         let tls = self.shared_tls(deployment, runtime).await?;
-        Ok(Access { tls, provider: self.credentials.clone() })
+        Ok(Access {
+            tls,
+            provider: self.credentials.clone(),
+            #[cfg(feature = "test-util")]
+            network: self.network.clone(),
+        })
     }
 
     #[cfg(feature = "tls")]
@@ -66,7 +71,9 @@ impl ClientBuilder {
             return Ok(None);
         }
         let options = self.tls.clone().unwrap_or_default();
-        Tls::load(options, runtime).await.map(Some)
+        let tls = Tls::load(options, runtime).await?;
+        deployment.endpoints().iter().try_for_each(|endpoint| tls.can_name(endpoint))?;
+        Ok(Some(tls))
     }
 
     #[cfg(not(feature = "tls"))]
@@ -125,6 +132,15 @@ mod tests {
 
     #[tokio::test]
     #[cfg(feature = "embedded")]
+    async fn the_embedded_engine_keeps_no_copies() {
+        let durability = crate::Durability::replicas(1);
+        let refused = crate::EmbeddedRedis::new().builder().durability(durability).connect().await;
+        let Err(Error::Config(error)) = refused else { panic!("{refused:?}") };
+        assert!(error.to_string().contains("durability"), "{error}");
+    }
+
+    #[tokio::test]
+    #[cfg(feature = "embedded")]
     async fn the_embedded_engine_has_neither() {
         let builder = || crate::EmbeddedRedis::new().builder();
         let refused = builder().credentials(Credentials::password("x")).check_access();
@@ -145,6 +161,21 @@ mod tests {
         }
         for url in ["rediss://x", "rediss-sentinel://x/primary", "rediss-cluster://x"] {
             assert!(Client::builder(url).tls(TlsOptions::new()).check_access().is_ok(), "{url}");
+        }
+    }
+
+    #[tokio::test]
+    #[cfg(feature = "tls")]
+    async fn a_host_that_no_certificate_can_name_is_refused_before_anything_is_sent() {
+        for url in [
+            "rediss://256.256.256.256:PORT",
+            "rediss://a_%5f%20b:PORT",
+            "rediss-sentinel://127.0.0.1:PORT,%01:PORT/primary",
+            "rediss-cluster://127.0.0.1:PORT,-%01:PORT",
+        ] {
+            let refused = refusal(url, |builder| builder).await;
+            let ConfigError::Url { reason } = refused else { panic!("{refused:?}") };
+            assert!(reason.contains("certificate"), "{reason}");
         }
     }
 

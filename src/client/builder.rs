@@ -21,6 +21,8 @@ use crate::transport::redis::deployment::Deployment;
 use crate::transport::redis::endpoint::Endpoint;
 #[cfg(feature = "fred")]
 use crate::transport::redis::fred::FredTemplate;
+#[cfg(feature = "test-util")]
+use crate::transport::redis::memory_network::MemoryNetwork;
 #[cfg(feature = "tls")]
 use crate::transport::redis::tls::TlsOptions;
 
@@ -80,6 +82,8 @@ pub struct ClientBuilder {
     pub(super) requirements: Option<Requirements>,
     durability: Option<Durability>,
     #[cfg(feature = "test-util")]
+    pub(super) network: Option<MemoryNetwork>,
+    #[cfg(feature = "test-util")]
     pub(super) gate: crate::session::gate::Gate,
     #[cfg(feature = "test-util")]
     machine: crate::clock::Machine,
@@ -125,6 +129,8 @@ impl ClientBuilder {
             sharded_pubsub: ShardedPubSub::default(),
             requirements: None,
             durability: None,
+            #[cfg(feature = "test-util")]
+            network: None,
             #[cfg(feature = "test-util")]
             gate: crate::session::gate::Gate::default(),
             #[cfg(feature = "test-util")]
@@ -328,6 +334,12 @@ impl ClientBuilder {
             LocalHandover::Off => Streak { count: 0, time: Duration::ZERO },
             LocalHandover::Streak { count, time } => Streak { count, time },
         };
+        #[cfg(feature = "embedded")]
+        if self.durability.is_some() && matches!(self.target, Target::Engine(_)) {
+            let (what, given) = ("durability", "copies".to_owned());
+            let allowed = "none: the embedded engine has no replicas and no disk".to_owned();
+            return Err(ConfigError::OutOfRange { what, given, allowed });
+        }
         let durability = self
             .durability
             .map(|durability| durability.checked(self.command_timeout))

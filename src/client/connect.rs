@@ -25,6 +25,8 @@ use crate::transport::redis::deployment::Deployment;
 use crate::transport::redis::dial::Dial;
 #[cfg(any(feature = "fred", feature = "test-util"))]
 use crate::transport::redis::endpoint::Endpoint;
+#[cfg(feature = "test-util")]
+use crate::transport::redis::memory_network::MemoryNetwork;
 use crate::transport::redis::{self, IfUnreachable, Opening, Redis};
 
 /// The parts that the transport and the session of a client share. They are made before both.
@@ -120,6 +122,10 @@ impl ClientBuilder {
         // Without a runtime tokio would panic later.
         if Handle::try_current().is_err() {
             return Err(Error::Config(ConfigError::NoRuntime));
+        }
+        #[cfg(feature = "test-util")]
+        if self.network.is_some() {
+            return self.connect_here(place, settings, if_unreachable).await;
         }
         let no_thread = |error: std::io::Error| Error::Unavailable {
             name: Arc::from("connect"),
@@ -278,9 +284,33 @@ impl ClientBuilder {
         };
         let (dialer, _) = engine.dialer(&runtime);
         let place = Place::Server(Dial::Memory(dialer), Endpoint::parse(&engine.url())?);
+        self.connect_here(place, settings, if_unreachable).await
+    }
+
+    /// A client without a thread of its own.
+    #[cfg(feature = "test-util")]
+    async fn connect_here(
+        &self,
+        place: Place,
+        settings: Settings,
+        if_unreachable: IfUnreachable,
+    ) -> Result<Client, Error> {
+        let runtime = Handle::current();
         let session = self.session(place, settings, if_unreachable, &runtime).await?;
         self.serve_here(&runtime, session.clone());
         Ok(Client::new(session))
+    }
+
+    /// In place of TCP, TLS and Unix sockets: `dial` gets `host:port` or a path. All tasks of the client run on
+    /// the caller's runtime, under its paused time.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    pub fn dial_by(
+        mut self,
+        dial: impl Fn(&str) -> std::io::Result<tokio::io::DuplexStream> + Send + Sync + 'static,
+    ) -> Self {
+        self.network = Some(MemoryNetwork::new(dial));
+        self
     }
 
     #[cfg(feature = "test-util")]

@@ -59,7 +59,7 @@ impl SentinelState {
             descriptions.iter().map(|answer| Fields::of_pairs([answer].into_iter())).collect();
         let largest = |name| described.iter().filter_map(|fields| fields.number(name)).max();
         SentinelState {
-            known: largest("num-other-sentinels").map(|others| others + 1),
+            known: largest("num-other-sentinels").map(|others| others.saturating_add(1)),
             usable: quorums.iter().filter_map(usable).max(),
             quorum: largest("quorum"),
             down_after: largest("down-after-milliseconds").map(Duration::from_millis),

@@ -131,13 +131,15 @@ fn is_primary_by_role(reply: &Value) -> Option<bool> {
 fn server_time(reply: &Value) -> Option<Duration> {
     let Value::Array(parts) = reply else { return None };
     let [Value::Text(seconds), Value::Text(micros)] = parts.as_slice() else { return None };
-    Some(Duration::from_secs(seconds.parse().ok()?) + Duration::from_micros(micros.parse().ok()?))
+    let micros = Duration::from_micros(micros.parse().ok()?);
+    Duration::from_secs(seconds.parse().ok()?).checked_add(micros)
 }
 
 fn replicas(info: &Fields) -> Option<Vec<Replica>> {
     let written = info.number("master_repl_offset");
     let count = info.number("connected_slaves")?;
-    let lines = (0..count).filter_map(|number| info.text(&format!("slave{number}")));
+    // Some of them may have no line, and the lines are numbered without gaps.
+    let lines = (0..count).map_while(|number| info.text(&format!("slave{number}")));
     let replica = |line: &str| {
         let (host, port) = (part(line, "ip")?, part(line, "port")?);
         let number = |name| part(line, name)?.parse::<u64>().ok();
@@ -212,5 +214,20 @@ mod tests {
         assert_eq!((found[0].behind, found[0].is_in_step()), (Some(40), true));
         assert_eq!((found[1].address.as_str(), found[1].is_in_step()), ("::1:7002", false));
         assert_eq!(replicas(&info("")), None);
+        // A number that nobody counts to.
+        let text = format!("connected_slaves:{}\r\nslave0:ip=h,port=1\r\n", u64::MAX);
+        assert_eq!(replicas(&info(&text)).map(|found| found.len()), Some(1));
+    }
+
+    #[test]
+    fn a_time_that_no_clock_shows_is_not_known() {
+        let time = |seconds: &str, micros: &str| {
+            let word = |text: &str| Value::Text(text.to_owned());
+            server_time(&Value::Array(vec![word(seconds), word(micros)]))
+        };
+        assert_eq!(time("2", "500000"), Some(Duration::from_millis(2_500)));
+        let most = u64::MAX.to_string();
+        assert_eq!(time(&most, "1000000"), None);
+        assert_eq!(time("-1", "0"), None);
     }
 }

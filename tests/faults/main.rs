@@ -15,8 +15,11 @@
 //! | `LEASEHOLD_ROUNDS` | 10000 | quick rounds of lock, unlock and cancel |
 //! | `LEASEHOLD_WAITERS` | 2000 | waiters of as many names, and of one |
 //! | `LEASEHOLD_RESTART_WAITERS` | 200 | waiters while Redis restarts |
+//! | `LEASEHOLD_NAMES` | 20000 | names that are locked and released under mild faults |
 //! | `LEASEHOLD_CHAOS_SECONDS` | 12 | how long the lines misbehave at random |
 //! | `LEASEHOLD_SHUTDOWNS` | 40 | shutdowns beside ten guards that go, in each of five ways |
+//! | `LEASEHOLD_CELLS`, `LEASEHOLD_CELL_SECONDS` | 6, 10 | cells of the matrix of `docs/faults` |
+//! | `LEASEHOLD_NAMES` | 20000 | names that are locked and released |
 //! | `LEASEHOLD_SEED` | random, printed | replays a test with randomness |
 #![expect(
     clippy::disallowed_methods,
@@ -26,6 +29,7 @@
 
 mod blocked;
 mod cancel;
+mod cells;
 mod cost;
 mod drops;
 mod durability;
@@ -39,6 +43,7 @@ mod kinds;
 mod lost_grants;
 mod lost_releases;
 mod lost_replies;
+mod names;
 mod preflight;
 mod racing_ends;
 mod refusals;

@@ -140,7 +140,7 @@ impl Deployment {
     }
 
     /// Those that have data.
-    fn servers(&self) -> &[Server] {
+    pub fn servers(&self) -> &[Server] {
         match self {
             Deployment::Server(server) => std::slice::from_ref(server),
             Deployment::Cluster(cluster) => cluster.nodes(),
@@ -149,7 +149,7 @@ impl Deployment {
     }
 
     /// Servers first, then sentinels.
-    fn processes(&self) -> impl Iterator<Item = &Server> {
+    pub fn processes(&self) -> impl Iterator<Item = &Server> {
         let sentinels = match self {
             Deployment::Sentinels(sentinels) => sentinels.sentinels(),
             _ => &[],
@@ -255,6 +255,11 @@ impl Line {
         &self.url
     }
 
+    /// In the order of the processes: servers first, then sentinels.
+    pub fn proxies(&self) -> &[Proxy] {
+        &self.proxies
+    }
+
     /// See [`Proxy::swallow_replies`].
     pub fn swallow_replies(&self) {
         self.proxies.iter().for_each(Proxy::swallow_replies);
@@ -268,6 +273,21 @@ impl Line {
     /// See [`Proxy::delay_replies`].
     pub fn delay_replies(&self, delay: Duration) {
         self.proxies.iter().for_each(|proxy| proxy.delay_replies(delay));
+    }
+
+    /// See [`Proxy::hold_requests`].
+    pub fn hold_requests(&self) {
+        self.proxies.iter().for_each(Proxy::hold_requests);
+    }
+
+    /// See [`Proxy::jitter`].
+    pub fn jitter(&self, up_to: Duration) {
+        self.proxies.iter().for_each(|proxy| proxy.jitter(up_to));
+    }
+
+    /// See [`Proxy::trickle`].
+    pub fn trickle(&self, piece: usize) {
+        self.proxies.iter().for_each(|proxy| proxy.trickle(piece));
     }
 
     /// See [`Proxy::swallow_messages`].

@@ -5,7 +5,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -26,8 +26,14 @@ struct Shared {
     swallow_messages: AtomicBool,
     refuse: AtomicBool,
     stopped: AtomicBool,
+    /// Requests stay here, and are delivered when this ends: also those of connections that are gone by then.
+    hold_requests: AtomicBool,
     /// Pause before each piece of a reply is passed on.
     delay_ms: AtomicU64,
+    /// Up to so much more, each time another.
+    jitter_ms: AtomicU64,
+    /// If it is not 0, replies are passed on in pieces of so many bytes, a millisecond apart.
+    piece: AtomicUsize,
     accepted: AtomicU64,
     /// Connections up to this number are silent for ever.
     silenced: AtomicU64,
@@ -97,11 +103,14 @@ impl Proxy {
             &self.shared.swallow_requests,
             &self.shared.swallow_replies,
             &self.shared.swallow_messages,
+            &self.shared.hold_requests,
             &self.shared.refuse,
         ] {
             switch.store(false, Ordering::SeqCst);
         }
         self.delay_replies(Duration::ZERO);
+        self.jitter(Duration::ZERO);
+        self.shared.piece.store(0, Ordering::SeqCst);
     }
 
     /// Everything passes again, on new connections: the open ones are cut.
@@ -137,9 +146,25 @@ impl Proxy {
         self.shared.refuse.store(true, Ordering::SeqCst);
     }
 
+    /// Requests are kept, and carried out later: when everything [flows](Proxy::flow) again.
+    pub fn hold_requests(&self) {
+        self.shared.hold_requests.store(true, Ordering::SeqCst);
+    }
+
     pub fn delay_replies(&self, delay: Duration) {
         let delay = u64::try_from(delay.as_millis()).expect("a short delay");
         self.shared.delay_ms.store(delay, Ordering::SeqCst);
+    }
+
+    /// Each piece of a reply is delayed by up to so much more.
+    pub fn jitter(&self, up_to: Duration) {
+        let up_to = u64::try_from(up_to.as_millis()).expect("a short delay");
+        self.shared.jitter_ms.store(up_to, Ordering::SeqCst);
+    }
+
+    /// Replies are passed on in pieces of so many bytes, a millisecond apart.
+    pub fn trickle(&self, piece: usize) {
+        self.shared.piece.store(piece, Ordering::SeqCst);
     }
 
     /// Nothing passes any more on the connections that are open now; new ones are as always. So a router
@@ -216,8 +241,14 @@ fn copy(
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         bytes.fetch_add(length as u64, Ordering::SeqCst);
         if matches!(way, Way::Replies) {
-            let delay = shared.delay_ms.load(Ordering::SeqCst);
-            thread::sleep(Duration::from_millis(delay));
+            let [delay, jitter] =
+                [&shared.delay_ms, &shared.jitter_ms].map(|span| span.load(Ordering::SeqCst));
+            let mixed = bytes.load(Ordering::SeqCst).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            thread::sleep(Duration::from_millis(delay + mixed % (jitter + 1)));
+        }
+        let is_held = || shared.hold_requests.load(Ordering::SeqCst);
+        while matches!(way, Way::Requests) && is_held() {
+            thread::sleep(Duration::from_millis(1));
         }
         let is_silent = number <= shared.silenced.load(Ordering::SeqCst);
         if is_silent || swallow.load(Ordering::SeqCst) {
@@ -236,12 +267,24 @@ fn copy(
                 rename(&shared.renamed, &mut buffer[..length]);
             }
         }
-        if to.write_all(&buffer[..length]).is_err() {
+        if pass_on(shared, way, &mut to, &buffer[..length]).is_err() {
             break;
         }
     }
     drop(from.shutdown(Shutdown::Both));
     drop(to.shutdown(Shutdown::Both));
+}
+
+fn pass_on(shared: &Shared, way: Way, to: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+    let piece = shared.piece.load(Ordering::SeqCst);
+    if piece == 0 || matches!(way, Way::Requests) {
+        return to.write_all(bytes);
+    }
+    for part in bytes.chunks(piece) {
+        to.write_all(part)?;
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// All ports that systems give by themselves have five digits: no length changes.

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::cluster::{addresses, is_in_step};
 use super::resp::{Connection, Reply};
@@ -13,8 +13,11 @@ use super::routes::Routes;
 use super::server::Server;
 use super::wait_until;
 
-/// Far above what a busy machine takes for any step.
-const LIMIT: Duration = Duration::from_secs(30);
+/// Far above what a busy machine takes for any step. A sentinel that has not run for two seconds does nothing for
+/// thirty (TILT).
+const LIMIT: Duration = Duration::from_secs(60);
+/// After this a failover by order that has not come about is ordered again.
+const GIVEN_UP: Duration = Duration::from_secs(8);
 /// What the sentinels call their master.
 pub const NAME: &str = "locks";
 
@@ -211,25 +214,32 @@ impl Sentinels {
         let old = self.current_master();
         let sentinel = self.watchers.iter().find(|sentinel| sentinel.is_up());
         let sentinel = sentinel.expect("a sentinel that runs");
-        wait_until("the sentinel takes the order", LIMIT, || {
-            // One that has not seen a replica for some seconds has no good one, and looks.
-            let reply = sentinel.command(&["SENTINEL", "FAILOVER", NAME]);
-            matches!(reply, Reply::Status(_))
+        let mut ordered = None;
+        wait_until("the order is carried out", LIMIT, || {
+            // One that has not seen a replica for some seconds has no good one: it refuses, or gives up later.
+            if ordered.is_none_or(|since: Instant| since.elapsed() > GIVEN_UP) {
+                let reply = sentinel.command(&["SENTINEL", "FAILOVER", NAME]);
+                ordered = matches!(reply, Reply::Status(_)).then(Instant::now);
+            }
+            self.is_named_instead_of(old)
         });
         self.until_replaced(old)
     }
 
     /// Waits until all sentinels that run name another master than this one, and it serves. Its number.
     pub fn until_replaced(&self, old: usize) -> usize {
-        let old = self.servers[old].port().to_string();
-        wait_until("the sentinels name another master", LIMIT, || {
-            let up = self.watchers.iter().filter(|sentinel| sentinel.is_up());
-            let named: Vec<_> = up.map(|sentinel| field(sentinel, "port")).collect();
-            named.iter().all(|port| *port == named[0]) && named[0] != old
-        });
+        wait_until("the sentinels name another master", LIMIT, || self.is_named_instead_of(old));
         let master = self.current_master();
         wait_until("the new master serves", LIMIT, || self.is_master(master));
         master
+    }
+
+    /// All sentinels that run name the same other master.
+    fn is_named_instead_of(&self, old: usize) -> bool {
+        let old = self.servers[old].port().to_string();
+        let up = self.watchers.iter().filter(|sentinel| sentinel.is_up());
+        let named: Vec<_> = up.map(|sentinel| field(sentinel, "port")).collect();
+        named.iter().all(|port| *port == named[0]) && named[0] != old
     }
 
     /// What this server says itself.

@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -256,6 +258,26 @@ fn new_folder() -> PathBuf {
     folder
 }
 
+/// From now on each server runs as a user of its own, whose number is its port: so a firewall tells them from each
+/// other. Only root may do that.
+pub fn run_as_users() {
+    USERS.store(true, Ordering::SeqCst);
+}
+
+static USERS: AtomicBool = AtomicBool::new(false);
+
+/// Gives a folder with its files to a user, if servers run as users.
+fn give_away(folder: &Path, command: &mut Command, user: u32) -> io::Result<()> {
+    if USERS.load(Ordering::SeqCst) {
+        for file in fs::read_dir(folder)? {
+            chown(file?.path(), Some(user), None)?;
+        }
+        chown(folder, Some(user), None)?;
+        command.uid(user);
+    }
+    Ok(())
+}
+
 fn binary() -> String {
     std::env::var("LEASEHOLD_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
@@ -270,7 +292,9 @@ fn spawn(
         [file, rest @ ..] if !file.starts_with("--") => (Some(file), rest),
         _ => (None, arguments),
     };
-    let process = Command::new(binary())
+    let mut command = Command::new(binary());
+    give_away(folder, &mut command, u32::from(port)).expect("root may");
+    let process = command
         .args(file)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])

@@ -34,6 +34,13 @@ fn what_is_refused_is_not_known_and_not_met() {
 }
 
 #[test]
+fn more_sentinels_than_can_be_counted_are_many() {
+    let found = state(1000, u64::MAX, "OK 3 usable Sentinels.");
+    assert_eq!(found.known, Some(u64::MAX));
+    assert!(found.obstacle(LEASE).is_some_and(|text| text.contains("3 sentinels are up")));
+}
+
+#[test]
 fn a_failover_may_take_two_thirds_of_the_lease() {
     let up = "OK 3 usable Sentinels.";
     assert_eq!(state(17_000, 2, up).obstacle(LEASE), None);

@@ -3,6 +3,8 @@
 use super::credentials::Provider;
 use super::dial::{Dial, Tls};
 use super::endpoint::Endpoint;
+#[cfg(feature = "test-util")]
+use super::memory_network::MemoryNetwork;
 use super::node::Remote;
 use crate::transport::CallError;
 
@@ -12,6 +14,8 @@ pub(crate) struct Access {
     pub(crate) tls: Option<Tls>,
     /// In place of the credentials of the URL.
     pub(crate) provider: Option<Provider>,
+    #[cfg(feature = "test-util")]
+    pub(crate) network: Option<MemoryNetwork>,
 }
 
 impl Access {
@@ -22,6 +26,13 @@ impl Access {
 
     /// A sentinel: the users of the servers are not known there.
     pub(super) fn sentinel(&self, endpoint: &Endpoint, name: &str) -> Result<Remote, CallError> {
-        Ok(Remote::new(Dial::to(endpoint, self.tls.as_ref())?, endpoint, name))
+        Ok(Remote::new(self.dial(endpoint)?, endpoint, name))
+    }
+
+    fn dial(&self, endpoint: &Endpoint) -> Result<Dial, CallError> {
+        let dial = Dial::to(endpoint, self.tls.as_ref())?;
+        #[cfg(feature = "test-util")]
+        let dial = self.network.as_ref().map_or(dial, |network| network.to(endpoint));
+        Ok(dial)
     }
 }

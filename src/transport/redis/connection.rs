@@ -57,7 +57,7 @@ pub(super) struct Connection {
     driver: AtomicWaker,
     /// How many requests were in flight after the last write.
     crowd: AtomicUsize,
-    bytes_read: AtomicU64,
+    received: AtomicU64,
     /// Notified when a call was answered READONLY.
     read_only: Notify,
     /// Notified when no request is left, after [`Connection::close`].
@@ -84,7 +84,7 @@ impl Connection {
             outbox: Mutex::new(outbox),
             driver: AtomicWaker::new(),
             crowd: AtomicUsize::new(0),
-            bytes_read: AtomicU64::new(0),
+            received: AtomicU64::new(0),
             read_only: Notify::new(),
             drained: Notify::new(),
         }
@@ -170,9 +170,9 @@ impl Connection {
         ledger.waiting() > 0
     }
 
-    /// How many bytes have come. The number grows while the server lives.
-    pub(super) fn bytes_read(&self) -> u64 {
-        self.bytes_read.load(Ordering::Relaxed)
+    /// How many replies and pushes have come: bytes that never become one are silence.
+    pub(super) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
     }
 
     /// Waits for a call that is answered READONLY from now on.
@@ -195,7 +195,12 @@ impl Connection {
         let mut notifications = Vec::new();
         {
             let Outbox { bytes, taken, .. } = &mut *self.outbox.lock();
-            self.ledger.lock().expire(oldest, &fault, bytes, *taken, &mut notifications);
+            let mut ledger = self.ledger.lock();
+            if ledger.expire(oldest, &fault, bytes, *taken, &mut notifications) {
+                // INVARIANT L6: it shows whether the replies still belong to their requests.
+                drop(ledger.push(Request::Ping(None), Instant::now()));
+                self.driver.wake();
+            }
         }
         Notification::deliver(notifications, observer);
     }
@@ -341,7 +346,7 @@ impl Connection {
         observer: &dyn SubscriptionObserver,
         events: &dyn TransportEvents,
     ) -> Result<(), Fault> {
-        self.bytes_read.fetch_add(1, Ordering::Relaxed);
+        self.received.fetch_add(1, Ordering::Relaxed);
         self.receive(incoming, observer, events)
     }
 }
@@ -395,6 +400,7 @@ pub(super) async fn drive(
                 let fault = match decoder.decode(&mut inbox) {
                     Ok(None) => break,
                     Ok(Some(incoming)) => {
+                        connection.received.fetch_add(1, Ordering::Relaxed);
                         match connection.receive(incoming, &*observer, &*events) {
                             Ok(()) => continue,
                             Err(fault) => fault,
@@ -406,7 +412,7 @@ pub(super) async fn drive(
             }
             match ready!(poll_read(&mut reader, cx, &mut inbox)) {
                 Ok(0) => return Poll::Ready(Fault("the server closed the connection".into())),
-                Ok(read) => drop(connection.bytes_read.fetch_add(read as u64, Ordering::Relaxed)),
+                Ok(_) => {}
                 Err(error) => return Poll::Ready(lost(&error)),
             }
         }

@@ -93,6 +93,16 @@ impl Deployment {
         }
     }
 
+    /// The hosts of the URL.
+    #[cfg(feature = "tls")]
+    pub(crate) fn endpoints(&self) -> &[Endpoint] {
+        match self {
+            Deployment::Single(endpoint) => std::slice::from_ref(endpoint),
+            Deployment::Sentinel(SentinelDeployment { sentinels, .. }) => sentinels,
+            Deployment::Cluster(ClusterDeployment { seeds, .. }) => seeds,
+        }
+    }
+
     /// Whether the URL has credentials for the servers.
     pub(crate) fn has_credentials(&self) -> bool {
         match self {

@@ -324,7 +324,7 @@ fn confirmed(kind: &str, channel: &str) -> Incoming {
 /// `Ok`: our number, so every earlier command has been answered; or an error answer.
 async fn ping(client: &Client, number: String) -> Result<Answer, Fault> {
     match send(client, "PING", vec![number.as_str().into()]).await? {
-        Ok(Value::Text(text)) if text == number => Ok(Ok(Value::Nil)),
+        Ok(Value::Text(text)) if text == number => Ok(Ok(Value::Text("PONG".into()))),
         Ok(_) => Err(Fault("answers no longer belong to their commands".into())),
         Err(text) => Ok(Err(text)),
     }

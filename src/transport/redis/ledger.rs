@@ -30,6 +30,9 @@
 //!   the two is withdrawn without the other.
 //! - **L5** No reply is taken for the answer to SUNSUBSCRIBE: the server's own `sunsubscribe` may
 //!   overtake it, and then it is an error. A PING in the same request says that it was answered.
+//! - **L6** PING is answered PONG, or with an error, and only EVALSHA is answered NOSCRIPT. Anything else
+//!   answers a later request: a reply was left out before it, and the connection ends. Behind a call that
+//!   was too old there is a PING, which shows it.
 
 use std::collections::VecDeque;
 
@@ -231,6 +234,17 @@ impl Ledger {
         let Some(InFlight { request, since, .. }) = next else {
             return Err(Fault("the server answered what it was not asked".into()));
         };
+        // INVARIANT L6.
+        let is_of_another = match (&request, &reply) {
+            (Some(Request::Ping(_)), Ok(reply)) => *reply != Value::Text("PONG".into()),
+            (Some(Request::Ping(_) | Request::Command(_)), Err(text)) => {
+                text.starts_with("NOSCRIPT")
+            }
+            _ => false,
+        };
+        if is_of_another {
+            return Err(Fault("the server left out a reply before this one".into()));
+        }
         Ok(match request {
             None | Some(Request::Unsubscribe(..)) => None,
             Some(Request::Ping(pong)) => pong.map(Notification::Pong),
@@ -296,7 +310,8 @@ impl Ledger {
         }
     }
 
-    /// Ends the calls that were pushed at `oldest` or before, and withdraws their bytes from the outbox.
+    /// Ends the calls that were pushed at `oldest` or before, and withdraws their bytes from the outbox. Says
+    /// whether the reply to one of them may still come.
     pub(super) fn expire(
         &mut self,
         oldest: Instant,
@@ -304,8 +319,8 @@ impl Ledger {
         out: &mut BytesMut,
         taken: u64,
         ended: &mut Vec<Notification>,
-    ) {
-        let mut withdrawn = 0;
+    ) -> bool {
+        let (mut withdrawn, mut waits) = (0, false);
         self.in_flight.retain_mut(|sent| {
             sent.first -= withdrawn;
             if sent.since > oldest || !sent.request.as_ref().is_some_and(Request::is_call) {
@@ -319,6 +334,7 @@ impl Ledger {
             let error = if is_taken { CallError::Unknown } else { CallError::NotApplied };
             let request = sent.request.take();
             ended.extend(request.and_then(|request| request.unanswered(error(fault.clone()))));
+            waits |= is_taken;
             is_taken
         });
         self.encoded -= withdrawn;
@@ -330,6 +346,7 @@ impl Ledger {
                 ended.extend(waiting.request.unanswered(error));
             }
         }
+        waits
     }
 
     /// Takes no more requests, and ends the waiting ones. A request in flight may still be answered.

@@ -17,6 +17,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{AlertDescription, ClientConfig, Error as TlsError, RootCertStore};
 
 use self::pems::Pems;
+use super::endpoint::{Address, Endpoint};
 use crate::error::ConfigError;
 use crate::transport::{CallError, Fault};
 
@@ -65,6 +66,15 @@ impl Tls {
     pub(super) fn name_of(&self, host: &str) -> Result<ServerName<'static>, CallError> {
         let name = self.0.options.server_name.as_deref().unwrap_or(host);
         parse_name(name).map_err(|text| CallError::Refused(Fault(text)))
+    }
+
+    /// A host of a URL must be one that a certificate can name.
+    pub(crate) fn can_name(&self, endpoint: &Endpoint) -> Result<(), ConfigError> {
+        let Address::Tls { host, .. } = endpoint.address() else { return Ok(()) };
+        self.name_of(host).map(drop).map_err(|_| {
+            let reason = "a host that no certificate can name; write a DNS name or an IP address";
+            ConfigError::Url { reason: reason.to_owned() }
+        })
     }
 
     pub(super) async fn connect<S>(

@@ -35,6 +35,9 @@ fn faults(root: &Path, patch: &Patch) -> Vec<String> {
     if !is_written(&root.join(patch.test.place.folder()), last_name(&patch.test)) {
         faults.push(format!("{name}: no test {} in {}", patch.test.name, patch.test.place.name()));
     }
+    if let Some(run) = &patch.fault_run {
+        faults.extend(run.faults(root).into_iter().map(|fault| format!("{name}: {fault}")));
+    }
     faults
 }
 
@@ -58,7 +61,7 @@ fn last_name(test: &Test) -> &str {
 }
 
 /// Whether some Rust source in a folder has this word.
-fn is_written(folder: &Path, word: &str) -> bool {
+pub(crate) fn is_written(folder: &Path, word: &str) -> bool {
     visit(folder, &mut |path, text| path.extension() == Some("rs".as_ref()) && has_word(text, word))
 }
 

@@ -42,6 +42,7 @@ mod tests {
             test: Test { place: Place::Lib, name: String::new(), env: Vec::new() },
             limit: Duration::ZERO,
             hangs: false,
+            fault_run: None,
             files: Vec::new(),
         };
         (0..number).map(named).collect()

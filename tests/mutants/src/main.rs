@@ -9,6 +9,7 @@
 //! cargo run -p leasehold-mutants -- all         # every fault is found
 //! cargo run -p leasehold-mutants -- some 4      # so many, chosen by the hash of the commit
 //! cargo run -p leasehold-mutants -- one NAME..
+//! cargo run -p leasehold-mutants -- fault-run [NAME..]  # by the published fault run
 //! cargo run -p leasehold-mutants -- table       # writes the table of docs/mutants.md
 //! ```
 
@@ -18,6 +19,7 @@
 mod check;
 mod choose;
 mod copy;
+mod fault_run;
 mod patch;
 mod run;
 mod table;
@@ -58,15 +60,22 @@ fn command(words: &[&str]) -> Result<bool> {
                 output(Command::new("git").args(["rev-parse", "HEAD"]).current_dir(&root))?;
             trial::run(&root, &choose::some(&patches, number, commit.trim()))
         }
-        ["one", names @ ..] if !names.is_empty() => {
-            let find = |name: &&str| {
-                let found = patches.iter().find(|patch| patch.name == *name);
-                found.ok_or_else(|| format!("no such fault: {name}"))
-            };
-            trial::run(&root, &names.iter().map(find).collect::<Result<Vec<&Patch>>>()?)
+        ["one", names @ ..] if !names.is_empty() => trial::run(&root, &named(&patches, names)?),
+        ["fault-run"] => {
+            let seen = patches.iter().filter(|patch| patch.fault_run.is_some());
+            fault_run::run(&root, &seen.collect::<Vec<_>>())
         }
-        _ => Err("one of: check, all, some NUMBER, one NAME.., table".into()),
+        ["fault-run", names @ ..] => fault_run::run(&root, &named(&patches, names)?),
+        _ => Err("one of: check, all, some NUMBER, one NAME.., fault-run [NAME..], table".into()),
     }
+}
+
+fn named<'a>(patches: &'a [Patch], names: &[&str]) -> Result<Vec<&'a Patch>> {
+    let find = |name: &&str| {
+        let found = patches.iter().find(|patch| patch.name == *name);
+        found.ok_or_else(|| format!("no such fault: {name}"))
+    };
+    names.iter().map(find).collect()
 }
 
 /// The repository that this is built from.

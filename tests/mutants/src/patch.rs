@@ -20,10 +20,13 @@
 //! | `env` | `NAME=value` for the test; may be left out |
 //! | `seconds` | how long the test may take; may be left out |
 //! | `hangs` | `yes`: the fault is found if the test takes longer than that |
+//! | `fault run` | arguments of `leasehold-faults`, which sees the fault as well; may be left out |
+//! | `shows` | what a violation says that it then finds, word for word |
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::fault_run::FaultRun;
 use crate::{Result, read};
 
 /// How long a test may take, where the patch says nothing.
@@ -40,6 +43,8 @@ pub(crate) struct Patch {
     pub(crate) limit: Duration,
     /// Taking longer is how the test fails.
     pub(crate) hangs: bool,
+    /// How the published fault run sees it.
+    pub(crate) fault_run: Option<FaultRun>,
     /// What it changes.
     pub(crate) files: Vec<String>,
 }
@@ -112,6 +117,12 @@ fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
     let (fault, kind, which) = (must("fault")?, must("kind")?, must("test")?);
     let (was, env) = (take("was"), take("env").unwrap_or_default());
     let (seconds, hangs) = (take("seconds"), take("hangs"));
+    let fault_run = match (take("fault run"), take("shows")) {
+        (Some(arguments), Some(shows)) => Some(FaultRun::parse(&arguments, shows)?),
+        (None, None) => None,
+        (Some(_), None) => return Err("a fault run without what it shows".into()),
+        (None, Some(_)) => return Err("it shows something without a fault run".into()),
+    };
     if let Some((key, _)) = header.first() {
         return Err(format!("what is {key}?"));
     }
@@ -147,6 +158,7 @@ fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
         test: Test { place, name: function.trim().into(), env },
         limit: Duration::from_secs(seconds),
         hangs,
+        fault_run,
         files: files(diff),
     })
 }
@@ -230,6 +242,9 @@ mod tests {
             (format!("{right}env: A\n"), "no NAME=value: A"),
             (format!("{right}seconds: x\n"), "no number: x"),
             (format!("{right}hangs: no\n"), "hangs is yes"),
+            (format!("{right}fault run: --fault none\n"), "without what it shows"),
+            (format!("{right}shows: x\n"), "without a fault run"),
+            (format!("{right}fault run: --fault none\nshows: x\n"), "no --deployment"),
             (format!(" x\n{right}"), "begins with a blank"),
             (format!("{right}x\n"), "no key: x"),
         ] {

@@ -10,6 +10,14 @@ use crate::copy::Copy;
 use crate::patch::{Place, Test};
 use crate::{Result, output};
 
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Code(i32),
+    Signal,
+    TooLate,
+}
+
 /// What a test came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -43,13 +51,31 @@ impl Copy {
                 cargo.args(["--no-default-features", "--lib"])
             }
         };
+        let said = self.cargo(&mut cargo)?;
+        program(&said).map(|path| self.tree.join(path)).ok_or(format!("no program: {said}"))
+    }
+
+    /// The program of the published fault run.
+    pub(crate) fn build_fault_run(&self) -> Result<PathBuf> {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--color", "never"]);
+        // Not with what tests are built of: that has other features.
+        let target = self.place.join("fault-run");
+        self.seed(&target, "debug")?;
+        cargo.args(["--package", "leasehold-faults", "--bin", "leasehold-faults"]);
+        self.cargo(cargo.arg("--target-dir").arg(&target))?;
+        Ok(target.join("debug/leasehold-faults"))
+    }
+
+    /// What it says; where it does not compile, the first error.
+    fn cargo(&self, cargo: &mut Command) -> Result<String> {
         let built = cargo.current_dir(&self.tree).output().map_err(|error| error.to_string())?;
         let said = String::from_utf8_lossy(&built.stderr);
         if !built.status.success() {
             let first = said.lines().position(|line| line.starts_with("error")).unwrap_or(0);
             return Err(said.lines().skip(first).take(12).collect::<Vec<_>>().join("\n"));
         }
-        program(&said).map(|path| self.tree.join(path)).ok_or(format!("no program: {said}"))
+        Ok(said.into_owned())
     }
 
     /// Runs one test, which writes to this file.
@@ -60,34 +86,47 @@ impl Copy {
         limit: Duration,
         log: &Path,
     ) -> Result<Outcome> {
-        let told = |error: std::io::Error| format!("{}: {error}", program.display());
-        let file = File::create(log).map_err(told)?;
         let mut command = Command::new(program);
         command.args(["--exact", &test.name, "--nocapture", "--include-ignored"]);
+        command.env("CARGO_MANIFEST_DIR", &self.tree);
+        let end = self.ended(&mut command, &test.env, limit, log)?;
+        let said = std::fs::read(log).map_err(|error| format!("{}: {error}", log.display()))?;
+        Ok(outcome(&String::from_utf8_lossy(&said), end))
+    }
+
+    /// Runs a program, which writes to this file.
+    pub(crate) fn ended(
+        &self,
+        command: &mut Command,
+        env: &[(String, String)],
+        limit: Duration,
+        log: &Path,
+    ) -> Result<End> {
+        let program = command.get_program().to_owned();
+        let told = |error: std::io::Error| format!("{}: {error}", program.display());
+        let file = File::create(log).map_err(told)?;
         // With the servers that it starts.
-        command.process_group(0);
-        command.current_dir(&self.tree).env("CARGO_MANIFEST_DIR", &self.tree);
+        command.process_group(0).current_dir(&self.tree);
         // Nothing of ours decides what is tested.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("LEASEHOLD_") {
                 command.env_remove(name);
             }
         }
-        command.envs(test.env.iter().map(|(name, value)| (name, value)));
+        command.envs(env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(file.try_clone().map_err(told)?).stderr(file);
         let mut child = command.spawn().map_err(told)?;
         let end = Instant::now() + limit;
         loop {
             if let Some(status) = child.try_wait().map_err(told)? {
-                let said = std::fs::read(log).map_err(told)?;
-                return Ok(outcome(&String::from_utf8_lossy(&said), status.code()));
+                return Ok(status.code().map_or(End::Signal, End::Code));
             }
             if Instant::now() > end {
                 let group = format!("-{}", child.id());
                 // It may have ended just now.
                 drop(output(Command::new("kill").args(["-KILL", "--", &group])));
                 child.wait().map_err(told)?;
-                return Ok(Outcome::Hung);
+                return Ok(End::TooLate);
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -100,12 +139,13 @@ fn program(said: &str) -> Option<&Path> {
     Some(Path::new(line.split_once(" (")?.1.strip_suffix(')')?))
 }
 
-fn outcome(said: &str, code: Option<i32>) -> Outcome {
+fn outcome(said: &str, end: End) -> Outcome {
     let ran = said.lines().any(|line| line == "running 1 test");
-    match (ran, code == Some(0)) {
+    match (ran, end) {
+        (_, End::TooLate) => Outcome::Hung,
         (false, _) => Outcome::NotRun,
-        (true, true) => Outcome::Passed,
-        (true, false) => Outcome::Failed(words(said)),
+        (true, End::Code(0)) => Outcome::Passed,
+        (true, _) => Outcome::Failed(words(said)),
     }
 }
 
@@ -131,12 +171,12 @@ mod tests {
     fn what_a_test_came_to() {
         let failed =
             Outcome::Failed("assertion `left == right` failed: three; left: 1; right: 2".into());
-        assert_eq!(outcome(PANIC, Some(101)), failed);
-        assert_eq!(outcome("running 1 test\ntest a::b ... ok\n", Some(0)), Outcome::Passed);
-        assert_eq!(outcome("running 0 tests\n", Some(0)), Outcome::NotRun);
-        assert_eq!(outcome("error: an option\n", Some(101)), Outcome::NotRun);
+        assert_eq!(outcome(PANIC, End::Code(101)), failed);
+        assert_eq!(outcome("running 1 test\ntest a::b ... ok\n", End::Code(0)), Outcome::Passed);
+        assert_eq!(outcome("running 0 tests\n", End::Code(0)), Outcome::NotRun);
+        assert_eq!(outcome("error: an option\n", End::Code(101)), Outcome::NotRun);
         let aborted = "running 1 test\nit took too long\n\n";
-        assert_eq!(outcome(aborted, None), Outcome::Failed("it took too long".into()));
+        assert_eq!(outcome(aborted, End::Signal), Outcome::Failed("it took too long".into()));
     }
 
     #[test]

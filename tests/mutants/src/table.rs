@@ -31,15 +31,20 @@ fn filled(page: &str, patches: &[Patch]) -> Result<String> {
 }
 
 fn table(patches: &[Patch]) -> String {
-    let mut table = String::from("| fault | of | found by | before |\n| --- | --- | --- | --- |\n");
+    let mut table = String::from(
+        "| fault | of | found by | before | fault run |\n| --- | --- | --- | --- | --- |\n",
+    );
     let mut patches: Vec<_> = patches.iter().collect();
     patches.sort_by_key(|patch| (&patch.kind, &patch.name));
-    for Patch { name, fault, kind, test, was, .. } in patches {
+    for Patch { name, fault, kind, test, was, fault_run, .. } in patches {
         let env = test.env.iter().map(|(name, value)| format!(", `{name}={value}`"));
         let env = env.collect::<Vec<_>>().concat();
         let (place, title) = (test.place.name(), &test.name);
         let was = was.as_deref().unwrap_or("");
-        let row = format!("`{name}`: {fault} | {kind} | {place}, `{title}`{env} | {was}");
+        let seen =
+            fault_run.as_ref().map(|run| format!("“{}”: `{}`", run.shows, run.arguments.join(" ")));
+        let seen = seen.unwrap_or_default();
+        let row = format!("`{name}`: {fault} | {kind} | {place}, `{title}`{env} | {was} | {seen}");
         writeln!(table, "| {row} |").expect("a text takes everything");
     }
     table
@@ -48,6 +53,7 @@ fn table(patches: &[Patch]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault_run::FaultRun;
     use crate::patch::{Place, Test};
 
     #[test]
@@ -65,11 +71,17 @@ mod tests {
             },
             limit: std::time::Duration::ZERO,
             hangs: false,
+            fault_run: Some(FaultRun {
+                arguments: vec!["--fault".into(), "none".into()],
+                seconds: 5,
+                shows: "was held by".into(),
+            }),
             files: Vec::new(),
         };
         let page = format!("a\n{BEGIN}old\n{END}\nb\n");
         let filled = filled(&page, std::slice::from_ref(&patch)).unwrap();
-        let row = "| `a-fault`: It opens. | plain | simulation, `seeds_hold`, `A=1` | survived |\n";
+        let row = "| `a-fault`: It opens. | plain | simulation, `seeds_hold`, `A=1` | survived \
+                   | “was held by”: `--fault none` |\n";
         assert!(
             filled.starts_with("a\n") && filled.ends_with(&format!("{row}\n{END}\nb\n")),
             "{filled}"

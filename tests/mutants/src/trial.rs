@@ -10,12 +10,22 @@ use crate::patch::{Patch, Place, Test};
 use crate::run::Outcome;
 
 /// What became of a fault.
-enum Verdict {
+pub(crate) enum Verdict {
     /// What the test said.
     Found(String),
     Missed,
     /// It says nothing of the test.
     Spoiled(String),
+}
+
+impl Verdict {
+    pub(crate) fn words(self, fault: &str) -> (&'static str, String) {
+        match self {
+            Verdict::Found(what) => ("found", what),
+            Verdict::Missed => ("MISSED", fault.to_owned()),
+            Verdict::Spoiled(why) => ("SPOILED", why),
+        }
+    }
 }
 
 /// Tries them all; whether each was found.
@@ -34,23 +44,23 @@ pub(crate) fn run(root: &Path, patches: &[&Patch]) -> Result<bool> {
             Some(why) => Verdict::Spoiled(why.clone()),
             None => verdict(&copy, patch)?,
         };
-        let (word, what) = match verdict {
-            Verdict::Found(what) => ("found", what),
-            Verdict::Missed => ("MISSED", patch.fault.clone()),
-            Verdict::Spoiled(why) => ("SPOILED", why),
-        };
+        let (word, what) = verdict.words(&patch.fault);
         let test = format!("{} {}", patch.test.place.name(), patch.test.name);
         say(word, begun, &format!("{} ({test}): {}", patch.name, short(&what)));
         if word != "found" {
             wrong.push(patch.name.as_str());
         }
     }
-    let (all, took) = (patches.len(), start.elapsed().as_secs());
-    println!("{} of {all} faults found, {took} s", all - wrong.len());
+    Ok(sum(patches.len(), &wrong, start))
+}
+
+/// Says how many were found; whether all.
+pub(crate) fn sum(all: usize, wrong: &[&str], start: Instant) -> bool {
+    println!("{} of {all} faults found, {} s", all - wrong.len(), start.elapsed().as_secs());
     if !wrong.is_empty() {
         println!("not found: {}", wrong.join(", "));
     }
-    Ok(wrong.is_empty())
+    wrong.is_empty()
 }
 
 /// Runs each test as the repository is. Those that fail show nothing, and why.
@@ -88,10 +98,18 @@ fn env(test: &Test) -> String {
 
 /// Puts one fault in, and takes it out again.
 fn verdict(copy: &Copy, patch: &Patch) -> Result<Verdict> {
+    with_the_fault(copy, patch, || tried(copy, patch))
+}
+
+pub(crate) fn with_the_fault(
+    copy: &Copy,
+    patch: &Patch,
+    tried: impl FnOnce() -> Result<Verdict>,
+) -> Result<Verdict> {
     if let Err(fault) = copy.apply(patch) {
         return Ok(Verdict::Spoiled(format!("it does not apply: {fault}")));
     }
-    let verdict = tried(copy, patch);
+    let verdict = tried();
     copy.restore(patch)?;
     verdict
 }
@@ -119,11 +137,11 @@ fn is_of_a_broken_script(what: &str) -> bool {
     ["user_script:", "compiling script"].iter().any(|part| what.contains(part))
 }
 
-fn say(word: &str, begun: Instant, what: &str) {
+pub(crate) fn say(word: &str, begun: Instant, what: &str) {
     println!("{word:8}{:6.1} s  {what}", begun.elapsed().as_secs_f64());
 }
 
-fn short(what: &str) -> String {
+pub(crate) fn short(what: &str) -> String {
     let limit = if what.contains('\n') { 2000 } else { 200 };
     what.chars().take(limit).collect()
 }

@@ -128,8 +128,10 @@ async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, C
         let known = control.command(&[b"PUBSUB", b"SHARDNUMSUB"], ANSWER_MAX).await;
         shared.sharding.is_on.store(known.is_ok(), Ordering::Relaxed);
     }
-    let slots = control.command(&[b"CLUSTER", b"SLOTS"], ANSWER_MAX).await?;
-    let info = control.command(&[b"CLUSTER", b"INFO"], ANSWER_MAX).await?;
+    let slots = control.command(&[b"CLUSTER", b"SLOTS"], ANSWER_MAX).await;
+    let slots = slots.map_err(CallError::took_nothing)?;
+    let info = control.command(&[b"CLUSTER", b"INFO"], ANSWER_MAX).await;
+    let info = info.map_err(CallError::took_nothing)?;
     let host = match endpoint.address() {
         EndpointAddress::Tcp { host, .. } | EndpointAddress::Tls { host, .. } => host.as_str(),
         EndpointAddress::Unix { .. } => "",

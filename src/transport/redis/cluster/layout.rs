@@ -1,5 +1,6 @@
 //! What a node says of the cluster: which slots each node serves, and how new that is.
 
+use super::keyslot::SLOTS;
 use super::redirect::Address;
 use crate::protocol::Value;
 use crate::transport::redis::endpoint::Security;
@@ -35,12 +36,18 @@ impl Layout {
         let Value::Array(slots) = slots else { return None };
         let ranges: Option<Vec<_>> =
             slots.iter().map(|range| read_range(range, host, security)).collect();
+        let ranges = ranges?;
+        let served: usize =
+            ranges.iter().map(|range| usize::from(range.last - range.first) + 1).sum();
+        if served > SLOTS {
+            return None;
+        }
         let Value::Text(info) = info else { return None };
         let field = |name: &str| {
             info.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))
         };
         Some(Layout {
-            ranges: ranges?,
+            ranges,
             is_ok: field("cluster_state") == Some("ok"),
             epoch: field("cluster_current_epoch").and_then(|epoch| epoch.parse().ok())?,
         })
@@ -75,9 +82,9 @@ fn read_range(range: &Value, asked: &str, security: Security) -> Option<Range> {
         Some(name) if name != host => (at(host), Some(at(name))),
         _ => (at(host), None),
     };
-    let slot = |number: &i64| u16::try_from(*number).ok().filter(|slot| *slot < 16_384);
+    let slot = |number: &i64| u16::try_from(*number).ok().filter(|slot| usize::from(*slot) < SLOTS);
     let (first, last) = (slot(first)?, slot(last)?);
-    Some(Range { first, last, address, also })
+    (first <= last).then_some(Range { first, last, address, also })
 }
 
 fn hostname(words: &[Value]) -> Option<&str> {
@@ -141,6 +148,14 @@ mod tests {
         let (no_port, no_epoch) = (range(text("h"), vec![]), text("cluster_state:ok"));
         assert_eq!(Layout::read(&Value::Nil, &info, "h", Security::Plain), None);
         assert_eq!(Layout::read(&no_port, &no_epoch, "h", Security::Plain), None);
+        let Value::Array(range) = &no_port else { panic!("an array") };
+        // Each slot is served once: so many nodes at most, and so many slots to go through.
+        let twice = Value::Array([range.as_slice(), range, range, range].concat());
+        assert_eq!(Layout::read(&twice, &info, "h", Security::Plain), None);
+        let Value::Array(mut backwards) = range[0].clone() else { panic!("a range") };
+        backwards.swap(0, 1);
+        let backwards = Value::Array(vec![Value::Array(backwards)]);
+        assert_eq!(Layout::read(&backwards, &info, "h", Security::Plain), None);
         let Value::Array(mut parts) = no_port else { panic!("an array") };
         parts[0] = Value::Array(vec![Value::Int(0), Value::Int(16_384), Value::Nil]);
         assert_eq!(Layout::read(&Value::Array(parts), &info, "h", Security::Plain), None);

@@ -1,5 +1,6 @@
 //! What a node answers that does not serve the slot of a call. The call was not run.
 
+use super::keyslot::SLOTS;
 use crate::transport::{CallError, Fault};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +31,10 @@ impl Redirect {
         let mut words = text.split(' ');
         match words.next()? {
             "TRYAGAIN" => Some(Redirect::TryAgain),
-            "MOVED" => Some(Redirect::Moved(words.next()?.parse().ok()?, address(words.next()?)?)),
+            "MOVED" => {
+                let slot = words.next()?.parse().ok().filter(|slot| usize::from(*slot) < SLOTS)?;
+                Some(Redirect::Moved(slot, address(words.next()?)?))
+            }
             "ASK" => {
                 let _slot = words.next()?;
                 address(words.next()?).map(Redirect::Ask)
@@ -84,8 +88,15 @@ mod tests {
 
     #[test]
     fn what_is_no_redirect() {
-        for text in ["MOVED", "MOVED x h:1", "MOVED 1 h:0", "ASK 1 h", "MOVEDX 1 h:1", "ERR MOVED"]
-        {
+        for text in [
+            "MOVED",
+            "MOVED x h:1",
+            "MOVED 16384 h:1",
+            "MOVED 1 h:0",
+            "ASK 1 h",
+            "MOVEDX 1 h:1",
+            "ERR MOVED",
+        ] {
             assert_eq!(read(text), None, "{text}");
         }
     }

@@ -582,6 +582,24 @@ fn a_subscription_that_is_answered_like_a_call_is_a_fault() {
     drop(answer);
 }
 
+/// A PING is answered PONG, or with an error: anything else is the answer to another request.
+#[test]
+fn an_answer_that_is_not_that_of_ping_is_a_fault() {
+    for (reply, is_answer) in [
+        (Ok(Value::Text("PONG".into())), true),
+        (Err("NOPERM this user has no permissions to run the 'ping' command"), true),
+        (Err("NOSCRIPT No matching script. Please use EVAL."), false),
+        (Ok(Value::Nil), false),
+        (Ok(Value::Text("x".into())), false),
+    ] {
+        let mut testbed = Testbed::new();
+        testbed.ledger.push(Request::Ping(None), testbed.at(1)).unwrap();
+        testbed.encode();
+        testbed.take(ALL);
+        assert_eq!(testbed.reply(reply.clone()).is_ok(), is_answer, "{reply:?}");
+    }
+}
+
 /// Only calls have a time-out in the ledger: the caller of a subscription limits its time.
 #[test]
 fn what_is_not_a_call_is_never_too_old() {

@@ -300,10 +300,10 @@ impl Supervisor {
     /// Sends PING when nothing else came; ends when nothing comes all the same.
     async fn probe(&self, connection: &Connection) -> End {
         let every = self.shared.probe_interval();
-        let (mut read, mut silent, mut stalled) = (connection.bytes_read(), None, None);
+        let (mut read, mut silent, mut stalled) = (connection.received(), None, None);
         loop {
             sleep(every).await;
-            let before = std::mem::replace(&mut read, connection.bytes_read());
+            let before = std::mem::replace(&mut read, connection.received());
             if read != before {
                 (silent, stalled) = (None, None);
                 continue;

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Duration, sleep};
 
+use crate::protocol::Value;
 use crate::transport::redis::Timing;
 use crate::transport::redis::control::ControlConnection;
 use crate::transport::redis::handshake::not_connected;
@@ -73,7 +74,9 @@ async fn watch(state: Arc<State>, timing: Timing, runtimes: Runtimes) {
             *state.connection.lock() = Some(connection.clone());
             // What was announced before was not heard.
             state.changed.notify_one();
-            while connection.command(&[b"PING"], ANSWER_MAX).await.is_ok() {
+            // Another answer than PONG belongs to another question.
+            let pong = Ok(Value::Text("PONG".into()));
+            while connection.command(&[b"PING"], ANSWER_MAX).await == pong {
                 sleep(PROBE).await;
             }
             *state.connection.lock() = None;

@@ -2,6 +2,8 @@
 
 use std::net::TcpListener;
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
 use super::memory::{Ending, MemoryServer, MemoryTestbed, echo};
 use super::support::proxy::Proxy;
 use super::*;
@@ -206,4 +208,42 @@ async fn what_is_read_beyond_the_handshake_is_kept() {
     testbed.server.socket(0).end(Ending::Closed);
     until("it is restored", || testbed.events.restored(Lane::Caller)).await;
     until("it is received", || testbed.events.messages() == before + 1).await;
+}
+
+/// Reads what the client sends until `word` is in it.
+async fn asked(stream: &mut tokio::net::TcpStream, word: &[u8]) {
+    let mut seen = Vec::new();
+    while !seen.windows(word.len()).any(|window| window == word) {
+        if stream.read_buf(&mut seen).await.unwrap_or(0) == 0 {
+            return;
+        }
+    }
+}
+
+/// A question takes nothing: without an answer nothing is in doubt.
+#[tokio::test]
+async fn a_cluster_that_does_not_describe_itself_is_not_there() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis-cluster://{}", listener.local_addr().unwrap());
+    let server = async {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            for (word, answer) in
+                [("LIB-VER", "%0\r\n+OK\r\n+OK\r\n"), ("SHARDNUMSUB", "*0\r\n"), ("SLOTS", "")]
+            {
+                asked(&mut stream, word.as_bytes()).await;
+                drop(stream.write_all(answer.as_bytes()).await);
+            }
+        }
+    };
+    let clients = async {
+        let refused = crate::Client::connect(&url).await;
+        assert!(matches!(refused, Err(crate::Error::Unavailable { .. })), "{refused:?}");
+        let later = crate::Client::builder(&url).connect_in_background().await;
+        assert!(later.is_ok(), "{later:?}");
+    };
+    tokio::select! {
+        () = server => {}
+        () = clients => {}
+    }
 }

@@ -103,9 +103,9 @@ impl Case {
             Before::TooOld => {
                 let outcome = call.take().unwrap().await;
                 assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
-                // After such a silence the supervisor sends a PING.
-                until("it is pinged", || socket.names().len() == 2).await;
-                replies += b"+PONG\r\n".len();
+                // Behind it comes a PING, and after such a silence the supervisor sends another one.
+                until("it is pinged twice", || socket.names().len() == 3).await;
+                replies += 2 * b"+PONG\r\n".len();
             }
         }
         Ready { socket, before: call, replies }

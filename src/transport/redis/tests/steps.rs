@@ -61,6 +61,68 @@ async fn nothing_that_nobody_asked_for_shifts_a_reply() {
     );
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meanwhile {
+    Messages,
+    Nothing,
+}
+
+/// A server that spoils the answer to the first script, and what four calls got.
+async fn outcomes_behind(spoilt: &'static str, meanwhile: Meanwhile) -> (Vec<CallOutcome>, u64) {
+    let mut scripts = 0;
+    let server = MemoryServer::answering(move |words| {
+        scripts += usize::from(words[0].starts_with("EVAL"));
+        let is_first = scripts == 1 && words[0].starts_with("EVAL");
+        if is_first {
+            return spoilt.into();
+        }
+        // A server that keeps no scripts.
+        let text = b"-NOSCRIPT No matching script. Please use EVAL.\r\n";
+        if words[0] == "EVALSHA" { text.to_vec() } else { echo(words) }
+    });
+    let testbed = MemoryTestbed::new(server).await;
+    let server = testbed.server.clone();
+    let chatter = async {
+        loop {
+            if meanwhile == Meanwhile::Messages {
+                for socket in server.sockets() {
+                    socket.say(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n");
+                }
+            }
+            sleep(SECOND / 50).await;
+        }
+    };
+    let calls = async {
+        let mut outcomes = Vec::new();
+        for n in 0..4 {
+            outcomes.push(testbed.redis.call(Lane::Caller, number(n)).await);
+            sleep(SECOND).await;
+        }
+        outcomes
+    };
+    let outcomes = tokio::select! {
+        () = chatter => unreachable!("it goes on"),
+        outcomes = calls => outcomes,
+    };
+    (outcomes, testbed.redis.reconnects())
+}
+
+/// A reply that was left out shifts all that follow, until a PING shows it; one that is never whole hides them.
+#[tokio::test(start_paused = true)]
+async fn a_connection_whose_replies_are_out_of_step_is_given_up() {
+    let cases = [
+        ("", Meanwhile::Nothing),
+        ("", Meanwhile::Messages),
+        ("$60000000\r\n", Meanwhile::Nothing),
+    ];
+    for (spoilt, meanwhile) in cases {
+        let (outcomes, reconnects) = outcomes_behind(spoilt, meanwhile).await;
+        assert_ne!(outcomes[0], text(0));
+        assert_eq!(outcomes[3], text(3), "{spoilt:?}, {meanwhile:?}: {outcomes:?}");
+        assert_eq!(reconnects, 1, "{spoilt:?}, {meanwhile:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_message_between_any_two_replies_is_a_message() {
     let message = ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n";

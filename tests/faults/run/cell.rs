@@ -1,0 +1,180 @@
+//! What a run has shown, for each workload: what the checker says, and what only the program knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::BufWriter;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::check::{self, Rules};
+use crate::fault::{self, Fault};
+use crate::history::{self, Event, What};
+use crate::peers::Peer;
+use crate::report::{self, timeline};
+use crate::result::Cell;
+use crate::run::{Ran, RunArguments};
+use crate::workload::{PERMITS, Workload};
+
+/// What the library is set to, and what it adds for a busy machine.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+const LATE: Duration = Duration::from_millis(500);
+/// A client learns of a failover.
+const LEARNS: Duration = Duration::from_secs(2);
+/// A release that a failover has undone is repeated, however long the lease.
+const REPEATS: Duration = Duration::from_secs(10);
+
+/// What is promised: by our documentation, or by that of a peer.
+pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
+    let ours = ours(arguments);
+    let Some(peer) = Peer::named(&arguments.library) else { return ours };
+    let errors = history.iter().filter_map(|event| match &event.what {
+        What::Refused { error, .. } | What::Released { error: Some(error) } => Some(error.clone()),
+        _ => None,
+    });
+    Rules {
+        // None promises when a waiter is served, and several call a server that is away a time-out.
+        idle: Duration::MAX,
+        // No documentation has a list of them.
+        documented_errors: errors.collect(),
+        knows_deadlines: peer.knows_deadlines,
+        keeps_deadlines: false,
+        told_within: arguments.lease() / 3 + COMMAND_TIMEOUT + LATE,
+        tells_losses: peer.tells_losses,
+        fair: BTreeSet::new(),
+        ..ours
+    }
+}
+
+fn ours(arguments: &RunArguments) -> Rules {
+    let lease = arguments.lease();
+    let forgets = fault::all().filter(|fault| fault.forgets_on(arguments.deployment));
+    let documented = ["Unavailable", "Unknown", "NotDurable", "Lost", "Quorum"];
+    // Only where rights or types are taken away: no caller may repeat it.
+    let refused = (arguments.fault == "acl" || arguments.fault == "mixed").then_some("Protocol");
+    let is_failover = arguments.fault.starts_with("failover");
+    // A third of a lease until the next renewal, whose answer may be lost once.
+    let by_renewal = lease / 3 + COMMAND_TIMEOUT + LATE;
+    // The dead are waited for for a lease, and a failover takes some seconds.
+    let recovers_within = 2 * lease + Duration::from_secs(4);
+    Rules {
+        lease,
+        permits: PERMITS as usize,
+        fair: BTreeSet::from([Workload::Fair.name()]),
+        grants_lost_by: forgets.map(|fault| fault.name.to_owned()).collect(),
+        // After a failover holds are verified as soon as it is known.
+        told_within: if is_failover {
+            by_renewal.min(LEARNS + COMMAND_TIMEOUT + LATE)
+        } else {
+            by_renewal
+        },
+        idle: Duration::from_secs(1) + LATE,
+        recovers_within,
+        settles_within: if is_failover { recovers_within.min(REPEATS) } else { recovers_within },
+        documented_errors: documented.into_iter().chain(refused).map(str::to_owned).collect(),
+        knows_deadlines: true,
+        keeps_deadlines: true,
+        tells_losses: true,
+    }
+}
+
+/// One for each workload that ran.
+pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules) -> Vec<Cell> {
+    let mut cells = check::check(&ran.history, rules);
+    for cell in &mut cells {
+        cell.library.clone_from(&arguments.library);
+        cell.version = version(&ran.history);
+        cell.fault.clone_from(&arguments.fault);
+        cell.deployment = arguments.deployment.name();
+        cell.server.clone_from(&ran.server);
+        cell.seed = seed;
+        cell.seconds = arguments.seconds;
+        cell.outage_ms = outage(&ran.history, &cell.workload);
+        if fault::named(&cell.fault).is_some_and(Fault::changes_masters) {
+            // Whoever serves in the end does so before the servers agree again.
+            cell.recovery_ms = vec![cell.outage_ms];
+        }
+        let is_ours = |key: &&String| key.contains(&format!("{}:", cell.workload));
+        cell.keys_left = ran.keys.iter().filter(is_ours).cloned().collect();
+        if !cell.keys_left.is_empty() {
+            cell.violations
+                .push(format!("left two leases after the end: {}", cell.keys_left.join(", ")));
+        }
+        // They are of no workload: each cell says so.
+        cell.violations.extend(ran.wrong.iter().cloned());
+        if cell.operations == 0 {
+            cell.violations.push("nothing was granted at all".to_owned());
+        }
+    }
+    cells
+}
+
+fn version(history: &[Event]) -> String {
+    let started = history.iter().find_map(|event| match &event.what {
+        What::Started { library, .. } => Some(library.clone()),
+        _ => None,
+    });
+    let text = started.unwrap_or_default();
+    text.rsplit_once(' ').map_or(text.clone(), |(_, version)| version.to_owned())
+}
+
+/// The longest time in which a lock that somebody waited for was granted to nobody, around a fault.
+fn outage(history: &[Event], workload: &str) -> u64 {
+    let mut touched = false;
+    let (mut waiting, mut longest) = (BTreeMap::<String, BTreeMap<(u32, u32), u64>>::new(), 0);
+    let mut since = BTreeMap::<String, u64>::new();
+    for event in history {
+        match &event.what {
+            What::Fault { on, .. } => touched = touched || *on,
+            What::Asked { .. } if is_of(event, workload) => {
+                waiting
+                    .entry(event.name.clone())
+                    .or_default()
+                    .insert((event.process, event.worker), event.at);
+            }
+            What::Granted { .. } if is_of(event, workload) => {
+                let all = waiting.entry(event.name.clone()).or_default();
+                let first = all.values().min().copied().unwrap_or(event.at);
+                all.remove(&(event.process, event.worker));
+                let last = since.insert(event.name.clone(), event.at).unwrap_or(first);
+                if touched {
+                    longest = longest.max(event.at.saturating_sub(last.max(first)));
+                }
+            }
+            What::Refused { .. } if is_of(event, workload) => {
+                waiting
+                    .entry(event.name.clone())
+                    .or_default()
+                    .remove(&(event.process, event.worker));
+            }
+            _ => {}
+        }
+    }
+    longest / 1_000_000
+}
+
+fn is_of(event: &Event, workload: &str) -> bool {
+    event.name.split_once(':').is_some_and(|(of, _)| of == workload)
+}
+
+/// Results and pictures.
+pub(crate) fn write(cells: &[Cell], ran: &Ran, out: &Path) -> Result<(), String> {
+    let told = |error: std::io::Error| format!("{}: {error}", out.display());
+    let json = serde_json::to_vec_pretty(cells).map_err(|error| error.to_string())?;
+    fs::write(out.join("cells.json"), json).map_err(told)?;
+    let window = timeline::window(&ran.history);
+    for cell in cells {
+        let is_shown = |event: &&Event| event.name.is_empty() || is_of(event, &cell.workload);
+        let shown: Vec<_> = ran.history.iter().filter(is_shown).cloned().collect();
+        let file = out.join(report::picture_of(cell));
+        fs::create_dir_all(file.parent().expect("a folder")).map_err(told)?;
+        fs::write(file, timeline::draw(&shown, cell, window.clone())).map_err(told)?;
+    }
+    Ok(())
+}
+
+/// Beside the results of the same run.
+pub(crate) fn write_history(ran: &Ran, out: &Path) -> Result<(), String> {
+    let told = |error: std::io::Error| format!("{}: {error}", out.display());
+    let mut file = BufWriter::new(fs::File::create(out.join("history.jsonl")).map_err(told)?);
+    ran.history.iter().try_for_each(|event| history::write(&mut file, event)).map_err(told)
+}

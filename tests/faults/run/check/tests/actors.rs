@@ -1,0 +1,218 @@
+//! Writes histories. Times are in milliseconds; a lease is a second.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::check::{Rules, check};
+use crate::history::{Event, Mode, What};
+use crate::result::Cell;
+
+pub(super) const LEASE: u64 = 1_000;
+
+pub(super) const A: Actor = Actor::new(1, "plain:0");
+pub(super) const B: Actor = Actor::new(2, "plain:0");
+pub(super) const C: Actor = Actor::new(3, "plain:0");
+
+pub(super) fn rules() -> Rules {
+    Rules {
+        lease: Duration::from_millis(LEASE),
+        permits: 2,
+        fair: set(&["fair"]),
+        grants_lost_by: set(&["failover"]),
+        told_within: Duration::from_millis(400),
+        tells_losses: true,
+        idle: Duration::from_secs(1),
+        recovers_within: Duration::from_secs(3),
+        settles_within: Duration::from_secs(3),
+        documented_errors: set(&["unavailable"]),
+        knows_deadlines: true,
+        keeps_deadlines: true,
+    }
+}
+
+const DETAIL: &str = "of a server";
+
+fn set(of: &[&str]) -> BTreeSet<String> {
+    of.iter().map(ToString::to_string).collect()
+}
+
+/// The only worker of a process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Actor {
+    process: u32,
+    name: &'static str,
+    mode: Mode,
+}
+
+impl Actor {
+    pub(super) const fn new(process: u32, name: &'static str) -> Self {
+        Self { process, name, mode: Mode::Exclusive }
+    }
+
+    pub(super) const fn of(self, name: &'static str) -> Self {
+        Self { name, ..self }
+    }
+
+    pub(super) const fn with(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Script {
+    actor: Actor,
+    events: Vec<Event>,
+}
+
+pub(super) fn by(actor: Actor) -> Script {
+    Script { actor, events: Vec::new() }
+}
+
+pub(super) fn event(at: u64, actor: Actor, what: What) -> Event {
+    let at = nanos(at);
+    Event { at, wall: at, process: actor.process, worker: 0, name: actor.name.to_owned(), what }
+}
+
+fn nanos(millis: u64) -> u64 {
+    millis * 1_000_000
+}
+
+impl Script {
+    pub(super) fn by(self, actor: Actor) -> Self {
+        Self { actor, ..self }
+    }
+
+    pub(super) fn does(mut self, at: u64, what: What) -> Self {
+        self.events.push(event(at, self.actor, what));
+        self
+    }
+
+    pub(super) fn asks(self, at: u64) -> Self {
+        let mode = self.actor.mode;
+        self.does(at, What::Asked { mode })
+    }
+
+    pub(super) fn gets(self, at: u64) -> Self {
+        self.gets_until(at, Some(at + LEASE))
+    }
+
+    pub(super) fn gets_until(self, at: u64, until: Option<u64>) -> Self {
+        self.does(at, What::Granted { until: until.map(nanos), token: None })
+    }
+
+    pub(super) fn gets_token(self, at: u64, token: i64) -> Self {
+        let until = Some(nanos(at + LEASE));
+        self.does(at, What::Granted { until, token: Some(token) })
+    }
+
+    pub(super) fn times_out(self, at: u64) -> Self {
+        self.does(at, What::Refused { error: "timeout".to_owned(), timeout: true })
+    }
+
+    pub(super) fn fails(self, at: u64, error: &str) -> Self {
+        self.does(at, What::Refused { error: error.to_owned(), timeout: false })
+    }
+
+    pub(super) fn holds(self, at: u64) -> Self {
+        self.holds_until(at, Some(at + LEASE))
+    }
+
+    pub(super) fn holds_until(self, at: u64, until: Option<u64>) -> Self {
+        self.does(at, What::Held { until: until.map(nanos) })
+    }
+
+    pub(super) fn doubts(self, at: u64) -> Self {
+        self.does(at, What::Doubted)
+    }
+
+    pub(super) fn loses(self, at: u64) -> Self {
+        self.does(at, What::Lost { reason: "gone".to_owned() })
+    }
+
+    pub(super) fn write_accepted(self, at: u64) -> Self {
+        self.does(at, What::Wrote { accepted: true, order: None })
+    }
+
+    pub(super) fn write_refused(self, at: u64) -> Self {
+        self.does(at, What::Wrote { accepted: false, order: None })
+    }
+
+    pub(super) fn writes_as(self, at: u64, order: u64) -> Self {
+        self.does(at, What::Wrote { accepted: true, order: Some(order) })
+    }
+
+    /// Without error.
+    pub(super) fn releases(self, at: u64) -> Self {
+        self.does(at, What::Releasing).does(at + 1, What::Released { error: None })
+    }
+
+    pub(super) fn release_fails(self, at: u64, error: &str) -> Self {
+        let error = Some(error.to_owned());
+        self.does(at, What::Releasing).does(at + 1, What::Released { error })
+    }
+
+    /// Asks, gets and releases.
+    pub(super) fn has(self, asked: u64, granted: u64, released: u64) -> Self {
+        self.asks(asked).gets(granted).releases(released)
+    }
+
+    pub(super) fn starts(self, at: u64) -> Self {
+        self.does(at, What::Started { pid: 1, library: "l".to_owned() })
+    }
+
+    /// Its process has ended.
+    pub(super) fn ends(self, at: u64) -> Self {
+        self.does(at, What::Ended { counts: BTreeMap::new() })
+    }
+
+    pub(super) fn on(self, at: u64, fault: &str) -> Self {
+        self.fault(at, What::Fault { fault: fault.to_owned(), on: true, detail: DETAIL.to_owned() })
+    }
+
+    pub(super) fn off(self, at: u64, fault: &str) -> Self {
+        self.fault(
+            at,
+            What::Fault { fault: fault.to_owned(), on: false, detail: DETAIL.to_owned() },
+        )
+    }
+
+    pub(super) fn fault(mut self, at: u64, what: What) -> Self {
+        self.events.push(event(at, Actor::new(0, ""), what));
+        self
+    }
+
+    /// The run begins at 0.
+    pub(super) fn cells(mut self, rules: &Rules) -> Vec<Cell> {
+        let sample = What::Sample { rss_kib: 0, descriptors: 0, threads: 0 };
+        self.events.push(event(0, Actor::new(9, ""), sample));
+        self.events.sort_by_key(|event| event.at);
+        check(&self.events, rules)
+    }
+
+    pub(super) fn cell_by(self, rules: &Rules) -> Cell {
+        let mut cells = self.cells(rules);
+        assert_eq!(cells.len(), 1, "{cells:?}");
+        cells.remove(0)
+    }
+
+    pub(super) fn cell(self) -> Cell {
+        self.cell_by(&rules())
+    }
+
+    /// Nothing is wrong, and nothing needs an excuse.
+    pub(super) fn finds_nothing(self) {
+        let cell = self.cell();
+        assert_eq!(cell.violations, [""; 0]);
+        assert_eq!(cell.explained, [""; 0]);
+    }
+
+    /// Exactly one violation, which says this.
+    pub(super) fn finds(self, says: &[&str]) -> Cell {
+        let cell = self.cell();
+        assert_eq!(cell.violations.len(), 1, "{:#?}", cell.violations);
+        for part in says {
+            assert!(cell.violations[0].contains(part), "{part}: {}", cell.violations[0]);
+        }
+        cell
+    }
+}

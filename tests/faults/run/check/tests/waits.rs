@@ -1,0 +1,112 @@
+//! Waits that are too long, and what comes after a fault.
+
+use crate::result::Cell;
+
+use super::actors::{A, B, C, Script, by};
+
+#[test]
+fn the_longest_wait_is_known_however_it_ended() {
+    assert_eq!(by(A).has(0, 10, 100).by(B).has(5, 120, 200).cell().longest_wait_ms, 115);
+    assert_eq!(by(A).has(0, 10, 600).by(B).asks(5).times_out(505).cell().longest_wait_ms, 500);
+    assert_eq!(by(A).asks(5).fails(55, "unavailable").cell().longest_wait_ms, 50);
+}
+
+#[test]
+fn operations_timeouts_and_errors_are_counted() {
+    let cell = by(A)
+        .has(0, 10, 100)
+        .asks(110)
+        .gets(120)
+        .release_fails(130, "unavailable")
+        .by(B)
+        .asks(0)
+        .times_out(50)
+        .asks(60)
+        .fails(70, "unavailable")
+        .cell();
+    assert_eq!((cell.operations, cell.timeouts), (2, 1));
+    assert_eq!(cell.errors.into_iter().collect::<Vec<_>>(), [("unavailable".to_owned(), 2)]);
+    assert_eq!(cell.violations, [""; 0]);
+}
+
+#[test]
+fn errors_are_documented() {
+    let fails = |error| by(A).asks(0).fails(10, error).asks(20).fails(30, error);
+    fails("unavailable").finds_nothing();
+    let cell = fails("panic").finds(&["no documented kind: panic (2 times, first at 10.000 ms)"]);
+    assert_eq!(cell.errors["panic"], 2);
+    by(A).asks(0).gets(10).release_fails(20, "panic").finds(&["panic (1 times"]);
+    by(A).has(0, 10, 100).by(B).asks(0).times_out(5).finds_nothing();
+}
+
+#[test]
+fn nobody_is_left_when_all_have_ended() {
+    let waiting = by(A).has(0, 10, 100).by(B).asks(50);
+    waiting.clone().finds_nothing();
+    waiting.clone().ends(200).finds(&["process 2 asked at 50.000 ms and was left"]);
+    waiting.clone().by(A).ends(200).finds_nothing();
+    waiting.gets(120).releases(150).ends(200).finds_nothing();
+}
+
+/// A has the lock; a cut lasts from 100 to 1,000; B is granted after it.
+fn cut(granted: u64) -> Script {
+    let cut = by(A).has(0, 10, 500).on(100, "cut").off(1_000, "cut");
+    cut.by(B).has(400, granted, granted + 10)
+}
+
+fn recovery(cell: &Cell) -> &[u64] {
+    &cell.recovery_ms
+}
+
+#[test]
+fn after_a_fault_each_lock_is_granted_again() {
+    assert_eq!(recovery(&cut(1_250).cell()), [250]);
+    cut(1_250).finds_nothing();
+    cut(4_000).finds_nothing();
+    let late = cut(4_001).finds(&[
+        "plain:0",
+        "the end of cut (of a server)",
+        "granted only 3001.000 ms later",
+    ]);
+    assert_eq!(recovery(&late), [3_001]);
+}
+
+#[test]
+fn the_slowest_lock_counts() {
+    let cell = cut(1_250).by(C.of("plain:1")).has(900, 1_400, 1_410).cell();
+    assert_eq!(recovery(&cell), [400]);
+}
+
+#[test]
+fn a_lock_without_waiters_needs_no_recovery() {
+    let cell = cut(1_250).by(C.of("plain:1")).has(1_001, 1_400, 1_410).cell();
+    assert_eq!(recovery(&cell), [250]);
+    assert_eq!(recovery(&by(A).has(0, 10, 50).on(100, "cut").off(200, "cut").cell()), [0; 0]);
+}
+
+#[test]
+fn a_lock_that_is_not_granted_again_has_not_recovered() {
+    let never = by(A).has(0, 10, 500).on(100, "cut").off(1_000, "cut").by(B).asks(400);
+    let cell = never.clone().times_out(1_500).finds(&["not granted again"]);
+    assert_eq!(recovery(&cell), [0; 0]);
+    never.times_out(999).finds_nothing();
+}
+
+#[test]
+fn during_another_fault_nothing_is_measured() {
+    let both = |off| cut(4_500).on(900, "slow").off(off, "slow").cell();
+    assert_eq!(recovery(&both(1_600)), [2_900], "from the end of the last");
+    assert_eq!(both(1_600).violations, [""; 0]);
+    assert_eq!(both(950).violations.len(), 1);
+}
+
+#[test]
+fn the_next_fault_cuts_a_recovery_short() {
+    let again = |on, granted| cut(granted).on(on, "slow").off(5_000, "slow").cell();
+    assert_eq!(recovery(&again(3_000, 5_200)), [200]);
+    assert_eq!(again(3_000, 5_200).violations, [""; 0]);
+    assert_eq!(again(4_000, 5_200).violations, [""; 0]);
+    let late = again(4_001, 5_200);
+    assert_eq!(late.violations.len(), 1, "{:?}", late.violations);
+    assert!(late.violations[0].contains("not granted for 3001.000 ms"), "{:?}", late.violations);
+}

@@ -1,0 +1,53 @@
+//! Times in nanoseconds, and how people read them.
+
+use std::time::Duration;
+
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+pub(super) fn millis(nanos: u64) -> u64 {
+    nanos / 1_000_000
+}
+
+/// From its first instant to its last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) from: u64,
+    pub(super) to: u64,
+}
+
+impl Span {
+    pub(super) fn contains(self, at: u64) -> bool {
+        self.from <= at && at <= self.to
+    }
+
+    pub(super) fn common(self, other: Self) -> Option<Self> {
+        let (from, to) = (self.from.max(other.from), self.to.min(other.to));
+        (from <= to).then_some(Self { from, to })
+    }
+
+    pub(super) fn length(self) -> u64 {
+        self.to - self.from
+    }
+}
+
+/// Says times as they were since the run began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    start: u64,
+}
+
+impl Clock {
+    pub(super) fn starting(start: u64) -> Self {
+        Self { start }
+    }
+
+    pub(super) fn say(self, at: u64) -> String {
+        say_length(at.saturating_sub(self.start))
+    }
+}
+
+pub(super) fn say_length(nanos: u64) -> String {
+    format!("{}.{:03} ms", nanos / 1_000_000, nanos / 1_000 % 1_000)
+}

@@ -1,0 +1,228 @@
+//! A client process: workers that take locks, work under them, and write down what they are told.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use clap::Args;
+use leasehold::Client;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::clock;
+use crate::history::What;
+use crate::log::Log;
+use crate::process::Usage;
+use crate::resource::Resource;
+use crate::worker::Worker;
+use crate::workload::Workload;
+
+/// Far above what a client needs to connect on a busy machine.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+const SAMPLED_EVERY: Duration = Duration::from_secs(1);
+const THREADS: usize = 2;
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ClientArguments {
+    /// Of the deployment; of five independent servers, five.
+    #[arg(long, value_delimiter = ' ')]
+    pub(crate) urls: Vec<String>,
+    /// Number of this process in the history.
+    #[arg(long)]
+    pub(crate) process: u32,
+    /// Workers of each workload.
+    #[arg(long)]
+    pub(crate) workers: u32,
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) workloads: Vec<Workload>,
+    #[arg(long)]
+    pub(crate) lease_ms: u64,
+    #[arg(long)]
+    pub(crate) wait_ms: u64,
+    /// How long a worker stays inside.
+    #[arg(long)]
+    pub(crate) hold_ms: Span,
+    /// How long it stays away.
+    #[arg(long)]
+    pub(crate) think_ms: Span,
+    /// How long it works between two looks at its guard.
+    #[arg(long)]
+    pub(crate) step_ms: u64,
+    #[arg(long)]
+    pub(crate) safety_poll_ms: u64,
+    #[arg(long)]
+    pub(crate) seed: u64,
+    /// Where the resource is.
+    #[arg(long)]
+    pub(crate) resource: SocketAddr,
+}
+
+/// From one number of milliseconds to another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span(u64, u64);
+
+impl Span {
+    pub(crate) fn pick(self, random: &mut fastrand::Rng) -> Duration {
+        Duration::from_millis(random.u64(self.0..=self.1))
+    }
+}
+
+impl std::fmt::Display for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.0, self.1)
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.parse().map_err(|error| format!("{text}: {error}"));
+        let (first, last) = text.split_once('-').ok_or("FIRST-LAST")?;
+        let span = Span(number(first)?, number(last)?);
+        if span.0 <= span.1 { Ok(span) } else { Err("the first is more than the last".into()) }
+    }
+}
+
+/// What workers look at between two steps.
+#[derive(Debug, Default)]
+pub(crate) struct Orders {
+    pub(crate) stop: AtomicBool,
+    /// Until then (of the monotonic clock) a worker that has just made sure that it holds its lock stops the process,
+    /// once, and writes when that goes on.
+    pub(crate) freeze_before_write: AtomicU64,
+}
+
+impl Orders {
+    /// Whether the one who asks is the one to stop the process.
+    pub(crate) fn is_to_freeze(&self) -> bool {
+        clock::monotonic() < self.freeze_before_write.swap(0, SeqCst)
+    }
+}
+
+pub(crate) fn main(arguments: ClientArguments) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build()
+        .map_err(|error| error.to_string())?;
+    let ended = runtime.block_on(run(arguments));
+    // Whatever is still blocked is nobody's business any more.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn run(arguments: ClientArguments) -> Result<(), String> {
+    let told = |error: leasehold::Error| error.to_string();
+    let mut clients = Vec::new();
+    for url in &arguments.urls {
+        let builder = Client::builder(url)
+            .lease(Duration::from_millis(arguments.lease_ms))
+            .safety_poll(Duration::from_millis(arguments.safety_poll_ms));
+        clients.push(builder.connect_timeout(CONNECT_TIMEOUT).connect().await.map_err(told)?);
+    }
+    let resource =
+        Resource::connect(arguments.resource).await.map_err(|error| error.to_string())?;
+    let (resource, orders) = (Arc::new(resource), Arc::<Orders>::default());
+    let log = Log::start(arguments.process);
+    let library = format!("leasehold {}", env!("CARGO_PKG_VERSION"));
+    log.write(0, "", What::Started { pid: std::process::id(), library });
+
+    let obeying = tokio::spawn(obey(orders.clone()));
+    let sampling = tokio::spawn(sample(log.clone()));
+    let (number, mut working) = (AtomicU32::new(0), Vec::new());
+    for workload in &arguments.workloads {
+        let places = workload.places(&clients);
+        for place in &places {
+            place.prepare().await.map_err(told)?;
+        }
+        for _ in 0..arguments.workers {
+            let number = number.fetch_add(1, SeqCst);
+            let seed = arguments.seed ^ u64::from(arguments.process) << 32 ^ u64::from(number);
+            let worker = Worker {
+                number,
+                places: places.clone(),
+                wait: Duration::from_millis(arguments.wait_ms),
+                hold: arguments.hold_ms,
+                think: arguments.think_ms,
+                step: Duration::from_millis(arguments.step_ms),
+                random: fastrand::Rng::with_seed(seed),
+                resource: resource.clone(),
+                orders: orders.clone(),
+                log: log.clone(),
+                who: format!("{}.{number}", arguments.process),
+            };
+            working.push(tokio::spawn(worker.work()));
+        }
+    }
+    for worker in working {
+        worker.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    }
+    sampling.abort();
+    obeying.abort();
+    log.write(0, "", What::Ended { counts: counts(&clients) });
+    let mut ended = Ok(());
+    for client in clients {
+        ended = ended.and(client.shutdown(Duration::from_secs(10)).await.map_err(told));
+    }
+    log.finish();
+    ended
+}
+
+fn counts(clients: &[Client]) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for (name, count) in clients.iter().flat_map(|client| client.stats().iter()) {
+        *counts.entry(name.to_owned()).or_default() += count;
+    }
+    counts
+}
+
+/// One order a line: `stop`, `freeze-before-write UNTIL`, `block MS`, `hog`. The end of the input is a `stop`.
+async fn obey(orders: Arc<Orders>) {
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["stop"] => break,
+            ["freeze-before-write", until] => {
+                orders.freeze_before_write.store(until.parse().expect("a time"), SeqCst);
+            }
+            ["block", millis] => {
+                let span = Duration::from_millis(millis.parse().expect("a number"));
+                for _ in 0..THREADS {
+                    tokio::spawn(async move { block(span) });
+                }
+            }
+            ["hog"] => drop(tokio::task::spawn_blocking(hog)),
+            _ => panic!("no such order: {line}"),
+        }
+    }
+    orders.stop.store(true, SeqCst);
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the careless caller, who blocks a thread of the runtime"
+)]
+fn block(span: Duration) {
+    std::thread::sleep(span);
+}
+
+/// Uses memory without end.
+fn hog() {
+    let mut kept = Vec::new();
+    loop {
+        kept.push(vec![1_u8; 1 << 20]);
+    }
+}
+
+async fn sample(log: Log) {
+    let mut ticks = tokio::time::interval(SAMPLED_EVERY);
+    loop {
+        ticks.tick().await;
+        if let Ok(Usage { rss_kib, descriptors, threads }) = Usage::of(std::process::id()) {
+            log.write(0, "", What::Sample { rss_kib, descriptors, threads });
+        }
+    }
+}

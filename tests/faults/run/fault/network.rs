@@ -1,0 +1,151 @@
+//! What networks do to connections, by a proxy between each client and each server.
+
+use std::time::Duration;
+
+use super::{EVERYWHERE, Fault, Injected, NOWHERE, Needs};
+use crate::support::deployment::Line;
+use crate::world::World;
+
+const PLAIN: Fault = Fault {
+    name: "",
+    what: "",
+    on: EVERYWHERE,
+    lasts: 40..90,
+    forgets: NOWHERE,
+    needs: Needs::Nothing,
+    begin: cut,
+};
+
+pub(super) const FAULTS: &[Fault] = &[
+    Fault { name: "cut", what: "all connections are cut, over and over", ..PLAIN },
+    Fault {
+        name: "refused",
+        what: "all connections are cut, and new ones refused",
+        begin: refuse,
+        ..PLAIN
+    },
+    Fault {
+        name: "half-open",
+        what: "nothing passes either way, and no connection ends, for longer than the lease",
+        lasts: 110..150,
+        begin: half_open,
+        ..PLAIN
+    },
+    Fault {
+        name: "no-replies",
+        what: "requests arrive, replies do not",
+        begin: no_replies,
+        ..PLAIN
+    },
+    Fault { name: "no-requests", what: "requests do not arrive", begin: no_requests, ..PLAIN },
+    Fault {
+        name: "lost-replies",
+        what: "replies are lost and connections cut, over and over",
+        begin: lost_replies,
+        ..PLAIN
+    },
+    Fault {
+        name: "late-requests",
+        what: "requests arrive late: also those that were given up long ago, on connections that are gone",
+        lasts: 50..80,
+        begin: late_requests,
+        ..PLAIN
+    },
+    Fault {
+        name: "jitter",
+        what: "each reply takes 20 to 100 ms longer, another time each",
+        lasts: 80..120,
+        begin: jitter,
+        ..PLAIN
+    },
+    Fault {
+        name: "slow-reader",
+        what: "replies trickle: 16 bytes a millisecond",
+        lasts: 80..120,
+        begin: trickle,
+        ..PLAIN
+    },
+    Fault {
+        name: "no-messages",
+        what: "nothing comes on the connections that listen",
+        begin: no_messages,
+        ..PLAIN
+    },
+    Fault {
+        name: "lonely-client",
+        what: "one client reaches no server, for longer than the lease; the others do",
+        lasts: 110..150,
+        begin: one_alone,
+        ..PLAIN
+    },
+];
+
+/// Switched on for all, and everything passes again on new connections later.
+fn switched(world: &mut World, detail: &str, switch: fn(&Line)) -> Injected {
+    world.lines().for_each(switch);
+    Injected::new(detail, |world| world.lines().for_each(Line::pass))
+}
+
+fn cut(world: &mut World, _: &mut fastrand::Rng) -> Injected {
+    switched(world, "cut", Line::cut).meanwhile(|world| world.lines().for_each(Line::cut))
+}
+
+fn refuse(world: &mut World, _: &mut fastrand::Rng) -> Injected {
+    switched(world, "refused", |line| {
+        line.refuse();
+        line.cut();
+    })
+}
+
+fn half_open(world: &mut World, _: &mut fastrand::Rng) -> Injected {
+    switched(world, "half open", Line::half_open)
+}
+
+fn no_replies(world: &mut World, _: &mut fastrand::Rng) -> Injected {
+    switched(world, "no replies", Line::swallow_replies)
+}
+
+fn no_requests(world: &mut World, _: &mut fastrand::Rng) -> Injected {
+    switched(world, "no requests", Line::swallow_requests)
+}
+
+fn lost_replies(world: &mut World, _: &mut fastrand::Rng) -> Injected {
+    switched(world, "lost replies", Line::swallow_replies).meanwhile(|world| {
+        world.lines().for_each(|line| {
+            line.pass();
+            line.swallow_replies();
+        });
+    })
+}
+
+fn late_requests(world: &mut World, _: &mut fastrand::Rng) -> Injected {
+    world.lines().for_each(Line::hold_requests);
+    // They flow on by themselves: nothing is cut.
+    Injected::new("requests are held", |world| world.lines().for_each(Line::flow))
+}
+
+fn jitter(world: &mut World, _: &mut fastrand::Rng) -> Injected {
+    world.lines().for_each(|line| {
+        line.delay_replies(Duration::from_millis(20));
+        line.jitter(Duration::from_millis(80));
+    });
+    Injected::new("20 to 100 ms", |world| world.lines().for_each(Line::flow))
+}
+
+fn trickle(world: &mut World, _: &mut fastrand::Rng) -> Injected {
+    world.lines().for_each(|line| line.trickle(16));
+    Injected::new("16 bytes a millisecond", |world| world.lines().for_each(Line::flow))
+}
+
+fn no_messages(world: &mut World, _: &mut fastrand::Rng) -> Injected {
+    switched(world, "no messages", Line::swallow_messages)
+}
+
+fn one_alone(world: &mut World, random: &mut fastrand::Rng) -> Injected {
+    let seat = random.usize(0..world.clients.seats().len());
+    let number = world.clients.seats()[seat].number;
+    world.clients.seats()[seat].lines.iter().for_each(Line::half_open);
+    Injected::new(format!("client {number} is alone"), move |world| {
+        world.clients.seats()[seat].lines.iter().for_each(Line::pass);
+    })
+}

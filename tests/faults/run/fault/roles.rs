@@ -1,0 +1,148 @@
+//! Masters that change.
+
+use super::{Fault, Injected, NOWHERE, Needs, REPLACED, partition};
+use crate::support::deployment::Deployment;
+use crate::support::slots::keyslot;
+use crate::world::{Kind, Node, World};
+
+const PLAIN: Fault = Fault {
+    name: "",
+    what: "",
+    on: REPLACED,
+    lasts: 10..40,
+    forgets: REPLACED,
+    needs: Needs::Nothing,
+    begin: by_order,
+};
+
+pub(super) const FAULTS: &[Fault] = &[
+    Fault { name: "failover-ordered", what: "a master is replaced by order", ..PLAIN },
+    Fault {
+        name: "failover-killed",
+        what: "SIGKILL of a master; a replica takes its place, and it comes back as a replica",
+        begin: by_death,
+        ..PLAIN
+    },
+    Fault {
+        name: "failover-frozen",
+        what: "SIGSTOP of a master until it is replaced; then it goes on, and believes for a moment that it is master",
+        begin: by_silence,
+        ..PLAIN
+    },
+    Fault {
+        name: "failover-behind",
+        what: "a master is replaced by force, by a replica that has heard nothing of it for a while",
+        on: &[Kind::Cluster],
+        lasts: 5..20,
+        begin: behind,
+        ..PLAIN
+    },
+    Fault {
+        name: "partition",
+        what: "a master and one client are cut off from all other servers and clients; another master is elected",
+        lasts: 120..160,
+        needs: Needs::Namespace,
+        begin: partition::begin,
+        ..PLAIN
+    },
+    Fault {
+        name: "moving-slots",
+        what: "slots with their keys move from master to master",
+        on: &[Kind::Cluster],
+        lasts: 80..120,
+        forgets: NOWHERE,
+        begin: moving_slots,
+        ..PLAIN
+    },
+];
+
+/// A shard of a cluster, or none.
+fn replace(world: &mut World, random: &mut fastrand::Rng, how: fn(&mut World, Node)) -> Node {
+    let old = world.victims(random)[0];
+    world.settle();
+    how(world, old);
+    old
+}
+
+fn until_replaced(world: &World, Node(_, old): Node) {
+    match &world.deployments[0] {
+        Deployment::Server(_) => {}
+        Deployment::Sentinels(sentinels) => drop(sentinels.until_replaced(old)),
+        Deployment::Cluster(cluster) => {
+            cluster.until_replaced(old % cluster.shards(), old);
+        }
+    }
+}
+
+fn by_order(world: &mut World, random: &mut fastrand::Rng) -> Injected {
+    let Node(_, old) = replace(world, random, |world, Node(_, old)| match &world.deployments[0] {
+        Deployment::Server(_) => {}
+        Deployment::Sentinels(sentinels) => drop(sentinels.failover()),
+        Deployment::Cluster(cluster) => drop(cluster.failover(old % cluster.shards())),
+    });
+    Injected::new(format!("master {old} is replaced by order"), |_| {})
+}
+
+fn by_death(world: &mut World, random: &mut fastrand::Rng) -> Injected {
+    let old = replace(world, random, |world, old| {
+        world.kill(old);
+        until_replaced(world, old);
+    });
+    Injected::new(format!("master {} was killed and is replaced", old.1), move |world| {
+        world.restart(old);
+    })
+}
+
+fn by_silence(world: &mut World, random: &mut fastrand::Rng) -> Injected {
+    let old = replace(world, random, |world, old| {
+        world.server(old).pause();
+        until_replaced(world, old);
+    });
+    Injected::new(format!("master {} stood still and is replaced", old.1), move |world| {
+        world.server(old).resume();
+    })
+}
+
+/// What the master grants last, and what it is given back, is unknown to the one that takes its place.
+fn behind(world: &mut World, random: &mut fastrand::Rng) -> Injected {
+    let Node(_, old) = replace(world, random, |_, _| {});
+    let Deployment::Cluster(cluster) = &world.deployments[0] else {
+        unreachable!("no fault of it")
+    };
+    let shard = old % cluster.shards();
+    let new = cluster.replica_of(shard);
+    let mut master = cluster.node(old).connection();
+    let mut set_password = move |password: &str| {
+        let reply = master.command(&["CONFIG", "SET", "requirepass", password]);
+        assert_eq!(reply.expect("it answers").text(), "OK");
+    };
+    // Whoever is connected stays so; the replica does not come back.
+    set_password("nobody knows");
+    cluster.node(new).command(&["CLIENT", "KILL", "TYPE", "master"]);
+    Injected::new(
+        format!("replica {new} hears nothing of master {old}, and replaces it"),
+        move |world| {
+            let Deployment::Cluster(cluster) = &world.deployments[0] else { return };
+            cluster.node(new).command(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
+            set_password("");
+            cluster.until_replaced(shard, old);
+        },
+    )
+}
+
+/// The slots of the first locks of some workloads go round.
+fn moving_slots(_: &mut World, random: &mut fastrand::Rng) -> Injected {
+    let mut turn = random.usize(0..4);
+    let migrate = move |world: &mut World| {
+        let Deployment::Cluster(cluster) = &world.deployments[0] else { return };
+        let names =
+            ["plain:0", "fenced:1", "multi:1", "fair:0", "permits:0", "string:0", "read-write:0"];
+        turn += 1;
+        let slot = keyslot(names[turn % names.len()]);
+        let owner = cluster.owner(slot);
+        let masters: Vec<_> = world.masters().into_iter().map(|Node(_, node)| node).collect();
+        let at = masters.iter().position(|&master| master == owner).expect("a master");
+        cluster.migrate(slot, masters[(at + 1) % masters.len()]);
+    };
+    Injected::new("slots move", |_| {}).meanwhile(migrate)
+}

@@ -1,0 +1,90 @@
+//! Servers that stand still, die, and come back.
+
+use super::{ALONE, EVERYWHERE, Fault, Injected, NOWHERE, Needs, REPLACED};
+use crate::world::{Kind, Node, World};
+
+const PLAIN: Fault = Fault {
+    name: "",
+    what: "",
+    on: EVERYWHERE,
+    lasts: 10..150,
+    forgets: REPLACED,
+    needs: Needs::Nothing,
+    begin: freeze,
+};
+
+pub(super) const FAULTS: &[Fault] = &[
+    Fault {
+        name: "freeze-server",
+        what: "SIGSTOP of a master, for a moment or for longer than the lease: where it can be, it is replaced",
+        ..PLAIN
+    },
+    Fault {
+        name: "kill-server",
+        what: "SIGKILL of a server without persistence, which comes back empty",
+        on: ALONE,
+        lasts: 10..60,
+        forgets: &[Kind::Single],
+        begin: kill,
+        ..PLAIN
+    },
+    Fault {
+        name: "kill-server-disk",
+        what: "SIGKILL of a server that has everything on disk (appendfsync always), and comes back with it",
+        on: ALONE,
+        lasts: 10..60,
+        forgets: NOWHERE,
+        needs: Needs::Disk,
+        begin: kill,
+    },
+    Fault {
+        name: "old-data",
+        what: "SIGKILL of a server, which comes back with what it had a second ago",
+        on: ALONE,
+        lasts: 35..60,
+        forgets: &[Kind::Single],
+        begin: age,
+        ..PLAIN
+    },
+];
+
+fn ports(world: &World, nodes: &[Node]) -> String {
+    let ports = nodes.iter().map(|&node| world.server(node).port().to_string());
+    ports.collect::<Vec<_>>().join(", ")
+}
+
+fn freeze(world: &mut World, random: &mut fastrand::Rng) -> Injected {
+    let victims = world.victims(random);
+    for &node in &victims {
+        world.server(node).pause();
+    }
+    Injected::new(format!("server {} stands still", ports(world, &victims)), move |world| {
+        for &node in &victims {
+            world.server(node).resume();
+        }
+    })
+}
+
+fn kill(world: &mut World, random: &mut fastrand::Rng) -> Injected {
+    // Two of five that come back empty would be two of a majority of three: one at a time is promised.
+    let mut victims = world.victims(random);
+    victims.truncate(1);
+    for &node in &victims {
+        world.kill(node);
+    }
+    Injected::new(format!("server {} is killed", ports(world, &victims)), move |world| {
+        for &node in &victims {
+            world.restart(node);
+        }
+    })
+}
+
+fn age(world: &mut World, random: &mut fastrand::Rng) -> Injected {
+    let node = world.victims(random)[0];
+    world.server(node).command(&["SAVE"]);
+    let what = format!("server {} forgets what came after now", ports(world, &[node]));
+    Injected::new(what, move |world| {
+        world.kill(node);
+        world.restart(node);
+    })
+}

@@ -1,0 +1,78 @@
+//! Mild faults: what a network and an operator do on a bad day, and no lock may be lost by it.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use crate::support::proxy::Proxy;
+use crate::support::server::Server;
+
+#[derive(Clone, Copy, Debug)]
+enum Mild {
+    Cut,
+    LostReplies,
+    SlowReplies,
+    ScriptFlush,
+    KillSubscribers,
+    KillCallers,
+}
+
+/// When faults come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Schedule {
+    pub(super) seed: u64,
+    /// From the end of one fault to the next: half of this to twice as much.
+    pub(super) calm_ms: u64,
+}
+
+const ALL: [(Mild, &str); 6] = [
+    (Mild::Cut, "connections cut"),
+    (Mild::LostReplies, "replies lost for 200 ms"),
+    (Mild::SlowReplies, "replies 20 ms late for 1 s"),
+    (Mild::ScriptFlush, "script flush"),
+    (Mild::KillSubscribers, "client kill type pubsub"),
+    (Mild::KillCallers, "client kill type normal"),
+];
+
+/// Injects faults until the sender is gone, all of them in each turn; how many of each there were.
+pub(super) fn inject(
+    server: &Server,
+    proxy: &Proxy,
+    schedule: &Schedule,
+    end: &Receiver<()>,
+) -> BTreeMap<String, u64> {
+    let mut random = fastrand::Rng::with_seed(schedule.seed);
+    let mut injected: BTreeMap<_, _> = ALL.map(|(_, name)| (name.to_owned(), 0)).into();
+    // Nothing is ever sent: it says whether the end came meanwhile.
+    let goes_on = |millis| {
+        let ended = end.recv_timeout(Duration::from_millis(millis));
+        ended == Err(RecvTimeoutError::Timeout)
+    };
+    let kill = |kind| drop(server.command(&["CLIENT", "KILL", "TYPE", kind]));
+    loop {
+        let mut turn = ALL;
+        random.shuffle(&mut turn);
+        for (fault, name) in turn {
+            if !goes_on(random.u64(schedule.calm_ms / 2..=schedule.calm_ms * 2)) {
+                return injected;
+            }
+            *injected.entry(name.to_owned()).or_default() += 1;
+            match fault {
+                Mild::Cut => proxy.cut(),
+                Mild::LostReplies => {
+                    proxy.swallow_replies();
+                    goes_on(200);
+                    proxy.pass();
+                }
+                Mild::SlowReplies => {
+                    proxy.delay_replies(Duration::from_millis(20));
+                    goes_on(1_000);
+                    proxy.flow();
+                }
+                Mild::ScriptFlush => drop(server.command(&["SCRIPT", "FLUSH"])),
+                Mild::KillSubscribers => kill("pubsub"),
+                Mild::KillCallers => kill("normal"),
+            }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! What is done with a name: locked and released by one client, or by both at the same time.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use leasehold::{Client, Error, Lease, Lock, LockGuard, SemaphorePermit};
+
+/// Whoever did not get a name within this asks again.
+const WAIT: Duration = Duration::from_secs(10);
+/// Before a call is made again.
+const PAUSE: Duration = Duration::from_millis(20);
+/// One name of so many is contended.
+const CONTENDED: u64 = 10;
+/// One guard of so many is dropped, the others are unlocked.
+const DROPPED: u64 = 5;
+/// More sentences than that tell nothing new.
+const REFUSED_MAX: usize = 20;
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Plain,
+    Fair,
+    ReadWrite,
+    Fenced,
+    Semaphore,
+    String,
+    Several,
+}
+
+const KINDS: [(Kind, &str); 7] = [
+    (Kind::Plain, "plain"),
+    (Kind::Fair, "fair"),
+    (Kind::ReadWrite, "read_write"),
+    (Kind::Fenced, FENCED),
+    (Kind::Semaphore, SEMAPHORE),
+    (Kind::String, "string"),
+    (Kind::Several, "several"),
+];
+
+/// Each name of this kind leaves a counter in Redis.
+pub(super) const FENCED: &str = "fenced";
+
+/// Each name of this kind leaves its number in Redis.
+pub(super) const SEMAPHORE: &str = "semaphore";
+
+/// What all tasks count together.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// Locked and released.
+    pub(super) names: AtomicU64,
+    pub(super) contended: AtomicU64,
+    pub(super) dropped: AtomicU64,
+    pub(super) by_kind: Mutex<BTreeMap<String, u64>>,
+    pub(super) retried: Mutex<BTreeMap<String, u64>>,
+    pub(super) refused: Mutex<Vec<String>>,
+}
+
+pub(super) struct Visitor {
+    pub(super) clients: [Client; 2],
+    pub(super) tally: Tally,
+    seed: u64,
+}
+
+/// One client at one name.
+struct Visit<'a> {
+    visitor: &'a Visitor,
+    client: &'a Client,
+    kind: Kind,
+    name: &'a str,
+    /// Of a read/write lock.
+    reads: bool,
+    drops: bool,
+}
+
+enum Held {
+    Lock(LockGuard),
+    Permit(SemaphorePermit),
+}
+
+/// A call was refused in a way that no repetition mends.
+struct Refused;
+
+impl Visitor {
+    pub(super) fn new(clients: [Client; 2], seed: u64) -> Self {
+        Visitor { clients, tally: Tally::default(), seed }
+    }
+
+    pub(super) async fn visit(&self, number: u64) {
+        let mut random = fastrand::Rng::with_seed(self.seed.wrapping_add(number));
+        let (kind, kind_name) = kind_of(number);
+        let name = format!("names:{}:{number}", self.seed);
+        let mut clients = self.clients.each_ref();
+        random.shuffle(&mut clients);
+        let [first, second] = clients.map(|client| Visit {
+            visitor: self,
+            client,
+            kind,
+            name: &name,
+            reads: random.bool(),
+            drops: random.u64(..DROPPED) == 0,
+        });
+        let done = if number.is_multiple_of(CONTENDED) {
+            self.tally.contended.fetch_add(1, Relaxed);
+            contend(first, second, &mut random).await
+        } else {
+            first.pass_through(WAIT).await
+        };
+        if done.is_ok() {
+            self.tally.names.fetch_add(1, Relaxed);
+            *self.tally.by_kind.lock().expect("no panic").entry(kind_name.into()).or_default() += 1;
+        }
+    }
+}
+
+fn kind_of(number: u64) -> (Kind, &'static str) {
+    KINDS[usize::try_from(number % 7).expect("one of seven")]
+}
+
+/// Is it the key of a semaphore's number?
+pub(super) fn is_semaphore(key: &str) -> bool {
+    let number = key.strip_prefix("names:").and_then(|rest| rest.split_once(':')?.1.parse().ok());
+    number.is_some_and(|number| kind_of(number).1 == SEMAPHORE)
+}
+
+/// The second waits for the first, which stays for a moment; every other one is impatient at first.
+async fn contend(
+    first: Visit<'_>,
+    second: Visit<'_>,
+    random: &mut fastrand::Rng,
+) -> Result<(), Refused> {
+    let first = Visit { reads: false, ..first };
+    let stay = Duration::from_millis(random.u64(2..=12));
+    let impatient = Duration::from_millis(random.u64(1..=3));
+    let patience = if random.bool() { impatient } else { WAIT };
+    let held = first.taken(WAIT).await?;
+    let stay = async {
+        tokio::time::sleep(stay).await;
+        first.given_back(held).await
+    };
+    let (first, second) = tokio::join!(stay, second.pass_through(patience));
+    first.and(second)
+}
+
+impl Visit<'_> {
+    async fn pass_through(&self, patience: Duration) -> Result<(), Refused> {
+        let held = self.taken(patience).await?;
+        self.given_back(held).await
+    }
+
+    /// Asks until it is held; the first time with so much patience.
+    async fn taken(&self, patience: Duration) -> Result<Held, Refused> {
+        let mut wait = patience;
+        loop {
+            match self.take(wait).await {
+                Ok(held) => return Ok(held),
+                Err(error) => self.may_repeat(&error).await?,
+            }
+            wait = WAIT;
+        }
+    }
+
+    /// A release whose outcome is unknown counts when the lock was taken and released again.
+    async fn given_back(&self, mut held: Held) -> Result<(), Refused> {
+        loop {
+            if let Err(error) = held.check() {
+                self.may_repeat(&error).await?;
+            }
+            if self.drops {
+                self.visitor.tally.dropped.fetch_add(1, Relaxed);
+                drop(held);
+                return Ok(());
+            }
+            match held.release().await {
+                Ok(()) => return Ok(()),
+                Err(error) => self.may_repeat(&error).await?,
+            }
+            held = self.taken(WAIT).await?;
+        }
+    }
+
+    async fn take(&self, wait: Duration) -> Result<Held, Error> {
+        let Some(lock) = self.lock() else {
+            let semaphore = self.client.semaphore(self.name);
+            semaphore.try_set_permits(1).await?;
+            return Ok(Held::Permit(semaphore.try_acquire(1, wait).await?));
+        };
+        Ok(Held::Lock(lock.try_lock(wait, Lease::Renewed).await?))
+    }
+
+    /// A semaphore is none.
+    fn lock(&self) -> Option<Lock> {
+        let (client, name) = (self.client, self.name);
+        Some(match self.kind {
+            Kind::Plain => client.lock(name),
+            Kind::Fair => client.fair_lock(name),
+            Kind::ReadWrite if self.reads => client.read_write_lock(name).read().clone(),
+            Kind::ReadWrite => client.read_write_lock(name).write().clone(),
+            Kind::Fenced => client.fenced_lock(name).into(),
+            Kind::Semaphore => return None,
+            Kind::String => client.string_lock(name),
+            Kind::Several => {
+                client.multi_lock(["a", "b", "c"].map(|part| format!("{name}:{part}")))
+            }
+        })
+    }
+
+    /// Counts an error, and pauses.
+    async fn may_repeat(&self, error: &Error) -> Result<(), Refused> {
+        let tally = &self.visitor.tally;
+        if !error.is_retryable() {
+            let mut refused = tally.refused.lock().expect("no panic");
+            if refused.len() < REFUSED_MAX {
+                refused.push(error.to_string());
+            }
+            return Err(Refused);
+        }
+        let debug = format!("{error:?}");
+        let kind = debug.split_once(' ').map_or(&*debug, |(kind, _)| kind);
+        *tally.retried.lock().expect("no panic").entry(kind.to_owned()).or_default() += 1;
+        if !error.is_timeout() {
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+}
+
+impl Held {
+    fn check(&self) -> Result<(), Error> {
+        match self {
+            Held::Lock(guard) => guard.check(),
+            Held::Permit(permit) => permit.guard().map_or(Ok(()), LockGuard::check),
+        }
+    }
+
+    async fn release(self) -> Result<(), Error> {
+        match self {
+            Held::Lock(guard) => guard.unlock().await,
+            Held::Permit(permit) => permit.release().await,
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! redis-py: `redis.lock.Lock`.
+
+use super::build::Driver;
+use super::{Kind, Peer, Promise};
+
+const SOURCE: &str = "redis/lock.py";
+
+pub(super) const PEER: Peer = Peer {
+    name: "redis-py",
+    language: "Python",
+    places: &[Kind::Single, Kind::Sentinel, Kind::Cluster],
+    knows_deadlines: false,
+    tells_losses: false,
+    settings: &[
+        "client.lock(name, timeout=lease, blocking_timeout=wait); a waiter asks every 0.1 s, the default",
+        "not extended; the worker ends its section when the lease is over by its own watch, from when acquire returned",
+        "one client for the threads of a process, with the defaults: socket_timeout and socket_connect_timeout 5 s, \
+         10 retries of a call up to 1 s apart",
+        "an exception is a refusal or a failed release; False of acquire is a time-out",
+        "`block` keeps the interpreter's lock: nothing of Python runs",
+    ],
+    promises: &[
+        Promise {
+            says: "timeout is a maximum life of the lock; blocking_timeout the most that acquire waits.",
+            source: SOURCE,
+        },
+        Promise {
+            says: "Nothing is renewed by itself; extend and reacquire are the user's to call. Nothing tells of a loss \
+                   but LockNotOwnedError from extend, reacquire or release.",
+            source: SOURCE,
+        },
+        Promise {
+            says: "owned and locked ask the server. The client knows no deadline.",
+            source: SOURCE,
+        },
+        Promise {
+            says: "It is left to the user to resolve deadlocks and to make sure that clients play nicely together.",
+            source: SOURCE,
+        },
+    ],
+    key: "{name}",
+    driver: Driver::Python,
+};

@@ -1,0 +1,95 @@
+//! Markdown as GitHub reads it.
+
+use std::path::Path;
+
+use crate::report::file_name;
+
+/// Names of others inside a table or a sentence.
+pub(super) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut before = ' ';
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let inside_a_word =
+            before.is_alphanumeric() && letters.peek().is_some_and(|c| c.is_alphanumeric());
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\\' | '`' | '*' | '[' | ']' | '|' | '~' | '#' => out.extend(['\\', letter]),
+            '_' if !inside_a_word => out.push_str("\\_"),
+            _ if letter.is_control() => out.push(' '),
+            _ => out.push(letter),
+        }
+        before = letter;
+    }
+    out
+}
+
+/// Text that stands as it is, in a table as well.
+pub(super) fn code(text: &str) -> String {
+    let text = text.replace('`', "'").replace('|', "\\|").replace(char::is_control, " ");
+    if text.is_empty() { String::new() } else { format!("`{text}`") }
+}
+
+pub(super) fn link(text: &str, to: &Path) -> String {
+    let to = to.display().to_string().replace('\\', "/");
+    format!("[{text}]({to})")
+}
+
+pub(super) fn list(sentences: &[String]) -> String {
+    let lines: Vec<_> =
+        sentences.iter().map(|sentence| format!("- {}\n", escaped(sentence))).collect();
+    lines.concat()
+}
+
+/// The page of a deployment.
+pub(super) fn page(deployment: &str) -> String {
+    format!("{}.md", file_name(deployment))
+}
+
+/// Rows of cells that are Markdown already.
+pub(super) fn table(heads: &[String], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let rule = vec!["---".to_owned(); heads.len()];
+    let mut text = line(heads) + &line(&rule);
+    for row in rows {
+        text += &line(&row);
+    }
+    text + "\n"
+}
+
+pub(super) fn heads(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// `1,234,567`.
+pub(super) fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `1 overlap`, `2 overlaps`.
+pub(super) fn count(of: usize, one: &str) -> String {
+    let of = u64::try_from(of).expect("it fits");
+    let end = if of == 1 { "" } else { "s" };
+    format!("{} {one}{end}", number(of))
+}
+
+/// `12 ms`, `3.4 s`, `5 min`.
+pub(super) fn duration(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..100_000 if ms % 1_000 < 100 => format!("{} s", ms / 1_000),
+        1_000..100_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
+        100_000..7_200_000 => format!("{} min", ms / 60_000),
+        _ => format!("{}.{} h", ms / 3_600_000, ms % 3_600_000 / 360_000),
+    }
+}

@@ -1,0 +1,179 @@
+//! Histories of a lock with a lease, made up: they show what a picture looks like, and nothing else.
+
+use crate::history::{Event, Mode, What};
+use crate::result::{Cell, Overlaps};
+
+pub(super) const MS: u64 = 1_000_000;
+
+pub(super) fn event(at_ms: u64, process: u32, worker: u32, name: &str, what: What) -> Event {
+    let at = at(at_ms);
+    Event { at, wall: at, process, worker, name: name.to_owned(), what }
+}
+
+pub(super) fn at(ms: u64) -> u64 {
+    (1_000_000 + ms) * MS
+}
+
+pub(super) fn begins(at_ms: u64, name: &str) -> Event {
+    let detail = format!("{name}, whoever it hits");
+    event(at_ms, 0, 0, "", What::Fault { fault: name.to_owned(), on: true, detail })
+}
+
+fn ends(at_ms: u64, name: &str) -> Event {
+    let what = What::Fault { fault: name.to_owned(), on: false, detail: String::new() };
+    event(at_ms, 0, 0, "", what)
+}
+
+pub(super) fn granted(until_ms: u64) -> What {
+    What::Granted { until: Some(at(until_ms)), token: None }
+}
+
+pub(super) fn held(until_ms: u64) -> What {
+    What::Held { until: Some(at(until_ms)) }
+}
+
+pub(super) fn cell(deployment: &str, fault: &str, workload: &str) -> Cell {
+    Cell {
+        library: "leasehold".to_owned(),
+        version: "0.1.0".to_owned(),
+        workload: workload.to_owned(),
+        fault: fault.to_owned(),
+        deployment: deployment.to_owned(),
+        server: "Redis 7.0.15".to_owned(),
+        seed: 7,
+        seconds: 10,
+        operations: 1234,
+        longest_wait_ms: 3210,
+        recovery_ms: vec![12, 340],
+        overlaps: Overlaps::default(),
+        ..Cell::default()
+    }
+}
+
+/// Four processes take turns for ten seconds; one is stopped in its section for longer than its lease of a second, and
+/// another killed.
+pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
+    const LEASE: u64 = 1000;
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut events =
+        vec![begins(2000, "stop-client"), ends(3600, "stop-client"), begins(5000, "kill-client")];
+    for process in 1..=4 {
+        let started = What::Started { pid: process, library: "leasehold".to_owned() };
+        events.push(event(0, process, 0, "", started));
+    }
+    for lock in 0..locks {
+        let name = format!("{workload}:{lock}");
+        let worker = u32::try_from(lock).expect("few locks");
+        let (mut now, mut holder) = (10 + lock, 1);
+        let mut released = [0; 5];
+        while now < 10_000 {
+            let say = |at: u64, what: What| event(at, holder, worker, &name, what);
+            let asked = now.saturating_sub(40 + random.u64(0..60)).max(released[holder as usize]);
+            events.push(say(asked, What::Asked { mode: Mode::Exclusive }));
+            events.push(say(now, granted(now + LEASE)));
+            let end = now + hold_ms / 2 + random.u64(0..hold_ms);
+            let caught_by = |fault: u64| (fault.saturating_sub(2 * hold_ms)..fault).contains(&now);
+            if holder == 2 && caught_by(2000) {
+                events.push(say(3601, What::Doubted));
+                events.push(say(3610, What::Lost { reason: "Expired".to_owned() }));
+                now += LEASE + 20;
+                released[2] = 3620;
+            } else if holder == 3 && caught_by(5000) {
+                now += LEASE + 20;
+            } else {
+                events.push(say(now + hold_ms / 4, held(now + hold_ms / 4 + LEASE)));
+                events.push(say(end, What::Releasing));
+                events.push(say(end + 2, What::Released { error: None }));
+                now = end + 3;
+                released[holder as usize] = now;
+            }
+            holder = loop {
+                let near = |fault: u64| (fault.saturating_sub(2 * hold_ms)..fault).contains(&now);
+                let next = match holder {
+                    holder if holder != 2 && near(2000) => 2,
+                    holder if holder != 3 && near(5000) => 3,
+                    _ => random.u32(1..=4),
+                };
+                let stopped = next == 2 && (2000..3700).contains(&now);
+                let dead = next == 3 && now >= 5000;
+                if next != holder && !stopped && !dead {
+                    break next;
+                }
+            };
+        }
+    }
+    events.sort_by_key(|event| event.at);
+    events
+}
+
+/// Readers of three processes, and now and then a writer.
+pub(super) fn readers() -> Vec<Event> {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut events =
+        vec![begins(1500, "script-flush"), begins(1600, "latency"), ends(4000, "latency")];
+    for process in 1..=3 {
+        events.push(event(
+            0,
+            process,
+            0,
+            "",
+            What::Started { pid: process, library: "leasehold".to_owned() },
+        ));
+    }
+    let mut round = 20;
+    while round < 7000 {
+        for process in 1..=3 {
+            for worker in 0..3 {
+                let from = round + random.u64(0..60);
+                let until = from + 60 + random.u64(0..150);
+                let say = |at, what| event(at, process, worker, "read_write:0", what);
+                events.push(say(round - 15, What::Asked { mode: Mode::Shared }));
+                events.push(say(from, granted(from + 1000)));
+                events.push(say(until, What::Releasing));
+                events.push(say(until + 1, What::Released { error: None }));
+            }
+        }
+        let from = round + 280;
+        let writer = random.u32(1..=3);
+        let say = |at, what| event(at, writer, 9, "read_write:0", what);
+        events.push(say(round + 100, What::Asked { mode: Mode::Exclusive }));
+        events.push(say(from, granted(from + 1000)));
+        events.push(say(from + 60, What::Releasing));
+        events.push(say(from + 61, What::Released { error: None }));
+        round += 360;
+    }
+    events.sort_by_key(|event| event.at);
+    events
+}
+
+/// After a failover two processes believe that they hold the lock, until one is told.
+pub(super) fn two_holders() -> Vec<Event> {
+    let say = |at, process, what| event(at, process, 0, "plain:0", what);
+    let ask = || What::Asked { mode: Mode::Exclusive };
+    let start = |process| {
+        event(0, process, 0, "", What::Started { pid: process, library: "leasehold".to_owned() })
+    };
+    vec![
+        start(1),
+        start(2),
+        say(100, 1, ask()),
+        say(110, 1, granted(4000)),
+        say(300, 2, ask()),
+        begins(1200, "failover"),
+        say(1900, 2, granted(5000)),
+        ends(2000, "failover"),
+        say(2100, 1, held(4500)),
+        say(2500, 1, refused_write()),
+        say(2600, 1, What::Lost { reason: "Gone".to_owned() }),
+        say(4000, 2, What::Releasing),
+        say(4010, 2, What::Released { error: None }),
+        say(4200, 1, ask()),
+        say(4202, 1, granted(8000)),
+        say(6000, 1, What::Releasing),
+        say(6001, 1, What::Released { error: None }),
+    ]
+}
+
+fn refused_write() -> What {
+    serde_json::from_str(r#"{"event": "wrote", "accepted": false}"#).expect("an event")
+}

@@ -1,0 +1,133 @@
+//! What is solid in a picture, what is red, and how large it becomes.
+
+use super::super::sample::{self, MS, at, cell, event, granted, held};
+use super::*;
+use crate::history::{Mode, What};
+
+/// The valid times of the one hold of a history, in milliseconds.
+fn valid(whats: &[(u64, What)]) -> Vec<(u64, u64)> {
+    let zero = at(0);
+    let events: Vec<_> =
+        whats.iter().map(|(at, what)| event(*at, 1, 1, "plain:0", what.clone())).collect();
+    let holds = Story::of(&events).holds;
+    assert_eq!(holds.len(), 1);
+    holds[0].valid.iter().map(|span| ((span.start - zero) / MS, (span.end - zero) / MS)).collect()
+}
+
+fn lost() -> What {
+    What::Lost { reason: "Gone".to_owned() }
+}
+
+#[test]
+fn a_hold_is_valid_until_its_release() {
+    let whats = [
+        (100, granted(900)),
+        (200, held(1000)),
+        (300, What::Releasing),
+        (350, What::Released { error: None }),
+    ];
+    assert_eq!(valid(&whats), [(100, 300)]);
+}
+
+#[test]
+fn a_hold_without_a_deadline_is_valid_until_its_release() {
+    let forever = What::Granted { until: None, token: None };
+    assert_eq!(
+        valid(&[(100, forever), (5000, What::Releasing), (5001, What::Released { error: None })]),
+        [(100, 5000)]
+    );
+}
+
+#[test]
+fn a_hold_is_not_valid_beyond_its_deadline() {
+    assert_eq!(valid(&[(100, granted(900)), (1500, lost())]), [(100, 900)]);
+}
+
+#[test]
+fn what_was_doubted_was_valid_until_it_was_last_said_to_be_held() {
+    assert_eq!(valid(&[(100, granted(900)), (300, held(1100)), (400, lost())]), [(100, 300)]);
+}
+
+#[test]
+fn what_is_held_again_is_valid_again() {
+    let whats = [
+        (100, granted(900)),
+        (300, held(1100)),
+        (400, What::Doubted),
+        (500, held(1300)),
+        (600, What::Releasing),
+    ];
+    assert_eq!(valid(&whats), [(100, 300), (500, 600)]);
+}
+
+#[test]
+fn nothing_is_known_of_a_process_after_its_last_sign() {
+    assert_eq!(valid(&[(100, granted(900)), (300, held(1100))]), [(100, 300)]);
+}
+
+#[test]
+fn only_valid_holds_overlap() {
+    let holds = Story::of(&sample::two_holders()).holds;
+    let found = overlaps(&holds.iter().collect::<Vec<_>>());
+    assert_eq!(found, vec![at(1900)..at(2100); 1]);
+    let holds = Story::of(&sample::turns("plain", 1, 100)).holds;
+    assert!(overlaps(&holds.iter().collect::<Vec<_>>()).is_empty());
+}
+
+#[test]
+fn readers_do_not_overlap_with_readers() {
+    let mut history = sample::readers();
+    let among =
+        |history: &[Event]| overlaps(&Story::of(history).holds.iter().collect::<Vec<_>>()).len();
+    assert_eq!(among(&history), 0);
+    for event in &mut history {
+        if let What::Asked { mode } = &mut event.what {
+            *mode = Mode::Exclusive;
+        }
+    }
+    assert!(among(&history) > 0);
+}
+
+#[test]
+fn a_picture_has_what_happened_and_no_more() {
+    let draw =
+        |history: &[Event]| draw(history, &cell("single", "stop-client", "plain"), window(history));
+    let has = |picture: &str, class: &str| picture.contains(&format!("class=\"{class}\" d"));
+    let turns = draw(&sample::turns("plain", 1, 100));
+    for (class, seen) in [
+        ("v", true),
+        ("o", true),
+        ("w", true),
+        ("t", true),
+        ("k", true),
+        ("x", false),
+        ("n", false),
+    ] {
+        assert_eq!(has(&turns, class), seen, "{class}: {turns}");
+    }
+    assert!(turns.contains(">stop-client</text>"), "{turns}");
+    let twice = draw(&sample::two_holders());
+    assert!(has(&twice, "x") && has(&twice, "n"), "{twice}");
+    assert!(has(&draw(&sample::readers()), "s"));
+}
+
+#[test]
+fn busy_pictures_are_small_and_say_what_they_leave_out() {
+    let history = sample::turns("plain", 12, 30);
+    let picture = draw(&history, &cell("single", "stop-client", "plain"), window(&history));
+    assert!(picture.len() <= BYTES, "{}", picture.len());
+    assert!(picture.contains(" of 12 locks"), "{picture}");
+}
+
+#[test]
+fn a_window_shows_the_first_fault_and_what_follows() {
+    let history = sample::turns("plain", 1, 100);
+    assert_eq!(window(&history), at(1000)..at(7000));
+    assert_eq!(window(&[]), 0..SECOND);
+}
+
+#[test]
+fn an_empty_history_has_a_picture() {
+    let picture = draw(&[], &cell("single", "stop-client", "plain"), window(&[]));
+    assert!(picture.contains("nobody held or wanted a lock"), "{picture}");
+}

@@ -1,0 +1,33 @@
+//! Time that is paused, and calls that must end.
+
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::time::timeout;
+
+use crate::verdict::HANG;
+
+pub(crate) const NOW: Duration = Duration::ZERO;
+
+pub(crate) const fn ms(number: u64) -> Duration {
+    Duration::from_millis(number)
+}
+
+pub(crate) const fn secs(number: u64) -> Duration {
+    Duration::from_secs(number)
+}
+
+/// Runs `work` on a runtime of its own, under paused time.
+pub(crate) fn paused<T>(work: impl Future<Output = T>) -> T {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(work)
+}
+
+/// The outcome of a call that must end within `limit`.
+#[expect(clippy::panic, reason = "a broken promise ends the input")]
+pub(crate) async fn within<T>(limit: Duration, call: &str, work: impl Future<Output = T>) -> T {
+    let Ok(outcome) = timeout(limit, work).await else {
+        panic!("{HANG} {call} has not ended within {limit:?}");
+    };
+    outcome
+}
