@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use clap::Args;
@@ -132,14 +132,14 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
 
     let obeying = tokio::spawn(obey(orders.clone()));
     let sampling = tokio::spawn(sample(log.clone()));
-    let (number, mut working) = (AtomicU32::new(0), Vec::new());
+    let (mut numbers, mut working) = (0.., Vec::new());
     for workload in &arguments.workloads {
         let places = workload.places(&clients);
         for place in &places {
             place.prepare().await.map_err(told)?;
         }
         for _ in 0..arguments.workers {
-            let number = number.fetch_add(1, SeqCst);
+            let number: u32 = numbers.next().expect("few workers");
             let seed = arguments.seed ^ u64::from(arguments.process) << 32 ^ u64::from(number);
             let worker = Worker {
                 number,

@@ -31,8 +31,10 @@ pub(crate) struct Fault {
     pub(crate) forgets: &'static [Kind],
     /// Needs what only some processes have.
     pub(crate) needs: Needs,
-    begin: fn(&mut World, &mut Rng) -> Injected,
+    begin: Begin,
 }
+
+type Begin = fn(&mut World, &mut Rng) -> Injected;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
@@ -92,6 +94,12 @@ pub(crate) fn named(name: &str) -> Option<&'static Fault> {
 }
 
 impl Fault {
+    /// What most faults have in common: they apply everywhere, need nothing, and no server forgets by them.
+    const fn lasting(lasts: Range<u64>, begin: Begin) -> Self {
+        let (on, forgets, needs) = (EVERYWHERE, NOWHERE, Needs::Nothing);
+        Fault { name: "", what: "", on, lasts, forgets, needs, begin }
+    }
+
     pub(crate) fn begin(&self, world: &mut World, random: &mut Rng) -> Injected {
         (self.begin)(world, random)
     }

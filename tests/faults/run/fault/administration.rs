@@ -2,20 +2,12 @@
 
 use std::fs;
 
-use super::{EVERYWHERE, Fault, Injected, Kind, NOWHERE, Needs, REPLACED};
+use super::{Fault, Injected, Kind, REPLACED};
 use crate::support::server::Server;
 use crate::support::slots::keyslot;
 use crate::world::{Node, World};
 
-const PLAIN: Fault = Fault {
-    name: "",
-    what: "",
-    on: EVERYWHERE,
-    lasts: 50..100,
-    forgets: NOWHERE,
-    needs: Needs::Nothing,
-    begin: flush_scripts,
-};
+const PLAIN: Fault = Fault::lasting(50..100, flush_scripts);
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault { name: "script-flush", what: "SCRIPT FLUSH, ten times a second", ..PLAIN },

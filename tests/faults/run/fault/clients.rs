@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use super::{EVERYWHERE, Fault, Injected, NOWHERE, Needs};
+use super::{Fault, Injected, Needs};
 use crate::clock;
 use crate::world::World;
 
@@ -14,15 +14,7 @@ const SOON: Duration = Duration::from_secs(2);
 /// What a process that is about to stop may take for it.
 const MOMENT: Duration = Duration::from_millis(200);
 
-const PLAIN: Fault = Fault {
-    name: "",
-    what: "",
-    on: EVERYWHERE,
-    lasts: 130..180,
-    forgets: NOWHERE,
-    needs: Needs::Nothing,
-    begin: freeze,
-};
+const PLAIN: Fault = Fault::lasting(130..180, freeze);
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {

@@ -4,19 +4,11 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{ALONE, EVERYWHERE, Fault, Injected, Kind, NOWHERE, Needs};
+use super::{ALONE, Fault, Injected, Kind, Needs};
 use crate::support::preload;
 use crate::world::World;
 
-const PLAIN: Fault = Fault {
-    name: "",
-    what: "",
-    on: EVERYWHERE,
-    lasts: 50..100,
-    forgets: NOWHERE,
-    needs: Needs::Clocks,
-    begin: client,
-};
+const PLAIN: Fault = Fault { needs: Needs::Clocks, ..Fault::lasting(50..100, client) };
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {

@@ -2,19 +2,11 @@
 
 use std::time::Duration;
 
-use super::{EVERYWHERE, Fault, Injected, NOWHERE, Needs};
+use super::{Fault, Injected};
 use crate::support::deployment::Line;
 use crate::world::World;
 
-const PLAIN: Fault = Fault {
-    name: "",
-    what: "",
-    on: EVERYWHERE,
-    lasts: 40..90,
-    forgets: NOWHERE,
-    needs: Needs::Nothing,
-    begin: cut,
-};
+const PLAIN: Fault = Fault::lasting(40..90, cut);
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault { name: "cut", what: "all connections are cut, over and over", ..PLAIN },

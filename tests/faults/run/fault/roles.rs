@@ -5,15 +5,7 @@ use crate::support::deployment::Deployment;
 use crate::support::slots::keyslot;
 use crate::world::{Kind, Node, World};
 
-const PLAIN: Fault = Fault {
-    name: "",
-    what: "",
-    on: REPLACED,
-    lasts: 10..40,
-    forgets: REPLACED,
-    needs: Needs::Nothing,
-    begin: by_order,
-};
+const PLAIN: Fault = Fault { on: REPLACED, forgets: REPLACED, ..Fault::lasting(10..40, by_order) };
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault { name: "failover-ordered", what: "a master is replaced by order", ..PLAIN },

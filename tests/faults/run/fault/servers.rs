@@ -1,17 +1,9 @@
 //! Servers that stand still, die, and come back.
 
-use super::{ALONE, EVERYWHERE, Fault, Injected, NOWHERE, Needs, REPLACED};
+use super::{ALONE, Fault, Injected, NOWHERE, Needs, REPLACED};
 use crate::world::{Kind, Node, World};
 
-const PLAIN: Fault = Fault {
-    name: "",
-    what: "",
-    on: EVERYWHERE,
-    lasts: 10..150,
-    forgets: REPLACED,
-    needs: Needs::Nothing,
-    begin: freeze,
-};
+const PLAIN: Fault = Fault { forgets: REPLACED, ..Fault::lasting(10..150, freeze) };
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
