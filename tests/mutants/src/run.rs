@@ -52,7 +52,11 @@ impl Copy {
             }
         };
         let said = self.cargo(&mut cargo)?;
-        program(&said).map(|path| self.tree.join(path)).ok_or(format!("no program: {said}"))
+        let name = match place {
+            Place::Lib | Place::Model => "leasehold",
+            Place::Tests(name) => name,
+        };
+        program(&said, name).map(|path| self.tree.join(path)).ok_or(format!("no program: {said}"))
     }
 
     /// The program of the published fault run.
@@ -133,10 +137,16 @@ impl Copy {
     }
 }
 
-/// The path in `Executable unittests src/lib.rs (path)`.
-fn program(said: &str) -> Option<&Path> {
-    let line = said.lines().rev().find(|line| line.trim_start().starts_with("Executable "))?;
-    Some(Path::new(line.split_once(" (")?.1.strip_suffix(')')?))
+/// The path in `Executable unittests src/lib.rs (path)`, of the target with this name. Other packages have libraries,
+/// too.
+fn program<'a>(said: &'a str, name: &str) -> Option<&'a Path> {
+    let lines = said.lines().filter(|line| line.trim_start().starts_with("Executable "));
+    let mut paths = lines.filter_map(|line| line.split_once(" (")?.1.strip_suffix(')'));
+    let is_it = |path: &&str| {
+        let file = path.rsplit('/').next().and_then(|file| file.rsplit_once('-'));
+        file.is_some_and(|(of, _)| of == name)
+    };
+    paths.find(is_it).map(Path::new)
 }
 
 fn outcome(said: &str, end: End) -> Outcome {
@@ -181,10 +191,13 @@ mod tests {
 
     #[test]
     fn the_program_is_found() {
-        let said = "   Compiling x\n  Executable unittests src/lib.rs (/a (b)/deps/x-1)\n";
-        assert_eq!(program(said), Some(Path::new("/a (b)/deps/x-1")));
+        let said = "   Compiling x\n  Executable unittests src/lib.rs (/a (b)/deps/x-1)\n  \
+            Executable unittests src/lib.rs (/a (b)/deps/x_y-2)\n";
+        assert_eq!(program(said, "x"), Some(Path::new("/a (b)/deps/x-1")));
+        assert_eq!(program(said, "x_y"), Some(Path::new("/a (b)/deps/x_y-2")));
+        assert_eq!(program(said, "y"), None);
         let said = "    Finished\n  Executable tests/x/main.rs (/a/deps/x-1)\n";
-        assert_eq!(program(said), Some(Path::new("/a/deps/x-1")));
-        assert_eq!(program("    Finished\n"), None);
+        assert_eq!(program(said, "x"), Some(Path::new("/a/deps/x-1")));
+        assert_eq!(program("    Finished\n", "x"), None);
     }
 }
