@@ -20,7 +20,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_millis(500);
 /// A client learns of a failover.
 const LEARNS: Duration = Duration::from_secs(2);
-/// After a failover nobody waits for a lease to end: what nobody has is released again.
+/// After a failover nobody waits for a lease to end, only for a holder: what nobody has is released again.
 const AFTER_FAILOVER: Duration = Duration::from_secs(10);
 
 /// What is promised: by our documentation, or by that of a peer.
@@ -69,7 +69,7 @@ fn ours(arguments: &RunArguments) -> Rules {
         },
         idle: Duration::from_secs(1) + LATE,
         recovers_within: if is_failover {
-            after_the_dead.min(AFTER_FAILOVER)
+            after_the_dead.min(AFTER_FAILOVER + arguments.hold_ms.longest())
         } else {
             after_the_dead
         },
