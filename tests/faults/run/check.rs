@@ -28,9 +28,9 @@
 //!   *invalid*, and only counted.
 //! - **Tokens** (`tokens.rs`): a hold that is valid when it is granted has a higher token than the one before it,
 //!   unless a fault that takes grants away, and with them the counter, lies between them, or ended at most `told_within`
-//!   before the first. The resource refuses no write of a valid hold, unless there was such a fault. It accepts no write that comes after an
-//!   accepted one with a higher token: by its own order; or, if it does not count, where the later write was sent after
-//!   the earlier one was answered.
+//!   before the first. The resource refuses no write of a valid hold, unless there was such a fault. It accepts no write
+//!   that comes after an accepted one with a higher token: by its own order; or, if it does not count, where the later
+//!   write was sent after the earlier one was answered.
 //! - **Deadlines** (`reading.rs`): the library says that a lock is held although the deadline that it names had passed
 //!   before it was asked. Others may have the lock by then, whether or not one does in this run.
 //! - **Turns** (`order.rs`), in fair workloads: a waiter that asked clearly later is granted earlier. It is only counted
