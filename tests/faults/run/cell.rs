@@ -20,8 +20,8 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_millis(500);
 /// A client learns of a failover.
 const LEARNS: Duration = Duration::from_secs(2);
-/// A release that a failover has undone is repeated, however long the lease.
-const REPEATS: Duration = Duration::from_secs(10);
+/// After a failover nobody waits for a lease to end, only for a holder: what nobody has is released again.
+const AFTER_FAILOVER: Duration = Duration::from_secs(10);
 
 /// What is promised: by our documentation, or by that of a peer.
 pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
@@ -55,7 +55,7 @@ fn ours(arguments: &RunArguments) -> Rules {
     // A third of a lease until the next renewal, whose answer may be lost once.
     let by_renewal = lease / 3 + COMMAND_TIMEOUT + LATE;
     // The dead are waited for for a lease, and a failover takes some seconds.
-    let recovers_within = 2 * lease + Duration::from_secs(4);
+    let after_the_dead = 2 * lease + Duration::from_secs(4);
     Rules {
         lease,
         permits: PERMITS as usize,
@@ -68,8 +68,11 @@ fn ours(arguments: &RunArguments) -> Rules {
             by_renewal
         },
         idle: Duration::from_secs(1) + LATE,
-        recovers_within,
-        settles_within: if is_failover { recovers_within.min(REPEATS) } else { recovers_within },
+        recovers_within: if is_failover {
+            after_the_dead.min(AFTER_FAILOVER + arguments.hold_ms.longest())
+        } else {
+            after_the_dead
+        },
         documented_errors: documented.into_iter().chain(refused).map(str::to_owned).collect(),
         knows_deadlines: true,
         keeps_deadlines: true,
