@@ -159,10 +159,27 @@ fn is_of(event: &Event, workload: &str) -> bool {
     event.name.split_once(':').is_some_and(|(of, _)| of == workload)
 }
 
+/// So many sentences of one kind are enough for a reader.
+const SENTENCES: usize = 40;
+
+fn shortened(sentences: &[String]) -> Vec<String> {
+    let mut all: Vec<_> = sentences.iter().take(SENTENCES).cloned().collect();
+    if sentences.len() > SENTENCES {
+        all.push(format!("and {} more", sentences.len() - SENTENCES));
+    }
+    all
+}
+
 /// Results and pictures.
 pub(crate) fn write(cells: &[Cell], ran: &Ran, out: &Path) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{}: {error}", out.display());
-    let json = serde_json::to_vec_pretty(cells).map_err(|error| error.to_string())?;
+    let short = |cell: &Cell| Cell {
+        violations: shortened(&cell.violations),
+        explained: shortened(&cell.explained),
+        ..cell.clone()
+    };
+    let short: Vec<_> = cells.iter().map(short).collect();
+    let json = serde_json::to_vec_pretty(&short).map_err(|error| error.to_string())?;
     fs::write(out.join("cells.json"), json).map_err(told)?;
     let window = timeline::window(&ran.history);
     for cell in cells {

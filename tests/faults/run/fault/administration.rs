@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{EVERYWHERE, Fault, Injected, Kind, NOWHERE, Needs, REPLACED};
+use super::{EVERYWHERE, Fault, Injected, NOWHERE, Needs, REPLACED};
 use crate::support::server::Server;
 use crate::support::slots::keyslot;
 use crate::world::{Node, World};
@@ -41,7 +41,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "eviction",
         what: "`maxmemory` is reached with each policy in turn: keys of locks are evicted",
         lasts: 70..110,
-        forgets: &[Kind::Single, Kind::Sentinel, Kind::Cluster],
+        forgets: EVERYWHERE,
         begin: evict,
         ..PLAIN
     },

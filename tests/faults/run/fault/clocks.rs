@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{ALONE, EVERYWHERE, Fault, Injected, Kind, NOWHERE, Needs};
+use super::{ALONE, EVERYWHERE, Fault, Injected, NOWHERE, Needs};
 use crate::support::preload;
 use crate::world::World;
 
@@ -28,7 +28,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "server-clock-ahead",
         what: "the wall clock of a server goes ten minutes ahead: its keys expire; then back",
         on: ALONE,
-        forgets: &[Kind::Single],
+        forgets: ALONE,
         begin: server_ahead,
         ..PLAIN
     },
@@ -36,7 +36,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "server-clock-behind",
         what: "the wall clock of a server goes two seconds back, then ahead again",
         on: ALONE,
-        forgets: &[Kind::Single],
+        forgets: ALONE,
         begin: server_behind,
         ..PLAIN
     },
