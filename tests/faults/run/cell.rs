@@ -56,6 +56,11 @@ fn ours(arguments: &RunArguments) -> Rules {
     let by_renewal = lease / 3 + COMMAND_TIMEOUT + LATE;
     // The dead are waited for for a lease, and a failover takes some seconds.
     let after_the_dead = 2 * lease + Duration::from_secs(4);
+    let is_role = |fault: &Fault| fault.replaces() && fault.on.contains(&arguments.deployment);
+    let changes_roles = match fault::named(&arguments.fault) {
+        Some(fault) => is_role(fault),
+        None => arguments.fault == "mixed" && fault::all().any(is_role),
+    };
     Rules {
         lease,
         permits: PERMITS as usize,
@@ -73,6 +78,8 @@ fn ours(arguments: &RunArguments) -> Rules {
         } else {
             after_the_dead
         },
+        // Connections are made again, and what was in doubt is given back.
+        calm_after: if changes_roles { after_the_dead } else { lease + COMMAND_TIMEOUT + LATE },
         documented_errors: documented.into_iter().chain(refused).map(str::to_owned).collect(),
         knows_deadlines: true,
         keeps_deadlines: true,

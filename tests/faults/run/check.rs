@@ -39,7 +39,7 @@
 //!   a lock with waiters is not granted within `recovers_within`. Nothing is measured while another fault is on, or
 //!   if the next one comes before the grant; that it took too long until then is a violation all the same.
 //! - **Idle waits** (`idle.rs`): somebody waits for longer than `idle` while no server can have the lock for anybody, and
-//!   all faults have been over for `recovers_within`. A server can have a lock for a hold until the release was answered
+//!   all faults have been over for `calm_after`. A server can have a lock for a hold until the release was answered
 //!   without error; and for two leases more if the hold or the wait ended in any other way but a timeout. Names that
 //!   share locks are free when all of them are. A semaphore is free if it has permits left.
 //! - **Errors**: of a kind that is not documented.
@@ -88,6 +88,8 @@ pub(crate) struct Rules {
     pub(crate) idle: Duration,
     /// After the end of a fault, each lock is granted again within this.
     pub(crate) recovers_within: Duration,
+    /// After the end of a fault, nothing of it is left that could keep a free lock from a waiter.
+    pub(crate) calm_after: Duration,
     /// Kinds of errors that acquisitions and releases may end with, timeouts apart.
     pub(crate) documented_errors: BTreeSet<String>,
     /// Each `Granted` and `Held` comes with a deadline. If not, a hold without one is believed in until its holder hears otherwise.
