@@ -118,7 +118,10 @@ impl RunArguments {
         match self.fault.as_str() {
             "none" => Ok(Vec::new()),
             "mixed" => {
-                let here = |fault: &&Fault| fault.on.contains(&self.deployment);
+                // Servers that have everything on disk would hide the faults of those that have not.
+                let here = |fault: &&Fault| {
+                    fault.on.contains(&self.deployment) && fault.needs != Needs::Disk
+                };
                 Ok(fault::all().filter(here).filter(|fault| is_possible(fault.needs)).collect())
             }
             name => {
