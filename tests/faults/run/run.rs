@@ -325,7 +325,10 @@ impl Schedule<'_> {
         (injected.heal)(world);
         let what = What::Fault { fault: fault.name.to_owned(), on: false, detail: injected.detail };
         self.history.note(what);
-        world.settle();
+        // Not while another fault keeps servers from it.
+        if fault.is_of_servers() {
+            world.settle();
+        }
     }
 }
 
