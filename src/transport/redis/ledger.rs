@@ -30,9 +30,9 @@
 //!   the two is withdrawn without the other.
 //! - **L5** No reply is taken for the answer to SUNSUBSCRIBE: the server's own `sunsubscribe` may
 //!   overtake it, and then it is an error. A PING in the same request says that it was answered.
-//! - **L6** PING is answered PONG, or with an error, and only EVALSHA is answered NOSCRIPT. Anything else
-//!   answers a later request: a reply was left out before it, and the connection ends. Behind a call that
-//!   was too old there is a PING, which shows it.
+//! - **L6** PING is answered with its own number, or with an error, and only EVALSHA is answered NOSCRIPT.
+//!   Anything else answers a later request: a reply was left out before it, and the connection ends. Behind
+//!   a call that was too old there is a PING, which shows it.
 
 use std::collections::VecDeque;
 
@@ -51,6 +51,9 @@ pub(super) struct Ledger {
     in_flight: VecDeque<InFlight>,
     /// The number of the next byte.
     encoded: u64,
+    /// How many PING were encoded, and how many of them were answered.
+    pings: u64,
+    pongs: u64,
     /// Why no request is taken any more.
     closed: Option<CallError>,
 }
@@ -191,7 +194,10 @@ impl Ledger {
                     // INVARIANT L5.
                     encode::command(out, &[b"PING"]);
                 }
-                Request::Ping(_) => encode::command(out, &[b"PING"]),
+                Request::Ping(_) => {
+                    self.pings += 1;
+                    encode::command(out, &[b"PING", self.pings.to_string().as_bytes()]);
+                }
             }
             self.encoded += (out.len() - had) as u64;
             let length = u32::try_from(out.len() - had).expect("BUG: a request of 4 GiB");
@@ -231,12 +237,20 @@ impl Ledger {
         // `VecDeque::pop_front_if` is of Rust 1.93.
         let answered = self.in_flight.front().is_some_and(|sent| sent.end() <= taken);
         let next = if answered { self.in_flight.pop_front() } else { None };
-        let Some(InFlight { request, since, .. }) = next else {
+        let Some(InFlight { request, since, length, .. }) = next else {
             return Err(Fault("the server answered what it was not asked".into()));
         };
+        // A driver that sends in its own way makes sure itself.
+        let is_numbered = length > 0 && matches!(request, Some(Request::Ping(_)));
+        self.pongs += u64::from(is_numbered);
         // INVARIANT L6.
         let is_of_another = match (&request, &reply) {
-            (Some(Request::Ping(_)), Ok(reply)) => *reply != Value::Text("PONG".into()),
+            (Some(Request::Ping(_)), Ok(reply)) if is_numbered => {
+                *reply != Value::Text(self.pongs.to_string())
+            }
+            (Some(Request::Unsubscribe(_, PubSub::Sharded)), Ok(reply)) => {
+                *reply != Value::Text("PONG".into())
+            }
             (Some(Request::Ping(_) | Request::Command(_)), Err(text)) => {
                 text.starts_with("NOSCRIPT")
             }

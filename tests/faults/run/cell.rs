@@ -20,8 +20,8 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_millis(500);
 /// A client learns of a failover.
 const LEARNS: Duration = Duration::from_secs(2);
-/// A release that a failover has undone is repeated, however long the lease.
-const REPEATS: Duration = Duration::from_secs(10);
+/// After a failover nobody waits for a lease to end, only for a holder: what nobody has is released again.
+const AFTER_FAILOVER: Duration = Duration::from_secs(10);
 
 /// What is promised: by our documentation, or by that of a peer.
 pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
@@ -55,7 +55,12 @@ fn ours(arguments: &RunArguments) -> Rules {
     // A third of a lease until the next renewal, whose answer may be lost once.
     let by_renewal = lease / 3 + COMMAND_TIMEOUT + LATE;
     // The dead are waited for for a lease, and a failover takes some seconds.
-    let recovers_within = 2 * lease + Duration::from_secs(4);
+    let after_the_dead = 2 * lease + Duration::from_secs(4);
+    let is_role = |fault: &Fault| fault.replaces() && fault.on.contains(&arguments.deployment);
+    let changes_roles = match fault::named(&arguments.fault) {
+        Some(fault) => is_role(fault),
+        None => arguments.fault == "mixed" && fault::all().any(is_role),
+    };
     Rules {
         lease,
         permits: PERMITS as usize,
@@ -68,8 +73,13 @@ fn ours(arguments: &RunArguments) -> Rules {
             by_renewal
         },
         idle: Duration::from_secs(1) + LATE,
-        recovers_within,
-        settles_within: if is_failover { recovers_within.min(REPEATS) } else { recovers_within },
+        recovers_within: if is_failover {
+            after_the_dead.min(AFTER_FAILOVER + arguments.hold_ms.longest())
+        } else {
+            after_the_dead
+        },
+        // Connections are made again, and what was in doubt is given back.
+        calm_after: if changes_roles { after_the_dead } else { lease + COMMAND_TIMEOUT + LATE },
         documented_errors: documented.into_iter().chain(refused).map(str::to_owned).collect(),
         knows_deadlines: true,
         keeps_deadlines: true,
@@ -156,10 +166,27 @@ fn is_of(event: &Event, workload: &str) -> bool {
     event.name.split_once(':').is_some_and(|(of, _)| of == workload)
 }
 
+/// So many sentences of one kind are enough for a reader.
+const SENTENCES: usize = 40;
+
+fn shortened(sentences: &[String]) -> Vec<String> {
+    let mut all: Vec<_> = sentences.iter().take(SENTENCES).cloned().collect();
+    if sentences.len() > SENTENCES {
+        all.push(format!("and {} more", sentences.len() - SENTENCES));
+    }
+    all
+}
+
 /// Results and pictures.
 pub(crate) fn write(cells: &[Cell], ran: &Ran, out: &Path) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{}: {error}", out.display());
-    let json = serde_json::to_vec_pretty(cells).map_err(|error| error.to_string())?;
+    let short = |cell: &Cell| Cell {
+        violations: shortened(&cell.violations),
+        explained: shortened(&cell.explained),
+        ..cell.clone()
+    };
+    let short: Vec<_> = cells.iter().map(short).collect();
+    let json = serde_json::to_vec_pretty(&short).map_err(|error| error.to_string())?;
     fs::write(out.join("cells.json"), json).map_err(told)?;
     let window = timeline::window(&ran.history);
     for cell in cells {

@@ -27,10 +27,10 @@
 //!   before it. Then one of both must be told within `told_within` after it began. A grant beside a stale hold is
 //!   *invalid*, and only counted.
 //! - **Tokens** (`tokens.rs`): a hold that is valid when it is granted has a higher token than the one before it,
-//!   unless a fault that takes grants away, and with them the counter, lies between them or ended shortly before. The
-//!   resource refuses no write of a valid hold, unless there was such a fault. It accepts no write that comes after an
-//!   accepted one with a higher token: by its own order; or, if it does not count, where the later write was sent after
-//!   the earlier one was answered.
+//!   unless a fault that takes grants away, and with them the counter, lies between them, or ended at most `told_within`
+//!   before the first. The resource refuses no write of a valid hold, unless there was such a fault. It accepts no write
+//!   that comes after an accepted one with a higher token: by its own order; or, if it does not count, where the later
+//!   write was sent after the earlier one was answered.
 //! - **Deadlines** (`reading.rs`): the library says that a lock is held although the deadline that it names had passed
 //!   before it was asked. Others may have the lock by then, whether or not one does in this run.
 //! - **Turns** (`order.rs`), in fair workloads: a waiter that asked clearly later is granted earlier. It is only counted
@@ -39,7 +39,7 @@
 //!   a lock with waiters is not granted within `recovers_within`. Nothing is measured while another fault is on, or
 //!   if the next one comes before the grant; that it took too long until then is a violation all the same.
 //! - **Idle waits** (`idle.rs`): somebody waits for longer than `idle` while no server can have the lock for anybody, and
-//!   all faults have been over for `settles_within`. A server can have a lock for a hold until the release was answered
+//!   all faults have been over for `calm_after`. A server can have a lock for a hold until the release was answered
 //!   without error; and for two leases more if the hold or the wait ended in any other way but a timeout. Names that
 //!   share locks are free when all of them are. A semaphore is free if it has permits left.
 //! - **Errors**: of a kind that is not documented.
@@ -88,8 +88,8 @@ pub(crate) struct Rules {
     pub(crate) idle: Duration,
     /// After the end of a fault, each lock is granted again within this.
     pub(crate) recovers_within: Duration,
-    /// After the end of a fault, a lock that nobody has is free within this.
-    pub(crate) settles_within: Duration,
+    /// After the end of a fault, nothing of it is left that could keep a free lock from a waiter.
+    pub(crate) calm_after: Duration,
     /// Kinds of errors that acquisitions and releases may end with, timeouts apart.
     pub(crate) documented_errors: BTreeSet<String>,
     /// Each `Granted` and `Held` comes with a deadline. If not, a hold without one is believed in until its holder hears otherwise.

@@ -64,6 +64,10 @@ pub(crate) struct ClientArguments {
 pub(crate) struct Span(u64, u64);
 
 impl Span {
+    pub(crate) fn longest(self) -> Duration {
+        Duration::from_millis(self.1)
+    }
+
     pub(crate) fn pick(self, random: &mut fastrand::Rng) -> Duration {
         Duration::from_millis(random.u64(self.0..=self.1))
     }

@@ -118,11 +118,22 @@ impl Fault {
         groups.into_iter().flatten().any(|fault| fault.name == self.name)
     }
 
+    /// It has to do with the ways between clients and servers.
+    pub(crate) fn is_of_lines(&self) -> bool {
+        network::FAULTS.iter().any(|fault| fault.name == self.name)
+            || self.needs == Needs::Namespace
+    }
+
+    /// It makes servers silent, so that others take their places.
+    pub(crate) fn replaces(&self) -> bool {
+        self.changes_masters() || self.forgets == REPLACED
+    }
+
     pub(crate) fn changes_masters(&self) -> bool {
         roles::FAULTS.iter().any(|fault| fault.name == self.name)
     }
 
-    /// Whether servers may forget grants by it. A majority of five does not forget by two.
+    /// Whether servers may forget grants by it. Of five, too: a lock may be held by no more than a majority of them.
     pub(crate) fn forgets_on(&self, kind: Kind) -> bool {
         self.forgets.contains(&kind)
     }

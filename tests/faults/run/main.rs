@@ -153,8 +153,22 @@ fn one(arguments: &RunArguments) -> Result<bool, String> {
         cell::write_history(&ran, &arguments.out)?;
     }
     show(&cells);
-    println!("seed {seed}; again: leasehold-faults {}", arguments.again(seed));
+    println!("seed {seed}; again: leasehold-faults {}", again(seed));
     Ok(cells.iter().all(|cell| cell.passes() || !cell.is_ours()))
+}
+
+/// The options of this run, with its seed.
+fn again(seed: u64) -> String {
+    let mut all = std::env::args().skip(1);
+    let mut words = Vec::new();
+    while let Some(word) = all.next() {
+        if ["--seed", "--out"].contains(&word.as_str()) {
+            all.next();
+        } else {
+            words.push(word);
+        }
+    }
+    format!("{} --seed {seed}", words.join(" "))
 }
 
 /// What a history of an earlier run shows, by the rules of today.

@@ -98,21 +98,6 @@ impl RunArguments {
         self.pause_ms.map_or(self.lease() * 13 / 10, Duration::from_millis)
     }
 
-    /// The same once more.
-    pub(crate) fn again(&self, seed: u64) -> String {
-        let workloads: Vec<_> = self.workload.iter().map(|one| one.name()).collect();
-        let workloads = if workloads.is_empty() {
-            String::new()
-        } else {
-            format!(" --workload {}", workloads.join(","))
-        };
-        let RunArguments { fault, deployment, seconds, library, .. } = self;
-        format!(
-            "--library {library} --fault {fault} --deployment {} --seconds {seconds} --seed {seed}{workloads}",
-            deployment.name()
-        )
-    }
-
     /// The workloads that apply to the deployment and to the fault.
     pub(crate) fn workloads(&self) -> Vec<Workload> {
         use clap::ValueEnum as _;
@@ -133,7 +118,10 @@ impl RunArguments {
         match self.fault.as_str() {
             "none" => Ok(Vec::new()),
             "mixed" => {
-                let here = |fault: &&Fault| fault.on.contains(&self.deployment);
+                // Servers that have everything on disk would hide the faults of those that have not.
+                let here = |fault: &&Fault| {
+                    fault.on.contains(&self.deployment) && fault.needs != Needs::Disk
+                };
                 Ok(fault::all().filter(here).filter(|fault| is_possible(fault.needs)).collect())
             }
             name => {
@@ -187,7 +175,7 @@ pub(crate) fn run(
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let folder = folder.canonicalize().map_err(|error| error.to_string())?;
     let clocks = needs(Needs::Clocks).then(|| Clocks::prepare(&folder));
-    let replaces = faults.iter().any(|fault| fault.forgets_on(arguments.deployment));
+    let replaces = faults.iter().any(|fault| fault.replaces());
     let mut setting = Setting { replaces, ..Setting::default() };
     if needs(Needs::Disk) && faults.len() == 1 {
         let words = ["--appendonly", "yes", "--appendfsync", "always"];
@@ -337,7 +325,10 @@ impl Schedule<'_> {
         (injected.heal)(world);
         let what = What::Fault { fault: fault.name.to_owned(), on: false, detail: injected.detail };
         self.history.note(what);
-        world.settle();
+        // Not while another fault keeps servers from it.
+        if fault.is_of_servers() {
+            world.settle();
+        }
     }
 }
 
@@ -345,9 +336,11 @@ fn sleep_until(then: Instant) {
     std::thread::sleep(then.saturating_duration_since(Instant::now()));
 }
 
-/// Faults that change who is master, or whether a server answers, need all servers for themselves.
+/// Faults that change who is master, or whether a server answers, need all servers for themselves. Of two faults of
+/// the network the end of one would let replies through behind some that the other has lost: no network does that.
 fn goes_with(one: &Fault, other: &Fault) -> bool {
-    one.name != other.name && !(one.is_of_servers() && other.is_of_servers())
+    let both = |is_of: fn(&Fault) -> bool| is_of(one) && is_of(other);
+    one.name != other.name && !both(Fault::is_of_servers) && !both(Fault::is_of_lines)
 }
 
 /// Keys of locks, two leases after the end, but for what is documented to stay.

@@ -20,6 +20,9 @@ use crate::workload::{Hold, Place};
 /// After an error that says that Redis is away.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// One hold of so many ends after one step: a client hands holds on to its own waiters only within some milliseconds.
+const BRIEF_ONE_OF: u8 = 4;
+
 pub(crate) struct Worker {
     pub(crate) number: u32,
     pub(crate) places: Vec<Place>,
@@ -77,7 +80,9 @@ impl Worker {
                 );
             }
         }
-        let leave = Instant::now() + self.hold.pick(&mut self.random);
+        let is_brief = self.random.u8(0..BRIEF_ONE_OF) == 0;
+        let stay = if is_brief { Duration::ZERO } else { self.hold.pick(&mut self.random) };
+        let leave = Instant::now() + stay;
         let lost = loop {
             if self.is_held(place, hold.guard()) {
                 if self.orders.is_to_freeze() {

@@ -582,11 +582,13 @@ fn a_subscription_that_is_answered_like_a_call_is_a_fault() {
     drop(answer);
 }
 
-/// A PING is answered PONG, or with an error: anything else is the answer to another request.
+/// A PING is answered with its number, or with an error: anything else is the answer to another request.
 #[test]
 fn an_answer_that_is_not_that_of_ping_is_a_fault() {
     for (reply, is_answer) in [
-        (Ok(Value::Text("PONG".into())), true),
+        (Ok(Value::Text("1".into())), true),
+        (Ok(Value::Text("2".into())), false),
+        (Ok(Value::Text("PONG".into())), false),
         (Err("NOPERM this user has no permissions to run the 'ping' command"), true),
         (Err("NOSCRIPT No matching script. Please use EVAL."), false),
         (Ok(Value::Nil), false),
@@ -624,7 +626,7 @@ fn what_is_not_a_call_is_never_too_old() {
     deliver(testbed.ledger.confirmed("subscribe", "a"));
     assert_eq!(subscription.try_recv(), Ok(Ok(())));
     assert!(testbed.ledger.confirmed("unsubscribe", "b").is_none());
-    testbed.reply(Ok(Value::Text("PONG".into()))).unwrap();
+    testbed.reply(Ok(Value::Text("1".into()))).unwrap();
     assert_eq!(ponged.try_recv(), Ok(()));
     assert!(testbed.ledger.is_idle());
 }

@@ -226,7 +226,10 @@ impl State {
 /// The answers of a server whose scripts all return nil.
 pub(super) fn usual(words: &[String]) -> Vec<u8> {
     match words[0].as_str() {
-        "PING" => b"+PONG\r\n".to_vec(),
+        "PING" => words.get(1).map_or_else(
+            || b"+PONG\r\n".to_vec(),
+            |number| format!("${}\r\n{number}\r\n", number.len()).into_bytes(),
+        ),
         kind @ ("SUBSCRIBE" | "UNSUBSCRIBE") => {
             let kind = kind.to_lowercase();
             let (channel, length) = (&words[1], words[1].len());

@@ -28,6 +28,8 @@ pub(super) struct Faults<'a> {
     all: Vec<Fault<'a>>,
     /// How long after its end a fault still shows in what it took away.
     aftermath: u64,
+    /// How long after its end a client may not know of it.
+    learned: u64,
     /// Ends of faults that had not begun.
     unmatched: Vec<(u64, &'a str)>,
 }
@@ -35,7 +37,8 @@ pub(super) struct Faults<'a> {
 impl<'a> Faults<'a> {
     pub(super) fn of(history: &'a [Event], rules: &Rules) -> Self {
         let aftermath = nanos(rules.lease + rules.told_within);
-        let mut faults = Self { all: Vec::new(), aftermath, unmatched: Vec::new() };
+        let learned = nanos(rules.told_within);
+        let mut faults = Self { all: Vec::new(), aftermath, learned, unmatched: Vec::new() };
         for event in history {
             let What::Fault { fault, on, detail } = &event.what else { continue };
             if *on {
@@ -82,6 +85,13 @@ impl<'a> Faults<'a> {
     pub(super) fn took_between(&self, from: u64, to: u64) -> Option<&Fault<'a>> {
         let reaches = |fault: &&Fault<'_>| fault.off.saturating_add(self.aftermath) >= from;
         self.begun(to).filter(|fault| fault.takes_grants).find(reaches)
+    }
+
+    /// The last fault before `to` that took away what was granted at `granted`: by its end at the latest, or soon after, by
+    /// a server of which a client did not know yet that it had been replaced.
+    pub(super) fn took_the_grant(&self, granted: u64, to: u64) -> Option<&Fault<'a>> {
+        let took = |fault: &&Fault<'_>| fault.off.saturating_add(self.learned) >= granted;
+        self.begun(to).filter(|fault| fault.takes_grants).find(took)
     }
 
     /// Whether no fault is on between these times, nor was for as long before as `margin`.

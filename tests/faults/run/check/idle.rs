@@ -18,7 +18,7 @@ pub(super) fn judge(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
     for wait in story.waits.iter().filter(|wait| wait.ended - wait.asked > idle) {
         let group = groups[story.names[wait.name].locks[0]];
         for span in free_while(wait, &gaps[group]).filter(|span| span.length() > idle) {
-            for calm in context.faults.calm_parts(span, nanos(context.rules.settles_within)) {
+            for calm in context.faults.calm_parts(span, nanos(context.rules.calm_after)) {
                 if calm.length() > idle {
                     let (count, longest) = waited.entry((wait.name, calm.to)).or_insert((0, calm));
                     *count += 1;

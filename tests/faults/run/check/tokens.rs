@@ -44,7 +44,7 @@ impl<'a> Fenced<'a> {
                     earlier.who,
                     context.clock.say(earlier.granted),
                 );
-                match context.faults.took_between(earlier.granted, hold.granted) {
+                match context.faults.took_the_grant(earlier.granted, hold.granted) {
                     Some(fault) => {
                         cell.explained.push(format!(
                             "{said}; the counter may be lost by {}",

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Fault, Injected, Kind, REPLACED};
+use super::{EVERYWHERE, Fault, Injected, REPLACED};
 use crate::support::server::Server;
 use crate::support::slots::keyslot;
 use crate::world::{Node, World};
@@ -33,7 +33,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "eviction",
         what: "`maxmemory` is reached with each policy in turn: keys of locks are evicted",
         lasts: 70..110,
-        forgets: &[Kind::Single, Kind::Sentinel, Kind::Cluster],
+        forgets: EVERYWHERE,
         begin: evict,
         ..PLAIN
     },

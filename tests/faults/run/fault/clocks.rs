@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{ALONE, Fault, Injected, Kind, Needs};
+use super::{ALONE, Fault, Injected, Needs};
 use crate::support::preload;
 use crate::world::World;
 
@@ -20,7 +20,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "server-clock-ahead",
         what: "the wall clock of a server goes ten minutes ahead: its keys expire; then back",
         on: ALONE,
-        forgets: &[Kind::Single],
+        forgets: ALONE,
         begin: server_ahead,
         ..PLAIN
     },
@@ -28,7 +28,7 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "server-clock-behind",
         what: "the wall clock of a server goes two seconds back, then ahead again",
         on: ALONE,
-        forgets: &[Kind::Single],
+        forgets: ALONE,
         begin: server_behind,
         ..PLAIN
     },

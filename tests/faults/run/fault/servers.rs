@@ -1,7 +1,7 @@
 //! Servers that stand still, die, and come back.
 
 use super::{ALONE, Fault, Injected, NOWHERE, Needs, REPLACED};
-use crate::world::{Kind, Node, World};
+use crate::world::{Node, World};
 
 const PLAIN: Fault = Fault { forgets: REPLACED, ..Fault::lasting(10..150, freeze) };
 
@@ -16,7 +16,7 @@ pub(super) const FAULTS: &[Fault] = &[
         what: "SIGKILL of a server without persistence, which comes back empty",
         on: ALONE,
         lasts: 10..60,
-        forgets: &[Kind::Single],
+        forgets: ALONE,
         begin: kill,
         ..PLAIN
     },
@@ -34,7 +34,7 @@ pub(super) const FAULTS: &[Fault] = &[
         what: "SIGKILL of a server, which comes back with what it had a second ago",
         on: ALONE,
         lasts: 35..60,
-        forgets: &[Kind::Single],
+        forgets: ALONE,
         begin: age,
         ..PLAIN
     },

@@ -23,7 +23,7 @@ pub(super) fn rules() -> Rules {
         tells_losses: true,
         idle: Duration::from_secs(1),
         recovers_within: Duration::from_secs(3),
-        settles_within: Duration::from_secs(3),
+        calm_after: Duration::from_secs(3),
         documented_errors: set(&["unavailable"]),
         knows_deadlines: true,
         keeps_deadlines: true,

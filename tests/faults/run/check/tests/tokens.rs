@@ -54,6 +54,17 @@ fn a_failover_loses_the_counter_once() {
 }
 
 #[test]
+fn a_counter_is_not_lost_after_the_failover() {
+    let granted = |at| {
+        let before = fenced(by(A), A, at, 8).on(10, "failover").off(60, "failover");
+        fenced(before, B, at + 200, 7)
+    };
+    let cell = granted(460).cell();
+    assert_eq!((cell.violations.len(), cell.explained.len()), (0, 1));
+    granted(461).finds(&["token 7"]);
+}
+
+#[test]
 fn other_faults_lose_no_counter() {
     tokens(7, 6).on(250, "cut").off(260, "cut").finds(&["token 6"]);
     tokens(7, 6).on(301, "failover").off(360, "failover").finds(&["token 6"]);
