@@ -19,7 +19,7 @@ use super::slots::{SLOTS, keyslot};
 use super::wait_until;
 
 /// Far above what a busy machine takes for any step.
-pub(super) const LIMIT: Duration = Duration::from_secs(30);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 /// What a cluster is made of.
 #[derive(Clone, Debug)]

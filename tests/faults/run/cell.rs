@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::check::{self, Rules};
+use crate::elections;
 use crate::fault::{self, Fault};
 use crate::history::{self, Event, What};
 use crate::peers::Peer;
@@ -48,6 +49,7 @@ pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
 fn ours(arguments: &RunArguments) -> Rules {
     let lease = arguments.lease();
     let forgets = fault::all().filter(|fault| fault.forgets_on(arguments.deployment));
+    let forgets = forgets.map(|fault| fault.name).chain([elections::NAME]);
     let documented = ["Unavailable", "Unknown", "NotDurable", "Lost", "Quorum"];
     // Only where rights or types are taken away: no caller may repeat it.
     let refused = (arguments.fault == "acl" || arguments.fault == "mixed").then_some("Protocol");
@@ -65,7 +67,7 @@ fn ours(arguments: &RunArguments) -> Rules {
         lease,
         permits: PERMITS as usize,
         fair: BTreeSet::from([Workload::Fair.name()]),
-        grants_lost_by: forgets.map(|fault| fault.name.to_owned()).collect(),
+        grants_lost_by: forgets.map(str::to_owned).collect(),
         // After a failover holds are verified as soon as it is known.
         told_within: if is_failover {
             by_renewal.min(LEARNS + COMMAND_TIMEOUT + LATE)

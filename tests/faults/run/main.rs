@@ -18,6 +18,7 @@ mod check;
 mod client;
 mod clients;
 mod clock;
+mod elections;
 mod fault;
 mod history;
 mod log;

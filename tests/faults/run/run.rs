@@ -11,6 +11,7 @@ use fastrand::Rng;
 use crate::client::Span;
 use crate::clients::{Clients, History};
 use crate::clock;
+use crate::elections::Elections;
 use crate::fault::clocks::Clocks;
 use crate::fault::{self, Fault, Injected, Needs};
 use crate::history::{Event, What};
@@ -186,6 +187,7 @@ pub(crate) fn run(
     }
     let deployments = world::start(arguments.deployment, &setting);
     let history = History::default();
+    let elections = Elections::watch(&deployments, &history);
     let prepared = Prepared {
         client_environment: clocks
             .as_ref()
@@ -215,6 +217,7 @@ pub(crate) fn run(
     let is_peer = Peer::named(&arguments.library).is_some();
     let mut wrong = world.clients.stop(if is_peer { ENDING_OF_PEERS } else { ENDING });
     let keys = keys_left(&world, arguments);
+    drop(elections);
     let (server, history) = (world.version(), history.take());
     wrong.extend(flat(&history));
     Ok(Ran { history, server, keys, wrong })
