@@ -1,8 +1,9 @@
-//! A node that sends everybody to itself, as one does that has not heard yet what it owns: others flood it.
+//! A node that sends everybody to itself, as one does that has not heard yet what it owns: others flood it. One that
+//! sends everybody to ever new addresses.
 
-use std::io::{self, BufReader, Write as _};
+use std::io::{self, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,6 +40,8 @@ struct Misled {
 #[derive(Default)]
 struct Shared {
     is_wrong: AtomicBool,
+    /// Whom it names then, one after the other, if not itself.
+    others: Mutex<Vec<SocketAddr>>,
     /// Scripts that were answered so.
     misled: AtomicU64,
     /// All commands.
@@ -65,6 +68,11 @@ impl Misled {
 
     fn go_wrong(&self) {
         self.shared.is_wrong.store(true, SeqCst);
+    }
+
+    fn scatter(&self, others: Vec<SocketAddr>) {
+        *self.shared.others.lock().expect("nobody panics") = others;
+        self.go_wrong();
     }
 
     fn go_right(&self) {
@@ -103,6 +111,8 @@ fn join(
                 shared.misled.fetch_add(1, SeqCst);
                 // The node answers in the right order by itself.
                 let slot = slot_of(&request);
+                let other = shared.others.lock().expect("nobody panics").pop();
+                let address = other.unwrap_or(address);
                 let answer = format!("return redis.error_reply('MOVED {slot} {address}')");
                 node.write_all(&encoded(&[b"EVAL".to_vec(), answer.into_bytes(), b"0".to_vec()]))
             } else {
@@ -156,11 +166,8 @@ where
     locks.map(|lock| tokio::spawn(work(lock))).collect()
 }
 
-/// The complaint: 150 000 requests for a lock in five seconds to a server that answers MOVED, and "MOVED
-/// redirection loop detected" for calls and renewals long after that.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(clippy::print_stderr, reason = "measured rates are shown with --nocapture")]
-async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
+/// A cluster of one node, which says that it is where it is misled.
+async fn misled_cluster() -> (Cluster, Misled, Client) {
     let cluster = Cluster::start_with(Shape { masters: 1, replicas: 0, ..Shape::default() });
     let misled = Misled::before(cluster.node(0).address());
     let port = misled.address.port().to_string();
@@ -169,6 +176,15 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
     let builder = Client::builder(&format!("redis-cluster://{}", misled.address));
     let builder = builder.connect_timeout(LIMIT).lease(Duration::from_secs(6));
     let client = builder.connect().await.expect("connects");
+    (cluster, misled, client)
+}
+
+/// The complaint: 150 000 requests for a lock in five seconds to a server that answers MOVED, and "MOVED
+/// redirection loop detected" for calls and renewals long after that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::print_stderr, reason = "measured rates are shown with --nocapture")]
+async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
+    let (cluster, misled, client) = misled_cluster().await;
     let held = client.lock("held").lock().await.expect("free");
     until("it is renewed", async || client.stats().renewed > 0).await;
 
@@ -223,4 +239,66 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
     client.lock("once:0").lock().await.expect("free").unlock().await.expect("held");
     held.unlock().await.expect("held");
     assert_eq!(cluster.node(0).command(&["DBSIZE"]).int(), 0);
+}
+
+/// Somebody who accepts every connection, and says nothing.
+struct Silent {
+    listener: TcpListener,
+    open: Vec<TcpStream>,
+}
+
+impl Silent {
+    fn listen() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.set_nonblocking(true).expect("it may");
+        Silent { listener, open: Vec::new() }
+    }
+
+    /// Connections that the other side has not closed.
+    fn open(&mut self) -> usize {
+        while let Ok((stream, _)) = self.listener.accept() {
+            stream.set_nonblocking(true).expect("it may");
+            self.open.push(stream);
+        }
+        self.open.retain_mut(|stream| {
+            let waits = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
+            let mut said = [0; 1024];
+            loop {
+                match stream.read(&mut said) {
+                    Ok(0) => return false,
+                    Ok(_) => {}
+                    Err(error) => return waits(error),
+                }
+            }
+        });
+        self.open.len()
+    }
+}
+
+/// Each address is a node with connections that are tried again and again, until a layout says that it is none.
+#[tokio::test]
+async fn a_node_that_names_ever_new_addresses_costs_no_more_than_some() {
+    const ADDRESSES: usize = 100;
+    // So many nodes that no layout names are kept, with three connections each.
+    const MOST: usize = 16 * 3;
+
+    let (_cluster, misled, client) = misled_cluster().await;
+    let mut silent: Vec<_> = (0..ADDRESSES).map(|_| Silent::listen()).collect();
+    let addresses = silent.iter().map(|one| one.listener.local_addr().expect("its address"));
+    misled.scatter(addresses.collect());
+    let calls = (0..ADDRESSES).map(|number| {
+        let lock = client.lock(format!("scattered:{number}"));
+        tokio::spawn(async move { lock.try_lock_now(Lease::Renewed).await.expect_err("misled") })
+    });
+    let calls: Vec<_> = calls.collect();
+    let mut open = || silent.iter_mut().map(Silent::open).sum::<usize>();
+    until("some have been asked", async || open() >= MOST / 2).await;
+    for call in calls {
+        call.await.expect("no panic");
+    }
+    until("most connections are closed again", async || open() <= MOST).await;
+
+    misled.go_right();
+    let lock = client.lock("scattered:0");
+    until("it serves again", async || lock.try_lock_now(Lease::Renewed).await.is_ok()).await;
 }

@@ -353,7 +353,11 @@ impl Shared {
         {
             address.host = host;
         }
-        self.node(&address)
+        let number = self.node(&address);
+        if let Some(stranger) = self.nodes.is_met(number) {
+            self.retire(stranger);
+        }
+        number
     }
 
     /// The node at an address. Its connections are opened if it is new.

@@ -150,6 +150,7 @@ fn apply(shared: &Arc<Shared>, layout: Layout) {
     let mut lost: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
     for range in layout.ranges {
         let owner = shared.node(&range.address);
+        shared.nodes.is_named(owner);
         if let Some(also) = range.also {
             shared.nodes.is_also_at(owner, also);
         }
@@ -179,7 +180,7 @@ fn apply(shared: &Arc<Shared>, layout: Layout) {
 
 impl Shared {
     /// Gives a node up that serves no slot any more. Its connections end before this returns.
-    fn retire(&self, number: u32) -> bool {
+    pub(super) fn retire(&self, number: u32) -> bool {
         let Some(node) = self.nodes.retire(number) else { return false };
         let fault = Fault("the node does not serve its slots any more".into());
         node.switch(Err(fault.clone()), &fault);

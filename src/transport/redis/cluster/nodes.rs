@@ -1,6 +1,6 @@
 //! The nodes of a cluster that this client has met, by number and by address.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,6 +8,9 @@ use parking_lot::RwLock;
 
 use super::redirect::Address;
 use crate::transport::redis::node::Node;
+
+/// So many nodes that no layout names are kept. One that is about to join is named soon.
+const STRANGERS_MAX: usize = 16;
 
 #[derive(Default)]
 pub(super) struct Nodes {
@@ -22,12 +25,16 @@ struct Table {
     nodes: Vec<Option<Member>>,
     /// A node may be known by several: by its name and by its number on the network.
     addresses: HashMap<Address, u32>,
+    /// Known by redirects alone, the newest last.
+    strangers: VecDeque<u32>,
 }
 
 #[derive(Clone)]
 struct Member {
     node: Arc<Node>,
     address: Address,
+    /// By a layout.
+    is_named: bool,
 }
 
 impl Nodes {
@@ -56,9 +63,30 @@ impl Nodes {
         }
         let number = u32::try_from(table.nodes.len() + 1).expect("BUG: more nodes than numbers");
         let node = Arc::new(make(number));
-        table.nodes.push(Some(Member { node, address: address.clone() }));
+        table.nodes.push(Some(Member { node, address: address.clone(), is_named: false }));
         table.addresses.insert(address.clone(), number);
         number
+    }
+
+    /// A layout names this node.
+    pub(super) fn is_named(&self, number: u32) {
+        let mut table = self.table.write();
+        if let Some(member) = table.member_mut(number)
+            && !std::mem::replace(&mut member.is_named, true)
+        {
+            table.strangers.retain(|other| *other != number);
+        }
+    }
+
+    /// A redirect led to this node. The one to retire, if that makes too many that no layout names: who answers with
+    /// ever new addresses would have a connection to each.
+    pub(super) fn is_met(&self, number: u32) -> Option<u32> {
+        let mut table = self.table.write();
+        if table.member(number)?.is_named || table.strangers.contains(&number) {
+            return None;
+        }
+        table.strangers.push_back(number);
+        (table.strangers.len() > STRANGERS_MAX).then(|| table.strangers.pop_front())?
     }
 
     /// Another address of a node.
@@ -76,6 +104,7 @@ impl Nodes {
     pub(super) fn retire(&self, number: u32) -> Option<Arc<Node>> {
         let mut table = self.table.write();
         table.addresses.retain(|_, other| *other != number);
+        table.strangers.retain(|other| *other != number);
         let member = index(number).and_then(|at| table.nodes.get_mut(at)?.take())?;
         self.reconnects.fetch_add(member.node.reconnects(), Ordering::Relaxed);
         Some(member.node)
@@ -90,6 +119,10 @@ impl Nodes {
 impl Table {
     fn member(&self, number: u32) -> Option<&Member> {
         self.nodes.get(index(number)?)?.as_ref()
+    }
+
+    fn member_mut(&mut self, number: u32) -> Option<&mut Member> {
+        self.nodes.get_mut(index(number)?)?.as_mut()
     }
 }
 
