@@ -258,12 +258,13 @@ impl Connection {
     }
 
     /// Takes one frame in.
-    fn receive(
+    pub(super) fn receive(
         &self,
         incoming: Incoming,
         observer: &dyn SubscriptionObserver,
         events: &dyn TransportEvents,
     ) -> Result<(), Fault> {
+        self.received.fetch_add(1, Ordering::Relaxed);
         let notification = match incoming {
             Incoming::Reply(reply) => {
                 if reply.as_ref().is_err_and(|text| text.contains("READONLY")) {
@@ -338,17 +339,6 @@ impl Connection {
         self.notify_if_drained(&ledger);
         taken.map_or(Poll::Pending, Poll::Ready)
     }
-
-    /// Takes in an answer that the driver got.
-    pub(super) fn receive_from_driver(
-        &self,
-        incoming: Incoming,
-        observer: &dyn SubscriptionObserver,
-        events: &dyn TransportEvents,
-    ) -> Result<(), Fault> {
-        self.received.fetch_add(1, Ordering::Relaxed);
-        self.receive(incoming, observer, events)
-    }
 }
 
 impl Outbox {
@@ -400,7 +390,6 @@ pub(super) async fn drive(
                 let fault = match decoder.decode(&mut inbox) {
                     Ok(None) => break,
                     Ok(Some(incoming)) => {
-                        connection.received.fetch_add(1, Ordering::Relaxed);
                         match connection.receive(incoming, &*observer, &*events) {
                             Ok(()) => continue,
                             Err(fault) => fault,

@@ -252,7 +252,7 @@ impl Driver {
                 // The next connection would be refused the channel, too, and end.
                 registry.unsubscribe(channel);
             }
-            if let Err(fault) = connection.receive_from_driver(incoming, registry, events) {
+            if let Err(fault) = connection.receive(incoming, registry, events) {
                 return Poll::Ready(fault);
             }
             if let Some((_, text)) = refusal {
