@@ -219,7 +219,10 @@ pub(crate) fn run(
     let keys = keys_left(&world, arguments);
     drop(elections);
     let (server, history) = (world.version(), history.take());
-    wrong.extend(flat(&history));
+    // What a heap of another language does is no fault of a lock.
+    if !is_peer {
+        wrong.extend(flat(&history));
+    }
     Ok(Ran { history, server, keys, wrong })
 }
 
