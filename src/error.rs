@@ -227,6 +227,26 @@ impl Error {
         matches!(self, Error::Unknown { .. })
     }
 
+    /// A word for it that never changes, for telemetry.
+    #[cfg(any(feature = "metrics", feature = "tracing"))]
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Error::Timeout { .. } => "timeout",
+            Error::Unavailable { .. } => "unavailable",
+            Error::Unknown { .. } => "unknown",
+            Error::NotDurable { .. } => "not_durable",
+            Error::Lost { .. } => "lost",
+            Error::NotOwner { .. } => "not_owner",
+            Error::AlreadyHeld { .. } => "already_held",
+            Error::StaleToken { .. } => "stale_token",
+            Error::Quorum { .. } => "quorum",
+            Error::Protocol { .. } => "protocol",
+            Error::Requirements { .. } => "requirements",
+            Error::Closed => "closed",
+            Error::Config(_) => "config",
+        }
+    }
+
     pub(crate) fn lost(name: &Arc<str>, reason: LossReason) -> Self {
         Error::Lost { name: name.clone(), reason }
     }

@@ -111,6 +111,7 @@ mod session;
 mod stats;
 mod sync;
 mod synchronizer;
+mod telemetry;
 mod transport;
 
 pub use client::{Client, ClientBuilder, LocalHandover};

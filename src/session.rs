@@ -50,6 +50,7 @@ use crate::lease::{Lease, LossReason};
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::{Counters, Stats, count};
+use crate::telemetry::Telemetry;
 use crate::transport::{CallError, Fault, Group, Lane, Transport};
 
 use attendance::Attendance;
@@ -80,6 +81,7 @@ pub(crate) struct Settings {
     pub(crate) clock: Clock,
     /// The copies that a grant and a renewal need before they count.
     pub(crate) durability: Option<Durability>,
+    pub(crate) telemetry: Telemetry,
 }
 
 pub(crate) struct Session {
@@ -148,7 +150,7 @@ pub(crate) struct Parts {
 impl Session {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
         let Parts { transport, reported, counters, settings, client_id } = parts;
-        let Reported { subscriptions, watchdog, recent_releases } = reported;
+        let Reported { subscriptions, watchdog, recent_releases, .. } = reported;
         Arc::new(Session {
             transport,
             subscriptions,
@@ -286,7 +288,7 @@ impl Session {
         // Nobody restores it between the table and the undo.
         let under_way = self.watchdog.release_under_way(&hold.resource, &hold.field);
         self.watchdog.disarm(hold);
-        self.count_loss();
+        count(&self.counters.lost);
         let doubt = hold.doubt();
         if reason != LossReason::Gone || hold.resource.entries(&hold.field) > 1 || doubt.is_some() {
             // Not by the caller's lane, which stands still if the caller's runtime does.
@@ -309,8 +311,10 @@ impl Session {
         closed
     }
 
-    fn count_loss(&self) {
+    /// A release found nothing although no earlier one can have done it.
+    fn was_gone(&self, hold: &Hold) {
         count(&self.counters.lost);
+        hold.was_gone();
     }
 
     /// A hold is released in Redis; so many subscribers received the message.

@@ -1,7 +1,8 @@
 //! What a client has done and what it keeps: plain counters, always on.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::telemetry::Counter;
 
 macro_rules! stats {
     (
@@ -9,8 +10,19 @@ macro_rules! stats {
         looked_up { $($(#[doc = $other_doc:literal])* $other:ident,)* }
     ) => {
         /// The counters behind [`Stats`].
-        #[derive(Debug, Default)]
-        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64,)* }
+        #[derive(Debug)]
+        pub(crate) struct Counters { $(pub(crate) $name: Counter,)* }
+
+        impl Default for Counters {
+            fn default() -> Self {
+                Counters { $($name: Counter::new(concat!("leasehold.", stringify!($name))),)* }
+            }
+        }
+
+        /// The counters as metrics, with their help.
+        #[cfg(feature = "metrics")]
+        pub(crate) const METRICS: &[(&str, &str)] =
+            &[$((concat!("leasehold.", stringify!($name)), concat!($($doc),*)),)*];
 
         /// What a client has done since it was made, and what it keeps now.
         ///
@@ -56,7 +68,7 @@ macro_rules! stats {
 
         impl Counters {
             pub(crate) fn snapshot(&self) -> Stats {
-                Stats { $($name: self.$name.load(Relaxed),)* ..Stats::default() }
+                Stats { $($name: self.$name.value(),)* ..Stats::default() }
             }
         }
     };
@@ -124,8 +136,8 @@ impl fmt::Display for Stats {
     }
 }
 
-pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Relaxed);
+pub(crate) fn count(counter: &Counter) {
+    counter.add(1);
 }
 
 #[cfg(test)]

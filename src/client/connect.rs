@@ -38,6 +38,8 @@ struct SharedParts {
 
 impl SharedParts {
     fn new() -> Self {
+        #[cfg(feature = "metrics")]
+        crate::telemetry::describe(crate::stats::METRICS);
         let counters = Arc::<Counters>::default();
         let reported = Reported::new(counters.clone());
         SharedParts { counters, reported, client_id: Uuid::new_v4() }

@@ -171,6 +171,22 @@ impl Kind {
         }
     }
 
+    /// A word for it that never changes, for telemetry.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Kind::Lock => "lock",
+            Kind::Spin => "spin",
+            Kind::Fair => "fair",
+            Kind::Fenced => "fenced",
+            Kind::Read => "read",
+            Kind::Write => "write",
+            Kind::String => "string",
+            Kind::Semaphore => "semaphore",
+            Kind::Permit => "permit",
+            Kind::Latch => "latch",
+        }
+    }
+
     /// An owner of it may wait for itself; an owner of permits or a waiter of a latch does not.
     pub(crate) fn is_lock(self) -> bool {
         !matches!(self, Kind::Semaphore | Kind::Permit | Kind::Latch)

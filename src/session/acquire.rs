@@ -164,6 +164,7 @@ impl<'a> QueueSlot<'a> {
                     self.request.proofs.add(share.hold());
                     count(&session.counters.handed_over);
                     count(&session.counters.acquired_after_waiting);
+                    self.request.told.is_handed_over();
                     return Ok(Outcome::Granted(share));
                 }
                 WaiterSignal::LookAgain => return Ok(Outcome::Again),
@@ -178,6 +179,7 @@ impl<'a> QueueSlot<'a> {
                 }
                 WaiterSignal::TakeOver(hold) => {
                     count(&session.counters.handed_over);
+                    self.request.told.is_handed_over();
                     return self.contend(None, Some(hold)).await;
                 }
             }

@@ -235,6 +235,7 @@ impl<'a> Attempt<'a> {
     pub(super) fn begin(&mut self) {
         let cleanups = &self.session.cleanups;
         self.pending.get_or_insert_with(|| cleanups.expect_one());
+        self.request.told.asks();
         self.in_flight = Some(InDoubt { once: self.doubt.is_none(), ..self.first_doubt() });
     }
 
@@ -267,7 +268,9 @@ impl<'a> Attempt<'a> {
             field: self.field.clone(),
             client: session.client_id,
         };
-        let hold = Hold::new(session.next_id(), identity, self.request.terms, &session.clock, sent);
+        let (id, terms) = (session.next_id(), self.request.terms);
+        let told = &session.settings.telemetry;
+        let hold = Hold::new(id, identity, terms, &session.clock, sent, told);
         self.queued_in_redis = false;
         if hold.loss().is_some() {
             // The process stalled for the whole lease: the grant is worth nothing any more.

@@ -6,6 +6,7 @@ use super::recent_releases::RecentReleases;
 use super::subscriptions::Subscriptions;
 use super::watchdog::Watchdog;
 use crate::stats::Counters;
+use crate::telemetry::Telemetry;
 use crate::transport::{Lane, Missed, TransportEvents};
 
 /// The parts of a session to which the transport reports. They are made before both.
@@ -14,12 +15,14 @@ pub(crate) struct Reported {
     pub(super) subscriptions: Arc<Subscriptions>,
     pub(super) watchdog: Arc<Watchdog>,
     pub(super) recent_releases: Arc<RecentReleases>,
+    telemetry: Telemetry,
 }
 
 impl Reported {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         let (subscriptions, watchdog) = (Subscriptions::new(counters), Arc::new(Watchdog::new()));
-        Reported { subscriptions, watchdog, recent_releases: Arc::default() }
+        let telemetry = Telemetry::default();
+        Reported { subscriptions, watchdog, recent_releases: Arc::default(), telemetry }
     }
 }
 
@@ -40,6 +43,7 @@ impl TransportEvents for Reported {
     }
 
     fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool) {
+        self.telemetry.failed_over();
         self.watchdog.must_verify(concerns);
         self.recent_releases.must_repeat(concerns);
     }

@@ -32,6 +32,7 @@ pub(super) async fn raise(
         let open = OpenCall::new(handle, hold);
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
         let limit = request.limit(session);
+        request.told.asks();
         match confirm(session, hold, request.terms.lease, guards, limit).await {
             Ok(true) if hold.loss().is_none() => {
                 open.settled();
@@ -125,8 +126,8 @@ async fn restore_once(
         return Err(Error::Closed);
     }
     let identity = HoldIdentity { resource: resource.clone(), field, client: session.client_id };
-    let (id, clock) = (session.next_id(), &session.clock);
-    let hold = Arc::new(Hold::new(id, identity, terms, clock, clock.now()));
+    let (id, clock, told) = (session.next_id(), &session.clock, &session.settings.telemetry);
+    let hold = Arc::new(Hold::new(id, identity, terms, clock, clock.now(), told));
     session.watchdog.arm_alone(&hold).map_err(|taken| match taken {
         Taken::Held => {
             let how = "by a guard of this client: it was not forgotten";
@@ -137,6 +138,7 @@ async fn restore_once(
     })?;
     // CANCEL: the hold was given to us; our drop releases it.
     let share = HoldShare::granted(handle, request, &hold).unless_closed()?;
+    request.told.asks();
     let there = confirm(session, &hold, terms.lease, 1, None).await;
     match (there, hold.loss()) {
         (Ok(true), None) => Ok(share),

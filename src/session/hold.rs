@@ -27,6 +27,7 @@ use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::lease::{Ended, HoldState, LossReason};
 use crate::protocol::resource::Resource;
+use crate::telemetry::{Holding, Telemetry};
 
 pub(crate) use terms::{HoldIdentity, HoldTerms, InDoubt};
 
@@ -44,6 +45,7 @@ pub(crate) struct Hold {
     /// While it is leaving: nobody is given its field.
     under_way: Mutex<Option<ReleaseUnderWay>>,
     changed: Notify,
+    told: Holding,
 }
 
 #[derive(Debug)]
@@ -153,6 +155,7 @@ impl Hold {
         terms: HoldTerms,
         clock: &Clock,
         sent: Moment,
+        telemetry: &Telemetry,
     ) -> Self {
         let HoldIdentity { resource, field, client } = identity;
         let state = State {
@@ -174,16 +177,26 @@ impl Hold {
             release: Release::NotSent,
             due: None,
         };
-        let (token, under_way) = (OnceLock::new(), Mutex::default());
-        let (state, changed) = (Mutex::new(state), Notify::new());
-        Hold { resource, field, client, id, token, clock: clock.clone(), state, under_way, changed }
+        Hold {
+            told: telemetry.holding(resource.kind.label(), &resource.name),
+            resource,
+            field,
+            client,
+            id,
+            token: OnceLock::new(),
+            clock: clock.clone(),
+            state: Mutex::new(state),
+            under_way: Mutex::default(),
+            changed: Notify::new(),
+        }
     }
 
     /// The same field for the next local owner, with what is left of its lease.
-    pub(crate) fn handed_over(&self, id: u64, terms: HoldTerms) -> Self {
+    pub(crate) fn handed_over(&self, id: u64, terms: HoldTerms, telemetry: &Telemetry) -> Self {
         let (resource, field) = (self.resource.clone(), self.field.clone());
         let identity = HoldIdentity { resource, field, client: self.client };
-        let next = Hold::new(id, identity, terms, &self.clock, self.clock.now());
+        let next = Hold::new(id, identity, terms, &self.clock, self.clock.now(), telemetry);
+        self.told.passes_on();
         {
             let (mut state, before) = (next.state.lock(), self.state.lock());
             (state.deadline, state.confirmed) = (before.deadline, before.confirmed);
@@ -332,6 +345,7 @@ impl Hold {
             }
             state.phase = Phase::Leaving;
         }
+        self.told.ends(Ended::Released);
         self.changed.notify_waiters();
         Left::Last
     }
@@ -347,6 +361,7 @@ impl Hold {
             }
             state.phase = Phase::HandedOn;
         }
+        self.told.ends(Ended::HandedOn);
         self.changed.notify_waiters();
         true
     }
@@ -365,6 +380,10 @@ impl Hold {
             if state.phase == Phase::Leaving {
                 state.phase = Phase::Released;
             }
+            self.told.is_released(match &state.release {
+                Release::Failed(error) => Some(error),
+                Release::NotSent | Release::Sent => None,
+            });
         }
         self.changed.notify_waiters();
     }
@@ -420,6 +439,13 @@ impl Hold {
         self.state.lock().stays = true;
     }
 
+    /// As [`confirmed`](Hold::confirmed), by a renewal.
+    pub(crate) fn renewed(&self, sent: Moment, lease: Duration) {
+        let due = self.state.lock().renew_at(sent).unwrap_or(sent);
+        self.told.is_renewed(sent.saturating_duration_since(due));
+        self.confirmed(sent, lease);
+    }
+
     /// Redis confirmed a lease asked for at `sent`. Never moves the deadline back (H2).
     pub(crate) fn confirmed(&self, sent: Moment, lease: Duration) {
         let mut state = self.state.lock();
@@ -430,7 +456,9 @@ impl Hold {
             // A call that was sent before may have been answered by the server before.
             if state.unverified.is_none_or(|since| sent >= since) {
                 state.unverified = None;
-                state.uncertain = false;
+                if std::mem::take(&mut state.uncertain) {
+                    self.told.is_certain();
+                }
             }
             drop(state);
             self.changed.notify_waiters();
@@ -440,8 +468,8 @@ impl Hold {
     /// Another server serves the key: uncertain until it has confirmed the hold.
     pub(crate) fn must_be_verified(&self) {
         let mut state = self.state.lock();
-        state.uncertain = true;
         state.unverified = Some(self.clock.now());
+        self.becomes_uncertain(&mut state);
     }
 
     /// A server that serves the key since `change` has not been heard of the hold. A call that was sent before
@@ -455,7 +483,18 @@ impl Hold {
     }
 
     pub(crate) fn mark_uncertain(&self) {
-        self.state.lock().uncertain = true;
+        self.becomes_uncertain(&mut self.state.lock());
+    }
+
+    fn becomes_uncertain(&self, state: &mut State) {
+        if !std::mem::replace(&mut state.uncertain, true) {
+            self.told.is_uncertain();
+        }
+    }
+
+    /// Its release found nothing: it was lost before, and nobody knew.
+    pub(crate) fn was_gone(&self) {
+        self.told.is_lost(LossReason::Gone);
     }
 
     /// Ends the hold as lost; true for the first who says so.
@@ -467,6 +506,7 @@ impl Hold {
             }
             state.phase = Phase::Lost(reason);
         }
+        self.told.ends(Ended::Lost(reason));
         self.changed.notify_waiters();
         true
     }

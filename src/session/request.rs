@@ -17,6 +17,7 @@ use crate::lease::Lease;
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
 use crate::stats::count;
+use crate::telemetry::Acquisition;
 use crate::transport::CallError;
 
 const OUTAGE_PAUSE: Duration = Duration::from_millis(50);
@@ -63,6 +64,7 @@ pub(crate) struct Request {
     pub(crate) started: Instant,
     /// What was in the way had no expiry.
     pub(super) no_expiry: Arc<AtomicBool>,
+    pub(super) told: Acquisition,
 }
 
 /// What lets an acquisition take again what is held already: an acquisition without any is an owner of
@@ -126,7 +128,8 @@ impl Request {
     ) -> Self {
         let (started, no_expiry) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         let client = session.client_id;
-        Request { client, resource, proofs, terms, permits: 1, wait, started, no_expiry }
+        let told = session.settings.telemetry.acquisition(resource.kind.label(), &resource.name);
+        Request { client, resource, proofs, terms, permits: 1, wait, started, no_expiry, told }
     }
 
     pub(crate) fn with_permits(self, permits: u32) -> Self {
@@ -263,9 +266,13 @@ impl Request {
         let request = Arc::new(self);
         async move {
             let session = &handle.session;
+            request.told.begins();
             let work = || work(handle.clone(), request.clone());
-            let done = session.attendance.attend_until_over(request.wait, work).await;
-            done.unwrap_or_else(|| Err(request.timed_out(session)))
+            let done = session.attendance.attend_until_over(request.wait, work);
+            let done = request.told.around(done).await;
+            let done = done.unwrap_or_else(|| Err(request.timed_out(session)));
+            request.told.ends(done.as_ref().err());
+            done
         }
     }
 }

@@ -206,7 +206,7 @@ impl Subscriptions {
     pub(super) fn message(&self, channel: &str) {
         let listeners = self.channels.get(channel).map(|entry| entry.listeners.clone());
         let listeners = listeners.unwrap_or_default();
-        self.counters.wakes.fetch_add(listeners.len() as u64, Relaxed);
+        self.counters.wakes.add(listeners.len() as u64);
         for (_, waiter) in listeners {
             waiter.wake();
         }

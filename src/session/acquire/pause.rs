@@ -83,6 +83,7 @@ impl<'a> QueueSlot<'a> {
         self.waiter.sleeps_until(timer.into_iter().chain(request.deadline()).min());
         loop {
             if self.waiter.take_wake() {
+                request.told.is_woken();
                 return Ok(Pause::Ask { by_message: true });
             }
             if matches!(self.waiter.take_signal(), WaiterSignal::LookAgain) {

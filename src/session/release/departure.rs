@@ -15,7 +15,8 @@ pub(crate) fn depart(session: &Session, hold: &Arc<Hold>, terms: HoldTerms) -> D
     }
     let mut passed = None;
     let departure = session.queues.depart(hold, terms, |next| {
-        let next_hold = Arc::new(hold.handed_over(session.next_id(), next));
+        let next_hold =
+            Arc::new(hold.handed_over(session.next_id(), next, &session.settings.telemetry));
         session.watchdog.arm(&next_hold, None);
         passed = Some(next_hold.clone());
         next_hold

@@ -65,8 +65,9 @@ pub(crate) async fn release_hold(mut leaving: Leaving) -> Result<(), Error> {
                 return Ok(());
             }
             Ok(_) => {
+                session.was_gone(&hold);
+                hold.release_failed(Error::lost(&resource.name, LossReason::Gone));
                 leaving.settled(0);
-                session.count_loss();
                 return Err(Error::lost(&resource.name, LossReason::Gone));
             }
             Err(error) => {

@@ -4,7 +4,6 @@
 //! blame: with 500 holds after nine more round trips.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -16,6 +15,7 @@ use crate::protocol::resource::Resource;
 use crate::protocol::{self, replies};
 use crate::session::hold::{Hold, VERIFICATION};
 use crate::session::{Session, jittered};
+use crate::stats::count;
 use crate::transport::{CallError, Epoch, Fault, Group, Lane};
 
 /// Entries of Redis renewed by one call: it is kept for a few milliseconds at most.
@@ -144,8 +144,8 @@ async fn confirm(
     let is_copied = matches!(timeout_at(limit, copied).await, Ok(Ok(())));
     for (hold, lease) in &renewed {
         if is_copied {
-            session.counters.renewed.fetch_add(1, Relaxed);
-            hold.confirmed(sent, *lease);
+            count(&session.counters.renewed);
+            hold.renewed(sent, *lease);
             session.watchdog.arm(hold, None);
         } else {
             postpone(session, hold, *lease);
@@ -164,7 +164,7 @@ fn time_for(session: &Session, lease: Duration) -> Duration {
 
 /// A renewal failed: try again soon, as long as the deadline has not passed.
 fn postpone(session: &Session, hold: &Arc<Hold>, lease: Duration) {
-    session.counters.renewals_failed.fetch_add(1, Relaxed);
+    count(&session.counters.renewals_failed);
     hold.mark_uncertain();
     let pause =
         (time_for(session, lease) / 30).clamp(Duration::from_millis(2), Duration::from_millis(500));

@@ -41,6 +41,7 @@ use super::subscriptions::SubscriptionRegistry;
 pub(super) use self::supervisor::CLOSING_MAX;
 use super::{IfUnreachable, Timing};
 use crate::protocol::Call;
+use crate::telemetry;
 use crate::transport::{CallError, Fault, Lane, PubSub, Role, TransportEvents};
 
 /// The lanes in the order of the slots.
@@ -294,10 +295,7 @@ impl Node {
 
     /// The server that it connects to.
     pub(super) fn server(&self) -> String {
-        match &self.shared.target.borrow().remote {
-            Ok(remote) => remote.endpoint.clone(),
-            Err(fault) => fault.to_string(),
-        }
+        self.shared.server()
     }
 
     pub(super) fn reconnects(&self) -> u64 {
@@ -425,6 +423,14 @@ impl Shared {
 
     pub(super) fn reconnected(&self) {
         self.reconnects.fetch_add(1, Ordering::Relaxed);
+        telemetry::reconnected(&self.server());
+    }
+
+    pub(super) fn server(&self) -> String {
+        match &self.target.borrow().remote {
+            Ok(remote) => remote.endpoint.clone(),
+            Err(fault) => fault.to_string(),
+        }
     }
 
     /// A silent connection is noticed after two to three intervals.

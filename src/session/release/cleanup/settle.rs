@@ -84,7 +84,7 @@ async fn lower_count(session: &Session, hold: &Arc<Hold>) {
         };
         if retry.pause(error, outage).await.is_err() {
             hold.call_in_doubt();
-            count(&session.counters.releases_failed);
+            give_up(session, &hold.resource);
             return;
         }
     }
@@ -124,12 +124,17 @@ async fn keep_permits(session: &Session, hold: &Hold) {
             Ok(_) | Err(CallError::Closed) => return,
             Err(error) => {
                 if retry.pause(error, outage).await.is_err() {
-                    count(&session.counters.releases_failed);
+                    give_up(session, &hold.resource);
                     return;
                 }
             }
         }
     }
+}
+
+fn give_up(session: &Session, resource: &Resource) {
+    count(&session.counters.releases_failed);
+    session.settings.telemetry.gave_up(resource.kind.label(), &resource.name);
 }
 
 /// How a release of the background ended.
@@ -189,7 +194,7 @@ async fn end(
                     return End::Gone { in_doubt: retry.is_in_doubt(), sent };
                 }
                 if let Err(error) = retry.pause(error, outage).await {
-                    count(&session.counters.releases_failed);
+                    give_up(session, resource);
                     if matches!(error, CallError::Refused(_)) && !other_type {
                         session.cleanups.was_refused(now + lease);
                     }

@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
 use super::{Progress, Runtimes, Shared, Target, answer, cannot_connect};
+use crate::telemetry;
 use crate::transport::redis::connection::{self, Connection};
 use crate::transport::redis::handshake::{Greeting, not_connected, primary};
 use crate::transport::redis::login::{Login, Validity};
@@ -336,6 +337,7 @@ impl Supervisor {
                 Fault("the runtime of the connection is gone".into())
             }
         };
+        telemetry::connection_lost(&self.shared.server(), &fault.0);
         match self.role {
             // INVARIANT I1 of `slot.rs`: the epoch rises before any call ends.
             Role::Calls(lane) => self.shared.slot(lane).disconnected(not_now(&fault)),

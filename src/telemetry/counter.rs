@@ -1,0 +1,31 @@
+//! A number of `Stats`.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+#[derive(Debug)]
+pub(crate) struct Counter {
+    value: AtomicU64,
+    #[cfg(feature = "metrics")]
+    metric: &'static str,
+}
+
+impl Counter {
+    #[cfg_attr(not(feature = "metrics"), expect(unused_variables, reason = "it has no name then"))]
+    pub(crate) const fn new(metric: &'static str) -> Self {
+        Counter {
+            value: AtomicU64::new(0),
+            #[cfg(feature = "metrics")]
+            metric,
+        }
+    }
+
+    pub(crate) fn add(&self, number: u64) {
+        self.value.fetch_add(number, Relaxed);
+        #[cfg(feature = "metrics")]
+        metrics::counter!(self.metric).increment(number);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.value.load(Relaxed)
+    }
+}

@@ -1,0 +1,97 @@
+//! Metrics, by the facade `metrics`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::{Label, SharedString, counter, gauge, histogram};
+
+use super::names::METRICS;
+use super::names::metric::{
+    CALLS, FAILOVERS, HELD, HOLD, LAG, LOSSES, Metric, RECONNECTS, RELEASE, Shape, WAIT, WAITING,
+};
+use super::told::{Acquired, Subject};
+
+type MapName = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// What becomes of a lock's name: no label, if nothing is said.
+#[derive(Clone, Default)]
+pub(crate) struct NameLabel(Option<Arc<MapName>>);
+
+impl fmt::Debug for NameLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "by a function" } else { "none" })
+    }
+}
+
+impl NameLabel {
+    pub(crate) fn by(map: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        NameLabel(Some(Arc::new(map)))
+    }
+
+    pub(super) fn of(&self, name: &str) -> Option<Arc<str>> {
+        self.0.as_ref()?(name).map(Arc::from)
+    }
+}
+
+/// Tells the exporter what the metrics are; `stats` are the counters with their help.
+pub(crate) fn describe(stats: &[(&'static str, &'static str)]) {
+    for Metric { name, shape, unit, help, .. } in METRICS {
+        match shape {
+            Shape::Counter => metrics::describe_counter!(*name, *unit, *help),
+            Shape::Gauge => metrics::describe_gauge!(*name, *unit, *help),
+            Shape::Histogram => metrics::describe_histogram!(*name, *unit, *help),
+        }
+    }
+    for (name, help) in stats {
+        metrics::describe_counter!(*name, metrics::Unit::Count, *help);
+    }
+}
+
+fn labels(subject: &Subject, other: Option<(&'static str, &'static str)>) -> Vec<Label> {
+    let mut labels = Vec::with_capacity(3);
+    labels.push(Label::from_static_parts("kind", subject.kind));
+    labels.extend(other.map(|(key, value)| Label::from_static_parts(key, value)));
+    if let Some(name) = &subject.label {
+        labels.push(Label::new("name", SharedString::from(name.clone())));
+    }
+    labels
+}
+
+pub(super) fn waiting(subject: &Subject, more: f64) {
+    gauge!(WAITING, labels(subject, None)).increment(more);
+}
+
+pub(super) fn acquired(subject: &Subject, acquired: &Acquired) {
+    let Acquired { outcome, wait, calls, .. } = acquired;
+    histogram!(WAIT, labels(subject, Some(("outcome", outcome)))).record(*wait);
+    histogram!(CALLS, labels(subject, None)).record(f64::from(*calls));
+}
+
+pub(super) fn held(subject: &Subject, more: f64) {
+    gauge!(HELD, labels(subject, None)).increment(more);
+}
+
+pub(super) fn was_held(subject: &Subject, span: Duration, end: &'static str) {
+    histogram!(HOLD, labels(subject, Some(("end", end)))).record(span);
+}
+
+pub(super) fn renewed(subject: &Subject, lag: Duration) {
+    histogram!(LAG, labels(subject, None)).record(lag);
+}
+
+pub(super) fn lost(subject: &Subject, reason: &'static str) {
+    counter!(LOSSES, labels(subject, Some(("reason", reason)))).increment(1);
+}
+
+pub(super) fn released(subject: &Subject, span: Duration, outcome: &'static str) {
+    histogram!(RELEASE, labels(subject, Some(("outcome", outcome)))).record(span);
+}
+
+pub(super) fn failed_over() {
+    counter!(FAILOVERS).increment(1);
+}
+
+pub(super) fn reconnected() {
+    counter!(RECONNECTS).increment(1);
+}

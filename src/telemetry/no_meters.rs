@@ -1,0 +1,23 @@
+//! No metrics.
+
+use std::time::Duration;
+
+use super::told::{Acquired, Subject};
+
+pub(super) fn waiting(_: &Subject, _: f64) {}
+
+pub(super) fn acquired(_: &Subject, _: &Acquired) {}
+
+pub(super) fn held(_: &Subject, _: f64) {}
+
+pub(super) fn was_held(_: &Subject, _: Duration, _: &'static str) {}
+
+pub(super) fn renewed(_: &Subject, _: Duration) {}
+
+pub(super) fn lost(_: &Subject, _: &'static str) {}
+
+pub(super) fn released(_: &Subject, _: Duration, _: &'static str) {}
+
+pub(super) fn failed_over() {}
+
+pub(super) fn reconnected() {}

@@ -1,0 +1,58 @@
+//! Neither spans nor events.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::told::{Acquired, Subject};
+
+#[derive(Debug)]
+pub(super) struct Acquire;
+
+#[derive(Debug)]
+pub(super) struct Hold;
+
+#[derive(Debug, Default)]
+pub(super) struct Release(AtomicBool);
+
+impl Acquire {
+    pub(super) fn begin(_: &Subject) -> Self {
+        Acquire
+    }
+
+    pub(super) fn end(&self, _: &Acquired) {}
+}
+
+pub(super) fn around<F: Future>(_: Option<&Acquire>, work: F) -> F {
+    work
+}
+
+impl Hold {
+    pub(super) fn begin(_: &Subject) -> Self {
+        Hold
+    }
+
+    pub(super) fn end(&self, _: u32, _: &'static str) {}
+
+    pub(super) fn release(&self, _: &Subject) -> Release {
+        Release::default()
+    }
+
+    pub(super) fn uncertain(&self, _: &Subject, _: bool) {}
+
+    pub(super) fn lost(&self, _: &Subject, _: &'static str) {}
+}
+
+impl Release {
+    /// False if it had ended before.
+    pub(super) fn end(&self, _: Option<&'static str>) -> bool {
+        !self.0.swap(true, Relaxed)
+    }
+}
+
+pub(super) fn gave_up(_: &Subject) {}
+
+pub(super) fn failed_over() {}
+
+pub(super) fn connection_lost(_: &dyn Display, _: &dyn Display) {}
+
+pub(super) fn reconnected(_: &dyn Display) {}

@@ -1,0 +1,147 @@
+//! Spans and events, by the facade `tracing`. Fields are as in OpenTelemetry's conventions where these have them:
+//! `db.system.name`, `error.type`.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span, debug_span, info, warn};
+
+use super::names::TARGET;
+use super::told::{Acquired, Subject};
+
+#[derive(Debug)]
+pub(super) struct Acquire(Span);
+
+#[derive(Debug)]
+pub(super) struct Hold(Span);
+
+#[derive(Debug)]
+pub(super) struct Release {
+    span: Span,
+    ended: AtomicBool,
+}
+
+/// Seconds, as of all durations in fields.
+fn seconds(span: Duration) -> f64 {
+    span.as_secs_f64()
+}
+
+impl Acquire {
+    pub(super) fn begin(subject: &Subject) -> Self {
+        Acquire(debug_span!(
+            target: TARGET,
+            "leasehold.acquire",
+            db.system.name = "redis",
+            lock.name = &*subject.name,
+            lock.kind = subject.kind,
+            outcome = Empty,
+            error.type = Empty,
+            wait = Empty,
+            calls = Empty,
+            wakes = Empty,
+            handed_over = Empty,
+        ))
+    }
+
+    pub(super) fn end(&self, acquired: &Acquired) {
+        let Acquired { outcome, wait, calls, wakes, handed_over } = *acquired;
+        let span = &self.0;
+        span.record("outcome", outcome);
+        if !matches!(outcome, "acquired" | "dropped") {
+            span.record("error.type", outcome);
+        }
+        span.record("wait", seconds(wait));
+        span.record("calls", calls);
+        span.record("wakes", wakes);
+        span.record("handed_over", handed_over);
+    }
+}
+
+/// What is told while the work is polled belongs to the span.
+pub(super) fn around<F: Future>(
+    span: Option<&Acquire>,
+    work: F,
+) -> impl Future<Output = F::Output> + use<F> {
+    work.instrument(span.map_or_else(Span::none, |span| span.0.clone()))
+}
+
+impl Hold {
+    pub(super) fn begin(subject: &Subject) -> Self {
+        Hold(debug_span!(
+            target: TARGET,
+            "leasehold.hold",
+            db.system.name = "redis",
+            lock.name = &*subject.name,
+            lock.kind = subject.kind,
+            end = Empty,
+            renewals = Empty,
+        ))
+    }
+
+    pub(super) fn end(&self, renewals: u32, end: &'static str) {
+        self.0.record("end", end);
+        self.0.record("renewals", renewals);
+    }
+
+    pub(super) fn release(&self, subject: &Subject) -> Release {
+        let span = debug_span!(
+            target: TARGET,
+            parent: &self.0,
+            "leasehold.release",
+            db.system.name = "redis",
+            lock.name = &*subject.name,
+            lock.kind = subject.kind,
+            outcome = Empty,
+            error.type = Empty,
+        );
+        Release { span, ended: AtomicBool::new(false) }
+    }
+
+    pub(super) fn uncertain(&self, subject: &Subject, is_uncertain: bool) {
+        let Subject { kind, name, .. } = subject;
+        if is_uncertain {
+            warn!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind }, "a renewal failed: the hold is uncertain");
+        } else {
+            info!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind }, "the hold is certain again");
+        }
+    }
+
+    pub(super) fn lost(&self, subject: &Subject, reason: &'static str) {
+        let Subject { kind, name, .. } = subject;
+        warn!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind, reason }, "the lock was lost");
+    }
+}
+
+impl Release {
+    /// False if it had ended before. Without an outcome there was nothing to release.
+    pub(super) fn end(&self, outcome: Option<&'static str>) -> bool {
+        if self.ended.swap(true, Relaxed) {
+            return false;
+        }
+        let outcome = outcome.unwrap_or("handed_over");
+        self.span.record("outcome", outcome);
+        if !matches!(outcome, "released" | "handed_over") {
+            self.span.record("error.type", outcome);
+        }
+        true
+    }
+}
+
+pub(super) fn gave_up(subject: &Subject) {
+    let Subject { kind, name, .. } = subject;
+    warn!(target: TARGET, { lock.name = &**name, lock.kind = kind }, "a release was given up: the lock is free when its lease ends");
+}
+
+pub(super) fn failed_over() {
+    warn!(target: TARGET, "another server serves some of the keys: holds there are uncertain until it confirms them");
+}
+
+pub(super) fn connection_lost(server: &dyn Display, reason: &dyn Display) {
+    warn!(target: TARGET, { server.address = %server, reason = %reason }, "a connection was lost");
+}
+
+pub(super) fn reconnected(server: &dyn Display) {
+    info!(target: TARGET, { server.address = %server }, "a connection was made again");
+}
