@@ -68,16 +68,20 @@ pub(super) fn around<F: Future>(
 }
 
 impl Hold {
+    /// A trace of its own, linked to what is current now: as a part of that it would keep that open.
     pub(super) fn begin(subject: &Subject) -> Self {
-        Hold(debug_span!(
+        let span = debug_span!(
             target: TARGET,
+            parent: None,
             "leasehold.hold",
             db.system.name = "redis",
             lock.name = &*subject.name,
             lock.kind = subject.kind,
             end = Empty,
             renewals = Empty,
-        ))
+        );
+        span.follows_from(Span::current());
+        Hold(span)
     }
 
     pub(super) fn end(&self, renewals: u32, end: &'static str) {

@@ -1,0 +1,188 @@
+//! A script that does a known number of everything: the metrics say just that, on the embedded engine and on a
+//! server.
+
+use std::time::Duration;
+
+use leasehold::{Client, ClientBuilder, EmbeddedRedis, Ended, Error, Lease, LossReason};
+
+use crate::recorded::{Exporter, Recorded};
+use crate::support::server::Server;
+
+const LEASE: Duration = Duration::from_millis(600);
+const SOON: Duration = Duration::from_secs(10);
+
+/// Where the script runs, and how a lock is taken away there.
+struct Place {
+    builder: ClientBuilder,
+    take_away: Box<dyn Fn(&str) + Send>,
+}
+
+fn embedded() -> Place {
+    let redis = EmbeddedRedis::new();
+    let builder = redis.builder();
+    Place { builder, take_away: Box::new(move |name| assert!(redis.lose(name))) }
+}
+
+async fn until(what: &str, mut is_it: impl FnMut() -> bool) {
+    let wait = async {
+        while !is_it() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(SOON, wait).await.unwrap_or_else(|_| panic!("not in time: {what}"));
+}
+
+/// All of it. The client's own numbers at the end, and the metrics.
+async fn run(place: Place) -> (leasehold::Stats, Recorded) {
+    let exporter = Exporter::start();
+    let Place { builder, take_away } = place;
+    let client = builder.lease(LEASE).connect().await.expect("it connects");
+
+    // Three that find the lock free, and release it.
+    for _ in 0..3 {
+        client.lock("free").lock().await.unwrap().unlock().await.unwrap();
+    }
+
+    // One that waits in vain, and one that is dropped while it waits.
+    let guard = client.lock("held").lock().await.unwrap();
+    let short = Duration::from_millis(20);
+    let refused = client.lock("held").try_lock(short, Lease::Renewed).await;
+    assert!(matches!(refused, Err(Error::Timeout { .. })), "{refused:?}");
+    let lock = client.lock("held");
+    let dropped = tokio::time::timeout(short, lock.lock()).await;
+    assert!(dropped.is_err());
+
+    // Two that wait: one gets the lock, and hands it over to the other.
+    let [first, second] = [(); 2].map(|()| {
+        let lock = client.lock("held");
+        tokio::spawn(async move { lock.lock().await })
+    });
+    until("both wait", || client.stats().waiting == 2).await;
+    let during = exporter.take();
+    assert_eq!(during.number("leasehold.acquire.active{kind=lock}"), 2);
+    assert_eq!(during.number("leasehold.hold.active{kind=lock}"), 1);
+    guard.unlock().await.unwrap();
+    first.await.unwrap().unwrap().unlock().await.unwrap();
+    let guard = second.await.unwrap().unwrap();
+
+    // It is renewed, and then lost.
+    let renewed = client.stats().renewed;
+    until("it is renewed twice", || client.stats().renewed >= renewed + 2).await;
+    take_away("held");
+    let ended = tokio::time::timeout(SOON, guard.ended()).await.expect("it is told");
+    assert_eq!(ended, Ended::Lost(LossReason::Gone));
+    drop(guard);
+
+    // A lease that ends by itself, of another kind.
+    let guard = client.fair_lock("fixed").try_lock_now(Lease::fixed(LEASE / 2)).await.unwrap();
+    assert_eq!(guard.ended().await, Ended::Lost(LossReason::Expired));
+    drop(guard);
+
+    until("all is settled", || {
+        let stats = client.stats();
+        stats.releases_pending == 0 && stats.holds == 0 && stats.waiting == 0
+    })
+    .await;
+    client.clone().shutdown(SOON).await.unwrap();
+    let stats = client.stats();
+
+    let mut all = exporter.take();
+    for (name, number) in during.numbers {
+        // Gauges are as they are now.
+        if !name.contains(".active") {
+            *all.numbers.entry(name).or_default() += number;
+        }
+    }
+    for (name, values) in during.histograms {
+        all.histograms.entry(name).or_default().extend(values);
+    }
+    (stats, all)
+}
+
+fn check(stats: &leasehold::Stats, all: &Recorded) {
+    let of = |name: &str| all.of(name);
+    let expected = |names: &[(&str, u64)]| {
+        names.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of("leasehold.acquire.duration"),
+        expected(&[
+            ("leasehold.acquire.duration{kind=fair,outcome=acquired}", 1),
+            ("leasehold.acquire.duration{kind=lock,outcome=acquired}", 6),
+            ("leasehold.acquire.duration{kind=lock,outcome=dropped}", 1),
+            ("leasehold.acquire.duration{kind=lock,outcome=timeout}", 1),
+        ])
+    );
+    assert_eq!(
+        of("leasehold.hold.duration"),
+        expected(&[
+            ("leasehold.hold.duration{kind=fair,end=expired}", 1),
+            ("leasehold.hold.duration{kind=lock,end=gone}", 1),
+            ("leasehold.hold.duration{kind=lock,end=released}", 5),
+        ])
+    );
+    assert_eq!(
+        of("leasehold.losses"),
+        expected(&[
+            ("leasehold.losses{kind=fair,reason=expired}", 1),
+            ("leasehold.losses{kind=lock,reason=gone}", 1),
+        ])
+    );
+    // The one that was handed over within the client was not released.
+    assert_eq!(
+        of("leasehold.release.duration"),
+        expected(&[("leasehold.release.duration{kind=lock,outcome=released}", 5 - stats.handed_over)])
+    );
+    assert_eq!(all.count("leasehold.renewal.lag{kind=lock}") as u64, stats.renewed);
+    assert_eq!(all.count("leasehold.acquire.calls{kind=lock}"), 8);
+    // Gauges are at rest.
+    assert_eq!(of("leasehold.acquire.active"), []);
+    assert_eq!(of("leasehold.hold.active"), []);
+    // The counters are the client's own.
+    for (name, number) in stats.iter() {
+        let metric = all.number(&format!("leasehold.{name}"));
+        match name {
+            "reconnects" | "subscriptions" | "listeners" | "local_queues" | "waiting" | "holds"
+            | "releases_pending" => {}
+            _ => assert_eq!(metric, number, "{name}"),
+        }
+    }
+    assert_eq!((stats.acquired_at_once, stats.acquired_after_waiting), (5, 2));
+    assert!(stats.handed_over > 0);
+    assert_eq!((stats.timed_out, stats.lost), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn they_equal_what_was_done_on_the_embedded_engine() {
+    let (stats, all) = run(embedded()).await;
+    check(&stats, &all);
+}
+
+#[tokio::test]
+async fn they_equal_what_was_done_on_a_server() {
+    let server = Server::start();
+    let builder = Client::builder(&server.url());
+    let take_away = Box::new(move |name: &str| {
+        assert_eq!(server.command(&["DEL", name]).int(), 1);
+    });
+    let (stats, all) = run(Place { builder, take_away }).await;
+    check(&stats, &all);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_is_a_label_only_by_the_users_function() {
+    let exporter = Exporter::start();
+    let redis = EmbeddedRedis::new();
+    let of_orders = |name: &str| name.starts_with("orders:").then(|| "orders".to_owned());
+    let client = redis.builder().metric_name(of_orders).connect().await.unwrap();
+    for name in ["orders:1", "orders:2", "users:1"] {
+        client.lock(name).lock().await.unwrap().unlock().await.unwrap();
+    }
+    assert_eq!(
+        exporter.take().of("leasehold.acquire.duration"),
+        [
+            ("leasehold.acquire.duration{kind=lock,outcome=acquired,name=orders}".to_owned(), 2),
+            ("leasehold.acquire.duration{kind=lock,outcome=acquired}".to_owned(), 1),
+        ]
+    );
+}
