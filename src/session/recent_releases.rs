@@ -11,7 +11,7 @@
 //! [`MOST`] releases, each for [`KEPT`], about 120 bytes each. A client that releases faster than that forgets some
 //! of them; their locks are free when their leases end.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +54,9 @@ struct Noted {
     latest: VecDeque<Release>,
     to_repeat: Vec<Release>,
     primary_changed: Option<Instant>,
+    /// Fields that were to be repeated because they were noted late: a repetition is a release, too, and is not
+    /// repeated for the same change.
+    late: HashSet<Arc<str>>,
 }
 
 #[derive(Clone, Debug)]
@@ -87,7 +90,9 @@ impl RecentReleases {
         let at = Instant::now();
         let release = Release { at, resource: resource.clone(), field: field.clone(), lease };
         let mut noted = self.noted.lock();
-        if noted.primary_changed.is_some_and(|changed| at < changed + LATE) {
+        if noted.primary_changed.is_none_or(|changed| at >= changed + LATE) {
+            noted.late.clear();
+        } else if noted.late.insert(field.clone()) {
             noted.to_repeat.push(release.clone());
             self.due.notify_one();
         }
@@ -106,6 +111,7 @@ impl RecentReleases {
             |release: &&Release| now < release.over() && concerns(&release.resource.key);
         // The newest first: the new primary lacks the end of what the former one did.
         let concerned: Vec<_> = noted.latest.iter().rev().filter(concerned).cloned().collect();
+        noted.late = concerned.iter().map(|release| release.field.clone()).collect();
         noted.to_repeat.extend(concerned);
         noted.primary_changed = Some(now);
         self.due.notify_one();
@@ -199,6 +205,32 @@ mod tests {
         assert!(lock.is_locked().await.expect("an answer"), "of another key");
         session.recent_releases.must_repeat(&|key| key == "n");
         lock.lock().await.expect("released again").unlock().await.expect("held");
+    }
+
+    /// Where each repetition is refused, as by a key of another type, they would go on for all of [`LATE`] without a
+    /// pause.
+    #[tokio::test(start_paused = true)]
+    async fn a_repetition_is_not_repeated_for_the_same_change() {
+        let client = Client::embedded();
+        let (lock, recent) = (client.lock("n"), RecentReleases::default());
+        let mut holds = Vec::new();
+        for _ in 0..2 {
+            let _guard = lock.lock().await.expect("free");
+            holds.extend(client.session().watchdog.holds());
+        }
+        let taken = || recent.take().len();
+        note(&recent, &holds[0]);
+        for _ in 0..2 {
+            recent.must_repeat(&|_| true);
+            assert_eq!(taken(), 1);
+            note(&recent, &holds[0]);
+            assert_eq!(taken(), 0, "it was a repetition");
+            recent.noted.lock().latest.pop_back();
+        }
+        note(&recent, &holds[1]);
+        assert_eq!(taken(), 1, "it may have been confirmed before the change");
+        note(&recent, &holds[1]);
+        assert_eq!(taken(), 0, "it was a repetition");
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@ use crate::clock;
 use crate::history::{Event, What};
 use crate::support::deployment::Deployment;
 use crate::support::resp::{Connection, Reply};
+use crate::support::server::Server;
 
 /// What it is called in histories.
 pub(crate) const NAME: &str = "election";
@@ -41,7 +42,7 @@ impl Elections {
             let servers = deployment.servers();
             let roles = Roles::new(servers.len(), deployment.primaries());
             let roles = Arc::new(Mutex::new(roles));
-            for (server, address) in servers.iter().map(|server| server.address()).enumerate() {
+            for (server, address) in servers.iter().map(Server::address).enumerate() {
                 let (roles, history) = (roles.clone(), history.clone());
                 let is_over = is_over.clone();
                 asking.push(thread::spawn(move || {
@@ -73,13 +74,11 @@ impl Drop for Elections {
 fn ask_until(is_over: &AtomicBool, address: SocketAddr, mut tell: impl FnMut(Role)) {
     let mut connection = None;
     while !is_over.load(Relaxed) {
-        let reply = match &mut connection {
-            Some(connection) => Connection::command(connection, &["ROLE"]).ok(),
-            None => {
-                connection = Connection::open(address).ok();
-                connection.as_mut().and_then(|connection| connection.command(&["ROLE"]).ok())
-            }
-        };
+        if connection.is_none() {
+            connection = Connection::open(address).ok();
+        }
+        let ask = |connection: &mut Connection| connection.command(&["ROLE"]).ok();
+        let reply = connection.as_mut().and_then(ask);
         match reply {
             Some(Reply::Array(role)) if role[0].text() == "master" => tell(Role::Master),
             Some(Reply::Array(_)) => tell(Role::Replica),
@@ -124,11 +123,11 @@ impl Roles {
         if self.on.is_none() && (is_elected || is_one_too_many) {
             let detail = format!("server {} says that it is master now", address.port());
             let since = before.map_or(at, |(_, since)| since);
-            said.push((since, self.fault(true, &detail)));
+            said.push((since, fault(Turn::Begins, &detail)));
             self.on = Some(detail);
         }
         if !is_one_too_many && let Some(detail) = self.on.take() {
-            said.push((at, self.fault(false, &detail)));
+            said.push((at, fault(Turn::Ends, &detail)));
         }
         said
     }
@@ -136,10 +135,16 @@ impl Roles {
     fn claims(&self) -> usize {
         self.last.iter().flatten().filter(|(role, _)| *role == Role::Master).count()
     }
+}
 
-    fn fault(&self, on: bool, detail: &str) -> What {
-        What::Fault { fault: NAME.to_owned(), on, detail: detail.to_owned() }
-    }
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Begins,
+    Ends,
+}
+
+fn fault(turn: Turn, detail: &str) -> What {
+    What::Fault { fault: NAME.to_owned(), on: turn == Turn::Begins, detail: detail.to_owned() }
 }
 
 #[cfg(test)]

@@ -93,6 +93,9 @@ impl PublishArguments {
                 if folder == self.long {
                     "mixed-hour".clone_into(&mut cell.fault);
                 }
+                if let Some(peer) = peers::Peer::named(&cell.library) {
+                    cell.version = peer.version();
+                }
                 let there = self.to.join(report::picture_of(&cell));
                 let told = |error: std::io::Error| format!("{}: {error}", picture.display());
                 fs::create_dir_all(there.parent().expect("a folder")).map_err(told)?;

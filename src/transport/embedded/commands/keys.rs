@@ -124,19 +124,40 @@ fn matching(store: &mut Store, pattern: &[u8], kind: Option<&[u8]>) -> Vec<Bytes
 }
 
 /// `*`, `?`, `[a-c]`, `[^a]` and `\`, as in Redis.
-pub(crate) fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    match pattern {
-        [] => text.is_empty(),
-        [b'*', rest @ ..] => (0..=text.len()).any(|skip| glob(rest, &text[skip..])),
-        [b'?', rest @ ..] => !text.is_empty() && glob(rest, &text[1..]),
-        [b'[', rest @ ..] => {
-            let Some((first, after)) = text.split_first() else { return false };
-            let (within, rest) = class(rest, *first);
-            within && glob(rest, after)
+///
+/// Of several stars only the last one that was met takes more when the rest does not fit: an earlier one that took more
+/// would leave less for the same rest. So the time is the product of both lengths at most.
+pub(crate) fn glob(mut pattern: &[u8], mut text: &[u8]) -> bool {
+    // What follows the last star, and the text from where that is to fit next.
+    let mut star: Option<(&[u8], &[u8])> = None;
+    loop {
+        if let [b'*', rest @ ..] = pattern {
+            (pattern, star) = (rest, Some((rest, text)));
+            continue;
         }
-        [b'\\', escaped, rest @ ..] => text.first() == Some(escaped) && glob(rest, &text[1..]),
-        [plain, rest @ ..] => text.first() == Some(plain) && glob(rest, &text[1..]),
+        if text.is_empty() && pattern.is_empty() {
+            return true;
+        }
+        if let Some(rest) = step(pattern, text) {
+            (pattern, text) = (rest, &text[1..]);
+            continue;
+        }
+        let Some((rest, [_, later @ ..])) = star else { return false };
+        (pattern, text, star) = (rest, later, Some((rest, later)));
     }
+}
+
+/// What follows the first part of a pattern, if that is no star and fits the first byte.
+fn step<'a>(pattern: &'a [u8], text: &[u8]) -> Option<&'a [u8]> {
+    let first = text.first()?;
+    let (fits, rest) = match pattern {
+        [] => return None,
+        [b'?', rest @ ..] => (true, rest),
+        [b'[', rest @ ..] => class(rest, *first),
+        [b'\\', escaped, rest @ ..] => (escaped == first, rest),
+        [plain, rest @ ..] => (plain == first, rest),
+    };
+    fits.then_some(rest)
 }
 
 /// Whether a byte is in the class that begins here, and what follows the class.
@@ -163,5 +184,63 @@ fn class(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
                 after
             }
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::glob;
+
+    #[test]
+    fn patterns_are_those_of_redis() {
+        for (pattern, text, fits) in [
+            ("", "", true),
+            ("", "a", false),
+            ("*", "", true),
+            ("**", "ab", true),
+            ("a*c", "abc", true),
+            ("a*c", "abcd", false),
+            ("*b*d", "abcbd", true),
+            ("a?c", "abc", true),
+            ("a?", "a", false),
+            ("[a-c]*", "b1", true),
+            ("[^a-c]", "b", false),
+            ("\\*", "*", true),
+            ("\\*", "a", false),
+            ("*[", "a", false),
+        ] {
+            assert_eq!(glob(pattern.as_bytes(), text.as_bytes()), fits, "{pattern} {text}");
+        }
+    }
+
+    /// As the documentation says it, with every length for every star.
+    fn slowly(pattern: &[u8], text: &[u8]) -> bool {
+        match pattern {
+            [] => text.is_empty(),
+            [b'*', rest @ ..] => (0..=text.len()).any(|skip| slowly(rest, &text[skip..])),
+            [first, rest @ ..] => {
+                let fits = text.first().is_some_and(|byte| *first == b'?' || first == byte);
+                fits && slowly(rest, &text[1..])
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_star_alone_need_take_more() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut some = |of: &[u8], length: usize| -> Vec<u8> {
+            (0..random.usize(0..length)).map(|_| of[random.usize(0..of.len())]).collect()
+        };
+        for _ in 0..20_000 {
+            let (pattern, text) = (some(b"ab?**", 8), some(b"ab", 10));
+            assert_eq!(glob(&pattern, &text), slowly(&pattern, &text), "{pattern:?} {text:?}");
+        }
+    }
+
+    #[test]
+    fn many_stars_take_no_longer_than_one_for_each_byte() {
+        // Each star with every length of its own would take longer than this machine lasts.
+        let (pattern, text) = ("*a".repeat(200), "a".repeat(199) + "b");
+        assert!(!glob(pattern.as_bytes(), text.as_bytes()));
     }
 }
