@@ -1,0 +1,11 @@
+//! The command line, in processes of its own, on a server of its own.
+#![expect(clippy::print_stdout, reason = "measured margins")]
+
+mod concurrent;
+mod exit_codes;
+mod loss;
+mod nested;
+mod passed_on;
+#[path = "../../tests/support/mod.rs"]
+mod support;
+mod testbed;
