@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+const EXIT_CODES: &str = "Exit codes: 120 not acquired in time, 121 lost, 122 server unreachable, 123 refused by the \
+    server, 124 bad usage, 125 internal, 126 the command cannot be executed, 127 it is not found; otherwise of `run` \
+    that of the command, or 128 and the number of the signal that ended it.";
+
 /// Distributed locks on Redis and Valkey: run a command under a lock, look at locks, free them.
 ///
 /// Locks are those of the library leasehold, of Java's Redisson, and string locks of Laravel, redsync, redis-py and
 /// others. The server is that of --url, else of LEASEHOLD_URL, else of REDIS_URL.
-///
-/// Exit codes: 120 not acquired in time, 121 lost, 122 server unreachable, 123 refused by the server, 124 bad usage,
-/// 125 internal, 126 and 127 the command cannot be executed or found; of `run` otherwise that of the command, or 128
-/// and the number of the signal that ended it.
 #[derive(Debug, Parser)]
-#[command(name = "leasehold", version, propagate_version = true, max_term_width = 100)]
+#[command(name = "leasehold", version, max_term_width = 100, after_long_help = EXIT_CODES)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) server: ServerArguments,
@@ -58,32 +58,47 @@ pub(crate) struct ServerArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
     /// Run a command while a lock is held.
+    ///
+    /// Takes the lock, runs the command in a process group of its own, and releases the lock.
+    ///
+    /// Standard input, signals and the terminal are passed on. If the lock is lost the command gets SIGTERM, and SIGKILL
+    /// before the lease can end. The command finds LEASEHOLD_NAME, LEASEHOLD_OWNER and with --fenced LEASEHOLD_TOKEN in
+    /// its environment; a `leasehold run` of the same name in it runs under the lock that is held already.
     Run(RunArguments),
     /// List the locks that are held.
     Ls(ListArguments),
-    /// Waits for its runner, and becomes the command.
-    #[command(hide = true)]
-    StartCommand {
-        parent: i32,
-        #[arg(last = true)]
-        words: Vec<OsString>,
-    },
-    /// Ends the command when its runner is gone, or stands still until the lease ends.
-    #[command(hide = true)]
-    Reap {
-        parent: i32,
-        #[arg(value_parser = span)]
-        grace: Duration,
-        #[arg(value_parser = span)]
-        margin: Duration,
+    /// Show one lock: who holds it, how often, for how long.
+    Show(ShowArguments),
+    /// Free a lock by force.
+    ///
+    /// Frees a lock by force, whoever holds it.
+    ///
+    /// Its holder learns of it at its next renewal, within a third of its lease, and goes on until then: stop it first if
+    /// two at once would do harm. Asks on a terminal; elsewhere --yes is needed. Exit code 1: the lock was free.
+    Break(BreakArguments),
+    /// Watch locks change: a live table on a terminal, else a line for each change.
+    ///
+    /// Looks at the server again and again, as `ls` does: each look searches all keys of the database.
+    Watch(WatchArguments),
+    /// Ask the server whether locks on it are safe, and what can break them.
+    ///
+    /// Nothing is written. Exit code 1: locks on this server do not work, or are lost in normal operation.
+    Preflight(PreflightArguments),
+    /// Measure acquisitions and releases on this server, on locks of its own.
+    ///
+    /// One client with its connections, on one thread: first one lock after the other, then many side by side, then many
+    /// that want one lock. The locks have names that nobody else has, and are released.
+    Bench(BenchArguments),
+    /// Print completions for a shell.
+    Completions { shell: clap_complete::Shell },
+    /// Print the manual page, or write the pages of all commands into a folder.
+    Man {
+        /// Where to.
+        #[arg(long, value_name = "FOLDER")]
+        dir: Option<PathBuf>,
     },
 }
 
-/// Takes the lock, runs the command in a process group of its own, and releases the lock.
-///
-/// Standard input, signals and the terminal are passed on. If the lock is lost the command gets SIGTERM, and SIGKILL
-/// before the lease can end. The command finds LEASEHOLD_NAME, LEASEHOLD_OWNER and with --fenced LEASEHOLD_TOKEN in
-/// its environment; a `leasehold run` of the same name in it runs under the lock that is held already.
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// The lock.
@@ -145,6 +160,87 @@ pub(crate) struct ListArguments {
     /// For programs.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArguments {
+    /// The lock.
+    pub(crate) name: String,
+    /// For programs.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BreakArguments {
+    /// The lock.
+    pub(crate) name: String,
+    /// Why. It is written to standard error, for the log of whoever runs this.
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    pub(crate) reason: String,
+    /// Do not ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Needed for a string that this library did not write, as Laravel's: it is deleted, and may be any data.
+    #[arg(long)]
+    pub(crate) string: bool,
+    /// For programs.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WatchArguments {
+    /// Which names: `*` is any text, `?` any letter, `[ab]` one of the letters.
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+    /// The time between two looks. From 100ms.
+    #[arg(long, value_parser = span, default_value = "1s", value_name = "TIME")]
+    pub(crate) interval: Duration,
+    /// End after so many looks.
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Lines, on a terminal too.
+    #[arg(long)]
+    pub(crate) lines: bool,
+    /// A JSON object for each change.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PreflightArguments {
+    /// A lock for which the user's rights are asked.
+    #[arg(long, value_name = "NAME", default_value = "preflight")]
+    pub(crate) name: String,
+    /// The lease of the locks: a failover is compared with it.
+    #[arg(long, value_parser = span, default_value = "30s", value_name = "TIME")]
+    pub(crate) lease: Duration,
+    /// For programs.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    /// The time of each of the three parts.
+    #[arg(long, value_parser = span, default_value = "2s", value_name = "TIME")]
+    pub(crate) time: Duration,
+    /// How many are side by side.
+    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) workers: u32,
+    /// Which lock.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) kind: Kind,
+    /// For programs.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A text that says something.
+fn reason(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) }
 }
 
 /// "1m 30s", "250ms", or a number of seconds.

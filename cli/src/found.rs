@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use leasehold::{Holder, LockInfo};
+use leasehold::{Client, Error, Holder, Lock, LockInfo};
 use serde::Serialize;
 
+use crate::arguments::Kind;
 use crate::output::{Tone, short};
 
 /// A lock that is held.
@@ -17,6 +18,9 @@ pub(crate) struct Found {
     pub(crate) lease_ms: Option<u64>,
     /// Waiters in the queue of a fair lock. Those of other kinds are not in Redis.
     pub(crate) waiters: Option<u64>,
+    /// A string that this library did not write: a lock of another program, or any data.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) foreign: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,6 +39,7 @@ impl From<LockInfo> for Found {
             holders: lock.holders.into_iter().map(FoundHolder::from).collect(),
             lease_ms: lock.lease.map(ms),
             waiters: is_fair.then_some(lock.queue),
+            foreign: false,
         }
     }
 }
@@ -46,7 +51,48 @@ impl From<Holder> for FoundHolder {
     }
 }
 
+/// The lock of a name, of whatever kind; `None` if it is free.
+pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Found>, Error> {
+    let locks = client.locks(&escaped(name)).await?;
+    if let Some(found) = locks.into_iter().find(|lock| lock.key == name) {
+        return Ok(Some(found.into()));
+    }
+    // A search does not show it: its text may be anything.
+    let holder = client.string_lock(name).holder().await?;
+    Ok(holder.map(|holder| {
+        let holder = FoundHolder::from(holder);
+        Found {
+            name: name.to_owned(),
+            kind: "string".to_owned(),
+            lease_ms: holder.lease_ms,
+            holders: vec![holder],
+            waiters: None,
+            foreign: true,
+        }
+    }))
+}
+
+/// A name as a pattern that fits nothing else.
+fn escaped(name: &str) -> String {
+    let is_special = |letter| matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^');
+    let escape = |letter| is_special(letter).then_some('\\').into_iter().chain([letter]);
+    name.chars().flat_map(escape).collect()
+}
+
 impl Found {
+    /// The lock itself.
+    pub(crate) fn lock(&self, client: &Client) -> Lock {
+        let kind = match self.kind.as_str() {
+            "fair" => Kind::Fair,
+            "fenced" => Kind::Fenced,
+            "read" => Kind::Read,
+            "write" => Kind::Write,
+            "string" => Kind::String,
+            _ => Kind::Lock,
+        };
+        lock(client, kind, &self.name)
+    }
+
     /// The first holder, and how many more.
     pub(crate) fn holder(&self) -> String {
         match self.holders.as_slice() {
@@ -76,4 +122,17 @@ pub(crate) fn lease(lease_ms: Option<u64>) -> (String, Tone) {
 
 fn ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A lock of a kind. Its guards have their token as an option.
+pub(crate) fn lock(client: &Client, kind: Kind, name: &str) -> Lock {
+    match kind {
+        Kind::Lock => client.lock(name),
+        Kind::Fair => client.fair_lock(name),
+        Kind::Fenced => client.fenced_lock(name).into(),
+        Kind::Spin => client.spin_lock(name),
+        Kind::String => client.string_lock(name),
+        Kind::Read => client.read_write_lock(name).read().clone(),
+        Kind::Write => client.read_write_lock(name).write().clone(),
+    }
 }

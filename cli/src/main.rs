@@ -1,13 +1,19 @@
 //! `leasehold`: distributed locks on Redis and Valkey for people, scripts and cron.
 
 mod arguments;
+mod bench;
+mod break_lock;
 mod clock;
 mod exit;
 mod found;
 mod list;
 mod output;
+mod papers;
+mod preflight;
 mod run;
 mod server;
+mod show;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -17,6 +23,9 @@ use arguments::{Arguments, Task};
 use exit::Failure;
 
 fn main() -> ExitCode {
+    if let Some(code) = run::helper(std::env::args_os()) {
+        return ExitCode::from(code);
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -35,10 +44,15 @@ fn main() -> ExitCode {
 /// The exit code.
 fn perform(Arguments { server, task }: Arguments) -> Result<u8, Failure> {
     match task {
-        Task::StartCommand { parent, words } => Ok(run::command::start(parent, &words)),
-        Task::Reap { parent, grace, margin } => Ok(run::reaper::reap(parent, grace, margin)),
         Task::Run(job) => on_runtime(run::run(&job, &server)),
         Task::Ls(list) => on_runtime(list::list(&list, &server)),
+        Task::Show(show) => on_runtime(show::show(&show, &server)),
+        Task::Break(asked) => on_runtime(break_lock::break_lock(&asked, &server)),
+        Task::Watch(watch) => on_runtime(watch::watch(&watch, &server)),
+        Task::Preflight(asked) => on_runtime(preflight::preflight(&asked, &server)),
+        Task::Bench(bench) => on_runtime(bench::bench(&bench, &server)),
+        Task::Completions { shell } => papers::completions(shell),
+        Task::Man { dir } => papers::manual(dir.as_deref()),
     }
 }
 

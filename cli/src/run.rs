@@ -10,22 +10,25 @@
 //! | `reaper` | a second process, for a runner that is killed or stands still |
 //! | `terminal`, `signals` | as a shell has them |
 
-pub(crate) mod command;
+mod command;
 mod enclosing;
 mod hold;
 mod plan;
-pub(crate) mod reaper;
+mod reaper;
 mod signals;
 mod supervisor;
 mod terminal;
 
+use std::ffi::OsString;
 use std::time::Duration;
 
 use leasehold::{Client, Error, Holder};
+use nix::unistd::Pid;
 
 use crate::arguments::{RunArguments, ServerArguments};
 use crate::clock::{self, Moment};
 use crate::exit::{self, Failure};
+use crate::found::lock;
 use crate::output::{complain, short};
 use crate::server::close;
 
@@ -36,6 +39,35 @@ use plan::Plan;
 use reaper::Reaper;
 use signals::Signals;
 use supervisor::Supervisor;
+
+/// The first words of the processes that a run starts, which are this program as well.
+const START: &str = "run-start";
+const REAP: &str = "run-reap";
+
+/// If this process is one of those, it is that until its end; the exit code.
+pub(crate) fn helper(words: impl IntoIterator<Item = OsString>) -> Option<u8> {
+    let mut words = words.into_iter().skip(1);
+    let what = words.next()?;
+    let mut next = || words.next()?.into_string().ok();
+    let mut number = || next()?.parse::<u64>().ok();
+    let of_nothing = || Some(exit::USAGE);
+    if what == START {
+        let Some(runner) = number() else { return of_nothing() };
+        return Some(command::start(pid(runner), &words.collect::<Vec<_>>()));
+    }
+    if what == REAP {
+        let (Some(runner), Some(grace), Some(margin)) = (number(), number(), number()) else {
+            return of_nothing();
+        };
+        let [grace, margin] = [grace, margin].map(Duration::from_nanos);
+        return Some(reaper::reap(pid(runner), Plan { grace, margin }));
+    }
+    None
+}
+
+fn pid(number: u64) -> Pid {
+    Pid::from_raw(i32::try_from(number).unwrap_or_default())
+}
 
 /// The exit code.
 pub(crate) async fn run(job: &RunArguments, server: &ServerArguments) -> Result<u8, Failure> {
@@ -77,7 +109,7 @@ async fn why_not(client: &Client, job: &RunArguments, error: Error) -> Failure {
     if job.permits.is_some() || !(error.is_timeout() || error.may_be_held()) {
         return with_conflict_code(job, error.into());
     }
-    let holder = hold::lock(client, job.kind(), &job.name).holder().await.ok().flatten();
+    let holder = lock(client, job.kind(), &job.name).holder().await.ok().flatten();
     match holder.filter(|holder| !holder.owner.starts_with(&client.id())) {
         Some(Holder { owner, lease, .. }) => {
             let left = lease.map_or("without expiry".to_owned(), |left| {

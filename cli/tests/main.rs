@@ -6,6 +6,9 @@ mod exit_codes;
 mod loss;
 mod nested;
 mod passed_on;
+mod pty;
 #[path = "../../tests/support/mod.rs"]
 mod support;
+mod tables;
+mod terminal;
 mod testbed;

@@ -12,6 +12,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getppid};
 use tokio::signal::unix::{self, SignalKind};
 
+use super::START;
 use crate::exit::{self, Failure};
 use crate::output::complain;
 
@@ -39,7 +40,7 @@ impl Command {
         let cannot = "no process could be started";
         let children = unix::signal(SignalKind::child()).map_err(Failure::internal(cannot))?;
         let mut start = process::Command::new(own_program().map_err(Failure::internal(cannot))?);
-        start.arg("start-command").arg(process::id().to_string()).arg("--").args(words);
+        start.arg(START).arg(process::id().to_string()).args(words);
         for (name, value) in environment {
             match value {
                 Some(value) => start.env(name, value),
@@ -116,8 +117,8 @@ pub(super) fn own_program() -> io::Result<PathBuf> {
 
 /// In the new process: stands still until the runner has made its preparations, then becomes the command. Returns
 /// if that is not possible.
-pub(crate) fn start(runner: i32, words: &[OsString]) -> u8 {
-    let has_runner = || getppid() == Pid::from_raw(runner);
+pub(super) fn start(runner: Pid, words: &[OsString]) -> u8 {
+    let has_runner = || getppid() == runner;
     // If the runner ends, this process ends.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).is_err() {

@@ -11,10 +11,11 @@ use std::time::Duration;
 use leasehold::{Client, Error, Lock};
 use serde::{Deserialize, Serialize};
 
-use super::hold::{Loss, lock};
+use super::hold::Loss;
 use crate::arguments::{Kind, RunArguments};
 use crate::clock::{self, Moment};
 use crate::exit::{self, Failure};
+use crate::found::lock;
 
 pub(super) const NAME: &str = "LEASEHOLD_NAME";
 pub(super) const OWNER: &str = "LEASEHOLD_OWNER";

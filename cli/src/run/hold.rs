@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use leasehold::{
-    Client, Ended, Error, FencingToken, Lease, Lock, LockGuard, LossReason, SemaphorePermit,
+    Client, Ended, Error, FencingToken, Lease, LockGuard, LossReason, SemaphorePermit,
 };
 
 use super::enclosing::Enclosing;
 use crate::arguments::{Kind, RunArguments};
 use crate::clock::{self, Moment};
+use crate::found::lock;
 
 #[derive(Debug)]
 pub(super) enum Hold {
@@ -37,14 +38,6 @@ impl Hold {
                 None => semaphore.acquire(1).await?,
             };
             return Ok(Hold::Permit(permit));
-        }
-        if job.kind() == Kind::Fenced {
-            let lock = client.fenced_lock(&job.name);
-            let guard = match job.wait {
-                Some(wait) => lock.try_lock(wait, Lease::Renewed).await?,
-                None => lock.lock().await?,
-            };
-            return Ok(Hold::Lock(guard.into()));
         }
         let lock = lock(client, job.kind(), &job.name);
         Ok(Hold::Lock(match job.wait {
@@ -138,19 +131,6 @@ impl Hold {
             // A permit that is forgotten is never given back.
             hold => Some(hold),
         }
-    }
-}
-
-/// A lock of a kind whose guards have no token.
-pub(super) fn lock(client: &Client, kind: Kind, name: &str) -> Lock {
-    match kind {
-        Kind::Lock => client.lock(name),
-        Kind::Fair => client.fair_lock(name),
-        Kind::Fenced => client.fenced_lock(name).into(),
-        Kind::Spin => client.spin_lock(name),
-        Kind::String => client.string_lock(name),
-        Kind::Read => client.read_write_lock(name).read().clone(),
-        Kind::Write => client.read_write_lock(name).write().clone(),
     }
 }
 

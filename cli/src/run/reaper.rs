@@ -14,6 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::unistd::{self, Pid};
 
+use super::REAP;
 use super::command::own_program;
 use super::plan::Plan;
 use crate::clock::Moment;
@@ -66,9 +67,9 @@ impl Reaper {
 }
 
 fn launch(plan: Plan) -> io::Result<Child> {
-    let text = |span: Duration| humantime::format_duration(span).to_string();
+    let text = |span: Duration| span.as_nanos().to_string();
     process::Command::new(own_program()?)
-        .args(["reap", &process::id().to_string(), &text(plan.grace), &text(plan.margin)])
+        .args([REAP, &process::id().to_string(), &text(plan.grace), &text(plan.margin)])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         // What ends a job by the terminal is not to end it.
@@ -92,9 +93,9 @@ enum Step {
 }
 
 /// In the second process.
-pub(crate) fn reap(runner: i32, grace: Duration, margin: Duration) -> u8 {
+pub(super) fn reap(runner: Pid, plan: Plan) -> u8 {
     // It leaves the runner its turn: half of the margin.
-    let plan = Plan { grace, margin: margin / 2 };
+    let plan = Plan { margin: plan.margin / 2, ..plan };
     if SigSet::all().thread_block().is_err() {
         return exit::INTERNAL;
     }
@@ -123,7 +124,7 @@ pub(crate) fn reap(runner: i32, grace: Duration, margin: Duration) -> u8 {
         step = advance(step, told, plan);
         if step == Step::Killed {
             // If it is stopped it can now see what happened.
-            let _ = kill(Pid::from_raw(runner), Signal::SIGCONT);
+            let _ = kill(runner, Signal::SIGCONT);
         }
     }
 }
