@@ -11,10 +11,10 @@ use vt100::Parser;
 use crate::support::wait_until;
 
 /// Far longer than anything takes here.
-const LATE: Duration = Duration::from_secs(60);
+const LATE: Duration = Duration::from_secs(30);
 
 /// A terminal with the program that was started on it. The program is killed if it is still there at the end.
-pub struct Pty {
+pub(crate) struct Pty {
     shown: Arc<Mutex<Shown>>,
     input: Box<dyn Write + Send>,
     child: Box<dyn Child + Send + Sync>,
@@ -28,7 +28,7 @@ struct Shown {
 }
 
 impl Pty {
-    pub fn start(rows: u16, cols: u16, words: &[&str], environment: &[(&str, &str)]) -> Pty {
+    pub(crate) fn start(rows: u16, cols: u16, words: &[&str], environment: &[(&str, &str)]) -> Pty {
         let size = PtySize { rows, cols, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).expect("a terminal");
         let mut command = CommandBuilder::new(words[0]);
@@ -59,25 +59,25 @@ impl Pty {
     }
 
     /// As if somebody typed it.
-    pub fn send(&mut self, keys: &str) {
+    pub(crate) fn send(&mut self, keys: &str) {
         self.input.write_all(keys.as_bytes()).expect("somebody reads");
     }
 
-    pub fn screen(&self) -> vt100::Screen {
+    pub(crate) fn screen(&self) -> vt100::Screen {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner).parser.screen().clone()
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.screen().contents()
     }
 
     /// All that was written, with its control sequences.
-    pub fn written(&self) -> String {
+    pub(crate) fn written(&self) -> String {
         let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&shown.bytes).into_owned()
     }
 
-    pub fn await_text(&self, part: &str) {
+    pub(crate) fn await_text(&self, part: &str) {
         let mut last = String::new();
         let shows = || {
             last = self.text();
@@ -90,7 +90,7 @@ impl Pty {
     }
 
     /// The exit code.
-    pub fn end(&mut self) -> u32 {
+    pub(crate) fn end(&mut self) -> u32 {
         let mut code = None;
         wait_until("the program ends", LATE, || {
             code = self.child.try_wait().expect("it was started").map(|status| status.exit_code());
@@ -99,7 +99,7 @@ impl Pty {
         code.expect("it has ended")
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.process_id().expect("it was started")
     }
 }

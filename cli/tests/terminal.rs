@@ -84,9 +84,10 @@ fn a_pager_behind_it_reads_the_terminal() {
     let bed = Testbed::new();
     let mut shell = shell(&bed);
     // As a pager does: keys come from the terminal, not from its input.
-    shell
-        .send("$L run job -- echo in the pipe | sh -c 'cat; read key </dev/tty; echo key $key.'\r");
-    shell.await_text("in the pipe\n");
+    shell.send(
+        "$L run job -- echo in \"\"the pipe | sh -c 'cat; read key </dev/tty; echo key $key.'\r",
+    );
+    shell.await_text("in the pipe");
     shell.send("q\r");
     shell.await_text("key q.");
 }
@@ -98,9 +99,10 @@ fn a_command_in_a_pipe_gets_the_terminal_when_it_asks() {
     }
     let bed = Testbed::new();
     let mut shell = shell(&bed);
-    shell
-        .send("echo input | $L run job -- sh -c 'cat; read key </dev/tty; echo key $key.' | cat\r");
-    shell.await_text("input\n");
+    shell.send(
+        "echo in\"\"put | $L run job -- sh -c 'cat; read key </dev/tty; echo key $key.' | cat\r",
+    );
+    shell.await_text("input");
     shell.send("x\r");
     shell.await_text("key x.");
 }
@@ -112,8 +114,8 @@ fn a_job_is_suspended_and_continued_as_a_whole() {
     }
     let bed = Testbed::new();
     let mut shell = shell(&bed);
-    shell.send("$L run job -- sh -c 'echo is on; read a; echo a $a.; exit 5'\r");
-    shell.await_text("is on\n");
+    shell.send("$L run job -- sh -c 'echo is \"\"on; read a; echo a $a.; exit 5'\r");
+    shell.await_text("is on");
     shell.send(CTRL_Z);
     shell.await_text("Stopped");
     shell.send("echo in the \"\"shell\r");
@@ -133,10 +135,16 @@ fn a_job_that_is_suspended_for_longer_than_the_lease_is_ended() {
         return;
     }
     let bed = Testbed::new();
-    let file = bed.file("pid");
+    let [pid, code, job] = ["pid", "code", "job.sh"].map(|name| bed.file(name));
+    let script = format!(
+        "{PROGRAM} run job --lease 2s -- sh -c 'echo $$ >{}; read a'; echo $? >{}",
+        pid.display(),
+        code.display()
+    );
+    std::fs::write(&job, script).expect("a file");
     let mut shell = shell(&bed);
-    shell.send(&format!("$L run job --lease 2s -- sh -c 'echo $$ >{}; cat'\r", file.display()));
-    let command = await_line(&file);
+    shell.send(&format!("sh {}\r", job.display()));
+    let command = await_line(&pid);
     shell.send(CTRL_Z);
     shell.await_text("Stopped");
     let mut was_held = false;
@@ -146,8 +154,10 @@ fn a_job_that_is_suspended_for_longer_than_the_lease_is_ended() {
     });
     assert!(was_held, "it ended before the lease did");
     wait_until("the lock is free", LATE, || !bed.is_held("job"));
-    shell.send("wait %1; echo code $?.\r");
-    shell.await_text("code 121.");
+    // The shell script around it was suspended as well.
+    assert_eq!(text(&code), "");
+    shell.send("fg\r");
+    assert_eq!(await_line(&code), "121");
 }
 
 #[test]
@@ -250,7 +260,7 @@ fn watch_shows_changes_and_leaves_the_terminal_as_it_was() {
     watch.await_text("free");
     watch.await_text("0 held");
     bed.server.pause();
-    watch.await_text("no reply");
+    watch.await_text("redis is not available");
     bed.server.resume();
     watch.await_text("0 held");
     assert!(watch.screen().alternate_screen());
