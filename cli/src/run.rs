@@ -60,7 +60,8 @@ pub(crate) fn helper(words: impl IntoIterator<Item = OsString>) -> Option<u8> {
             return of_nothing();
         };
         let [grace, margin] = [grace, margin].map(Duration::from_nanos);
-        return Some(reaper::reap(pid(runner), Plan { grace, margin }));
+        let first_line = next().unwrap_or_default();
+        return Some(reaper::reap(pid(runner), Plan { grace, margin }, &first_line));
     }
     None
 }

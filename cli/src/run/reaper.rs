@@ -35,7 +35,7 @@ pub(super) struct Reaper {
 
 impl Reaper {
     pub(super) fn start(plan: Plan) -> io::Result<Reaper> {
-        Ok(Reaper { plan, process: launch(plan)?, told: None })
+        Ok(Reaper { plan, process: launch(plan, "")?, told: None })
     }
 
     /// Tells it how long the group may run. A reaper that was killed is replaced.
@@ -45,8 +45,8 @@ impl Reaper {
         }
         let line = format!("{group} {}\n", until.to_text());
         if self.tell(&line).is_err() {
-            self.process = launch(self.plan)?;
-            self.tell(&line)?;
+            // It knows from its first moment what it is to end.
+            self.process = launch(self.plan, &line)?;
         }
         self.told = Some(until);
         Ok(())
@@ -66,10 +66,11 @@ impl Reaper {
     }
 }
 
-fn launch(plan: Plan) -> io::Result<Child> {
+/// A reaper that was told a line before it begins.
+fn launch(plan: Plan, line: &str) -> io::Result<Child> {
     let text = |span: Duration| span.as_nanos().to_string();
     process::Command::new(own_program()?)
-        .args([REAP, &process::id().to_string(), &text(plan.grace), &text(plan.margin)])
+        .args([REAP, &process::id().to_string(), &text(plan.grace), &text(plan.margin), line])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         // What ends a job by the terminal is not to end it.
@@ -93,13 +94,13 @@ enum Step {
 }
 
 /// In the second process.
-pub(super) fn reap(runner: Pid, plan: Plan) -> u8 {
+pub(super) fn reap(runner: Pid, plan: Plan, first_line: &str) -> u8 {
     // It leaves the runner its turn: half of the margin.
     let plan = Plan { margin: plan.margin / 2, ..plan };
     if SigSet::all().thread_block().is_err() {
         return exit::INTERNAL;
     }
-    let (mut text, mut told, mut step) = (String::new(), None::<Told>, Step::Watch);
+    let (mut text, mut told, mut step) = (String::new(), parse(first_line.trim_end()), Step::Watch);
     loop {
         let next = told.and_then(|told| match step {
             Step::Watch => Some(plan.stop_at(told.until)),
