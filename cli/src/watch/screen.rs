@@ -127,9 +127,9 @@ impl<'a> Screen<'a> {
             self.seen.locks().map(|(name, history)| self.row(name, history, now)).collect();
         let held = self.seen.locks().filter(|(_, history)| history.now.is_some()).count();
         let widths = [
-            Constraint::Fill(3),
+            Constraint::Fill(1),
             Constraint::Length(6),
-            Constraint::Fill(4),
+            Constraint::Fill(2),
             Constraint::Length(5),
             Constraint::Length(9),
             Constraint::Length(7),
