@@ -9,7 +9,7 @@ use crate::support::server::is_missing;
 use crate::support::wait_until;
 use crate::testbed::{LATE, Runner, Testbed, await_line, runs, text, wall_nanos};
 
-const LEASE: Duration = Duration::from_secs(2);
+const LEASE: Duration = Duration::from_secs(4);
 
 /// Writes down when it runs, with SIGTERM ignored, and the ids of two of its processes.
 fn stubborn(bed: &Testbed) -> Runner {
@@ -18,7 +18,7 @@ fn stubborn(bed: &Testbed) -> Runner {
         "trap '' TERM; sleep 600 & echo $$ $! >{pids}; \
          while :; do date +%s%N >>{times}; sleep 0.002; done"
     );
-    let runner = bed.run(&["job", "--lease", "2s"], &script);
+    let runner = bed.run(&["job", "--lease", "4s"], &script);
     await_line(&bed.file("pids"));
     runner
 }
@@ -83,7 +83,7 @@ fn sigterm_comes_first_and_leaves_time_to_end_in_order() {
     let script = format!(
         "trap 'date +%s%N >{done}; exit 0' TERM; echo >{ready}; while :; do sleep 0.01; done"
     );
-    let runner = bed.run(&["job", "--lease", "2s"], &script);
+    let runner = bed.run(&["job", "--lease", "4s"], &script);
     await_line(&bed.file("ready"));
     let end = end_of_lease(&bed);
     bed.server.pause();
@@ -104,10 +104,10 @@ fn a_short_outage_stops_nothing() {
     let runner = stubborn(&bed);
     end_of_lease(&bed);
     bed.server.pause();
-    // A renewal is due, and has no answer; SIGTERM would come after 1.6 s.
+    // A renewal is due, and has no answer; SIGTERM would come after 3.2 s.
     wait_until("a third of the lease and more", LATE, {
         let since = wall_nanos();
-        move || wall_nanos() - since > 1_000_000_000
+        move || wall_nanos() - since > 2_000_000_000
     });
     bed.server.resume();
     end_of_lease(&bed);
