@@ -46,7 +46,11 @@ pub(crate) fn text(found: &Found) -> String {
         Some(waiters) => format!(", {waiters} waiting in its queue"),
         None => String::new(),
     };
-    let foreign = if found.foreign { ", written by another program" } else { "" };
+    let what = if found.foreign {
+        "is a string that this library did not write: a lock of another program, or any data"
+    } else {
+        "is held"
+    };
     let mut rows = Rows::new(&["HOLDER", "HOLDS", "LEASE"]);
     for holder in &found.holders {
         rows.add([
@@ -55,5 +59,5 @@ pub(crate) fn text(found: &Found) -> String {
             lease(holder.lease_ms),
         ]);
     }
-    format!("{} ({}) is held{foreign}{waiters}\n\n{}", found.name, found.kind, rows.text())
+    format!("{} ({}) {what}{waiters}\n\n{}", found.name, found.kind, rows.text())
 }
