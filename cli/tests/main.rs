@@ -5,6 +5,7 @@ mod concurrent;
 mod exit_codes;
 mod loss;
 mod nested;
+mod others;
 mod passed_on;
 mod pty;
 #[path = "../../tests/support/mod.rs"]
