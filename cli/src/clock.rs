@@ -1,0 +1,46 @@
+//! A clock that goes on while the machine is suspended, and is the same in all processes.
+
+use std::time::Duration;
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOCK: nix::time::ClockId = nix::time::ClockId::CLOCK_BOOTTIME;
+/// On macOS it counts sleep.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const CLOCK: nix::time::ClockId = nix::time::ClockId::CLOCK_MONOTONIC;
+
+/// A reading of the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(Duration);
+
+/// The present.
+pub(crate) fn now() -> Moment {
+    Moment(nix::time::clock_gettime(CLOCK).expect("the system has this clock").into())
+}
+
+impl Moment {
+    pub(crate) fn after(self, span: Duration) -> Moment {
+        Moment(self.0.saturating_add(span))
+    }
+
+    pub(crate) fn before(self, span: Duration) -> Moment {
+        Moment(self.0.saturating_sub(span))
+    }
+
+    /// How long until then; zero if it has passed.
+    pub(crate) fn left(self) -> Duration {
+        self.0.saturating_sub(now().0)
+    }
+
+    pub(crate) fn has_come(self) -> bool {
+        now() >= self
+    }
+
+    /// For another process.
+    pub(crate) fn to_text(self) -> String {
+        self.0.as_nanos().to_string()
+    }
+
+    pub(crate) fn of_text(text: &str) -> Option<Moment> {
+        text.parse().ok().map(|nanos| Moment(Duration::from_nanos(nanos)))
+    }
+}

@@ -1,0 +1,138 @@
+//! Locks as they are shown: the columns of the tables, and the fields of the JSON.
+
+use std::time::Duration;
+
+use leasehold::{Client, Error, Holder, Lock, LockInfo};
+use serde::Serialize;
+
+use crate::arguments::Kind;
+use crate::output::{Tone, short};
+
+/// A lock that is held.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Found {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) holders: Vec<FoundHolder>,
+    /// What is left of the longest lease; none: no expiry.
+    pub(crate) lease_ms: Option<u64>,
+    /// Waiters in the queue of a fair lock. Those of other kinds are not in Redis.
+    pub(crate) waiters: Option<u64>,
+    /// A string that this library did not write: a lock of another program, or any data.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) foreign: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct FoundHolder {
+    pub(crate) owner: String,
+    pub(crate) holds: u64,
+    pub(crate) lease_ms: Option<u64>,
+}
+
+impl From<LockInfo> for Found {
+    fn from(lock: LockInfo) -> Self {
+        let is_fair = lock.kind == leasehold::LockKind::Fair;
+        Found {
+            name: lock.key,
+            kind: lock.kind.to_string(),
+            holders: lock.holders.into_iter().map(FoundHolder::from).collect(),
+            lease_ms: lock.lease.map(ms),
+            waiters: is_fair.then_some(lock.queue),
+            foreign: false,
+        }
+    }
+}
+
+impl From<Holder> for FoundHolder {
+    fn from(holder: Holder) -> Self {
+        let Holder { owner, holds, lease, .. } = holder;
+        FoundHolder { owner, holds, lease_ms: lease.map(ms) }
+    }
+}
+
+/// The lock of a name, of whatever kind; `None` if it is free.
+pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Found>, Error> {
+    let locks = client.locks(&escaped(name)).await?;
+    if let Some(found) = locks.into_iter().find(|lock| lock.key == name) {
+        return Ok(Some(found.into()));
+    }
+    // A search does not show it: its text may be anything.
+    let holder = client.string_lock(name).holder().await?;
+    Ok(holder.map(|holder| {
+        let holder = FoundHolder::from(holder);
+        Found {
+            name: name.to_owned(),
+            kind: "string".to_owned(),
+            lease_ms: holder.lease_ms,
+            holders: vec![holder],
+            waiters: None,
+            foreign: true,
+        }
+    }))
+}
+
+/// A name as a pattern that fits nothing else.
+fn escaped(name: &str) -> String {
+    let is_special = |letter| matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^');
+    let escape = |letter| is_special(letter).then_some('\\').into_iter().chain([letter]);
+    name.chars().flat_map(escape).collect()
+}
+
+impl Found {
+    /// The lock itself.
+    pub(crate) fn lock(&self, client: &Client) -> Lock {
+        let kind = match self.kind.as_str() {
+            "fair" => Kind::Fair,
+            "fenced" => Kind::Fenced,
+            "read" => Kind::Read,
+            "write" => Kind::Write,
+            "string" => Kind::String,
+            _ => Kind::Lock,
+        };
+        lock(client, kind, &self.name)
+    }
+
+    /// The first holder, and how many more.
+    pub(crate) fn holder(&self) -> String {
+        match self.holders.as_slice() {
+            [] => String::new(),
+            [one] => one.owner.clone(),
+            [first, others @ ..] => format!("{} +{}", first.owner, others.len()),
+        }
+    }
+
+    pub(crate) fn holds(&self) -> u64 {
+        self.holders.iter().map(|holder| holder.holds).sum()
+    }
+
+    pub(crate) fn waiters(&self) -> String {
+        self.waiters.map_or("-".to_owned(), |waiters| waiters.to_string())
+    }
+}
+
+/// A lease that is nearly over, or has no end, is to be looked at.
+pub(crate) fn lease(lease_ms: Option<u64>) -> (String, Tone) {
+    match lease_ms {
+        None => ("no expiry".to_owned(), Tone::Warning),
+        Some(left) if left < 3_000 => (short(Duration::from_millis(left)), Tone::Warning),
+        Some(left) => (short(Duration::from_millis(left)), Tone::Good),
+    }
+}
+
+fn ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A lock of a kind. Its guards have their token as an option.
+pub(crate) fn lock(client: &Client, kind: Kind, name: &str) -> Lock {
+    match kind {
+        Kind::Lock => client.lock(name),
+        Kind::Fair => client.fair_lock(name),
+        Kind::Fenced => client.fenced_lock(name).into(),
+        Kind::Spin => client.spin_lock(name),
+        Kind::String => client.string_lock(name),
+        Kind::Read => client.read_write_lock(name).read().clone(),
+        Kind::Write => client.read_write_lock(name).write().clone(),
+    }
+}

@@ -1,0 +1,40 @@
+//! `ls`: the locks that are held.
+
+use crate::arguments::{ListArguments, ServerArguments};
+use crate::exit::Failure;
+use crate::found::{Found, lease};
+use crate::output::{Rows, Tone, complain, say, say_json};
+use crate::server::close;
+
+/// The exit code.
+pub(crate) async fn list(list: &ListArguments, server: &ServerArguments) -> Result<u8, Failure> {
+    let client = server.connect().await?;
+    let locks = client.locks(&list.pattern).await;
+    close(&client).await;
+    let locks = locks?;
+    if locks.is_truncated() {
+        complain("there are more: the search ended at its bounds, give a pattern");
+    }
+    let locks: Vec<_> = locks.into_iter().map(Found::from).collect();
+    if list.json {
+        say_json(&locks)?;
+        return Ok(0);
+    }
+    if locks.is_empty() {
+        complain("no lock is held");
+        return Ok(0);
+    }
+    let mut rows = Rows::new(&["NAME", "KIND", "HOLDER", "HOLDS", "LEASE", "WAITERS"]);
+    for lock in locks {
+        rows.add([
+            (lock.name.clone(), Tone::Plain),
+            (lock.kind.clone(), Tone::Faint),
+            (lock.holder(), Tone::Plain),
+            (lock.holds().to_string(), Tone::Plain),
+            lease(lock.lease_ms),
+            (lock.waiters(), Tone::Plain),
+        ]);
+    }
+    say(&rows.text())?;
+    Ok(0)
+}

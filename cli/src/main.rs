@@ -1,0 +1,63 @@
+//! `leasehold`: distributed locks on Redis and Valkey for people, scripts and cron.
+
+mod arguments;
+mod bench;
+mod break_lock;
+mod clock;
+mod exit;
+mod found;
+mod list;
+mod output;
+mod papers;
+mod preflight;
+mod run;
+mod server;
+mod show;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Task};
+use exit::Failure;
+
+fn main() -> ExitCode {
+    if let Some(code) = run::helper(std::env::args_os()) {
+        return ExitCode::from(code);
+    }
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // There is nowhere to tell that it cannot be printed.
+            drop(error.print());
+            return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });
+        }
+    };
+    let done = perform(arguments);
+    ExitCode::from(done.unwrap_or_else(|failure| {
+        output::complain(&failure.text);
+        failure.code
+    }))
+}
+
+/// The exit code.
+fn perform(Arguments { server, task }: Arguments) -> Result<u8, Failure> {
+    match task {
+        Task::Run(job) => on_runtime(run::run(&job, &server)),
+        Task::Ls(list) => on_runtime(list::list(&list, &server)),
+        Task::Show(show) => on_runtime(show::show(&show, &server)),
+        Task::Break(asked) => on_runtime(break_lock::break_lock(&asked, &server)),
+        Task::Watch(watch) => on_runtime(watch::watch(&watch, &server)),
+        Task::Preflight(asked) => on_runtime(preflight::preflight(&asked, &server)),
+        Task::Bench(bench) => on_runtime(bench::bench(&bench, &server)),
+        Task::Completions { shell } => papers::completions(shell),
+        Task::Man { dir } => papers::manual(dir.as_deref()),
+    }
+}
+
+/// One thread: the signal that ends a command with its runner is sent when the thread ends that started it.
+fn on_runtime(work: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(Failure::internal("the runtime does not start"))?.block_on(work)
+}

@@ -1,0 +1,108 @@
+//! Where texts go, and how they look: tables for people, JSON for programs.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
+use serde::Serialize;
+
+use crate::exit::Failure;
+
+/// A line on standard error, with the name of the program.
+pub(crate) fn complain(text: &str) {
+    // There is nowhere to tell that it cannot be written.
+    drop(writeln!(io::stderr(), "leasehold: {text}"));
+}
+
+/// A line on standard output. A reader that has gone, as `head` has, ends the program quietly.
+pub(crate) fn say(text: &str) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    match writeln!(output, "{text}").and_then(|()| output.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::internal("standard output")(error))
+        }
+        Err(_) => std::process::exit(0),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// One value as a line of JSON.
+pub(crate) fn say_json(value: &impl Serialize) -> Result<(), Failure> {
+    say(&serde_json::to_string(value).map_err(Failure::internal("JSON"))?)
+}
+
+/// Whether standard output is to have colours: a terminal, and nobody objects (<https://no-color.org>).
+pub(crate) fn has_colours() -> bool {
+    io::stdout().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
+}
+
+/// A table without lines, as `docker ps` and `kubectl get` have it.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    table: Table,
+    colours: bool,
+}
+
+/// What a cell says beyond its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Good,
+    Warning,
+    Faint,
+}
+
+impl Rows {
+    pub(crate) fn new(titles: &[&str]) -> Rows {
+        let colours = has_colours();
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        let title = |title: &&str| {
+            let cell = Cell::new(title);
+            if colours { cell.add_attribute(Attribute::Bold) } else { cell }
+        };
+        table.set_header(titles.iter().map(title));
+        Rows { table, colours }
+    }
+
+    pub(crate) fn add<const N: usize>(&mut self, cells: [(String, Tone); N]) {
+        let cell = |(text, tone): (String, Tone)| {
+            let cell = Cell::new(text);
+            match tone {
+                _ if !self.colours => cell,
+                Tone::Plain => cell,
+                Tone::Good => cell.fg(Color::Green),
+                Tone::Warning => cell.fg(Color::Yellow),
+                Tone::Faint => cell.add_attribute(Attribute::Dim),
+            }
+        };
+        let cells: Vec<_> = cells.into_iter().map(cell).collect();
+        self.table.add_row(cells);
+    }
+
+    pub(crate) fn text(&mut self) -> String {
+        if let Some(first) = self.table.column_mut(0) {
+            first.set_padding((0, 1));
+        }
+        if self.colours {
+            self.table.enforce_styling();
+        } else {
+            self.table.force_no_tty();
+        }
+        let lines: Vec<_> = self.table.lines().map(|line| line.trim_end().to_owned()).collect();
+        lines.join("\n")
+    }
+}
+
+/// A rest of a lease, as people read it.
+pub(crate) fn short(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        0..60 => format!("{:.1}s", span.as_secs_f64()),
+        60..3_600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h {:02}m", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{}d {:02}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}

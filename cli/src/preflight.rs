@@ -1,0 +1,80 @@
+//! `preflight`: what the server gives, and what that means for locks.
+
+use leasehold::preflight::{Preflight, Severity};
+use serde::Serialize;
+
+use crate::arguments::{PreflightArguments, ServerArguments};
+use crate::exit::Failure;
+use crate::output::{say, say_json};
+use crate::server::close;
+
+/// Locks do not work there, or are lost in normal operation.
+const DANGER: u8 = 1;
+
+#[derive(Debug, Serialize)]
+struct Report {
+    servers: Vec<Node>,
+    findings: Vec<Finding>,
+    survives: Vec<String>,
+    broken_by: Vec<String>,
+    not_known: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Node {
+    server: String,
+    version: Option<String>,
+    round_trip_ms: Option<f64>,
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Finding {
+    severity: String,
+    server: String,
+    text: String,
+}
+
+/// The exit code.
+pub(crate) async fn preflight(
+    asked: &PreflightArguments,
+    server: &ServerArguments,
+) -> Result<u8, Failure> {
+    let client = server.connect_with(|builder| builder.lease(asked.lease)).await?;
+    let report = client.preflight().name(&asked.name).await;
+    close(&client).await;
+    let report = report?;
+    let code = if report.worst() >= Some(Severity::Danger) { DANGER } else { 0 };
+    if asked.json {
+        say_json(&Report::from(report))?;
+    } else {
+        say(report.to_string().trim_end())?;
+    }
+    Ok(code)
+}
+
+impl From<Preflight> for Report {
+    fn from(report: Preflight) -> Self {
+        let server = |node: leasehold::preflight::NodeReport| {
+            let state = node.state.as_ref().ok();
+            Node {
+                version: state.and_then(|state| state.version).map(|version| version.to_string()),
+                round_trip_ms: state.map(|state| state.round_trips.median.as_secs_f64() * 1e3),
+                error: node.state.as_ref().err().map(ToString::to_string),
+                server: node.server,
+            }
+        };
+        let finding = |found: leasehold::preflight::Finding| Finding {
+            severity: found.severity.to_string(),
+            server: found.server,
+            text: found.text,
+        };
+        Report {
+            servers: report.nodes.into_iter().map(server).collect(),
+            findings: report.findings.into_iter().map(finding).collect(),
+            survives: report.guarantee.survives,
+            broken_by: report.guarantee.broken_by,
+            not_known: report.guarantee.not_known,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! `run`: a command while a lock is held.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `hold` | what is held |
+//! | `enclosing` | a run inside a run |
+//! | `plan` | when the command must stop |
+//! | `command` | its processes |
+//! | `supervisor` | signals, terminal, loss, and the end |
+//! | `reaper` | a second process, for a runner that is killed or stands still |
+//! | `terminal`, `signals` | as a shell has them |
+
+mod command;
+mod enclosing;
+mod hold;
+mod plan;
+mod reaper;
+mod signals;
+mod supervisor;
+mod terminal;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use leasehold::{Client, Error, Holder};
+use nix::unistd::Pid;
+
+use crate::arguments::{RunArguments, ServerArguments};
+use crate::clock::{self, Moment};
+use crate::exit::{self, Failure};
+use crate::found::lock;
+use crate::output::{complain, short};
+use crate::server::close;
+
+use command::Command;
+use enclosing::{Enclosing, HELD, NAME, OWNER, OuterHold, TOKEN};
+use hold::Hold;
+use plan::Plan;
+use reaper::Reaper;
+use signals::Signals;
+use supervisor::Supervisor;
+
+/// The first words of the processes that a run starts, which are this program as well.
+const START: &str = "run-start";
+const REAP: &str = "run-reap";
+
+/// If this process is one of those, it is that until its end; the exit code.
+pub(crate) fn helper(words: impl IntoIterator<Item = OsString>) -> Option<u8> {
+    let mut words = words.into_iter().skip(1);
+    let what = words.next()?;
+    let mut next = || words.next()?.into_string().ok();
+    let mut number = || next()?.parse::<u64>().ok();
+    let of_nothing = || Some(exit::USAGE);
+    if what == START {
+        let Some(runner) = number() else { return of_nothing() };
+        return Some(command::start(pid(runner), &words.collect::<Vec<_>>()));
+    }
+    if what == REAP {
+        let (Some(runner), Some(grace), Some(margin)) = (number(), number(), number()) else {
+            return of_nothing();
+        };
+        let [grace, margin] = [grace, margin].map(Duration::from_nanos);
+        let first_line = next().unwrap_or_default();
+        return Some(reaper::reap(pid(runner), Plan { grace, margin }, &first_line));
+    }
+    None
+}
+
+fn pid(number: u64) -> Pid {
+    Pid::from_raw(i32::try_from(number).unwrap_or_default())
+}
+
+/// The exit code.
+pub(crate) async fn run(job: &RunArguments, server: &ServerArguments) -> Result<u8, Failure> {
+    let plan = Plan::of(job.lease, job.grace)?;
+    let outer = enclosing::outer()?;
+    let mut signals = Signals::listen()?;
+    let client = tokio::select! {
+        client = server.connect_with(|builder| builder.lease(job.lease)) => client?,
+        signal = signals.next_to_leave() => return Ok(exit::of_signal(signal)),
+    };
+    let taken = tokio::select! {
+        taken = take(&client, job, &outer) => taken,
+        // CANCEL: the client gives back what was under way.
+        signal = signals.next_to_leave() => Ok(Err(signal)),
+    };
+    let done = match taken {
+        Ok(Ok(hold)) => run_under(hold, job, plan, &outer, &mut signals).await,
+        Ok(Err(signal)) => Ok(exit::of_signal(signal)),
+        Err(failure) => Err(failure),
+    };
+    close(&client).await;
+    done
+}
+
+type Taken = Result<Hold, nix::sys::signal::Signal>;
+
+async fn take(client: &Client, job: &RunArguments, outer: &[OuterHold]) -> Result<Taken, Failure> {
+    if let Some(enclosing) = Enclosing::find(client, job, outer).await? {
+        return Ok(Ok(Hold::Enclosing(enclosing)));
+    }
+    match Hold::take(client, job).await {
+        Ok(hold) => Ok(Ok(hold)),
+        Err(error) => Err(why_not(client, job, error).await),
+    }
+}
+
+/// A reply that is late at the end of the wait is no news if another owner is seen to hold the lock.
+async fn why_not(client: &Client, job: &RunArguments, error: Error) -> Failure {
+    if job.permits.is_some() || !(error.is_timeout() || error.may_be_held()) {
+        return with_conflict_code(job, error.into());
+    }
+    let holder = lock(client, job.kind(), &job.name).holder().await.ok().flatten();
+    match holder.filter(|holder| !holder.owner.starts_with(&client.id())) {
+        Some(Holder { owner, lease, .. }) => {
+            let left = lease.map_or("without expiry".to_owned(), |left| {
+                format!("{} left of its lease", short(left))
+            });
+            let text = format!("not acquired in time: `{}` is held by {owner}, {left}", job.name);
+            with_conflict_code(job, Failure::new(exit::NOT_ACQUIRED, text))
+        }
+        None => with_conflict_code(job, error.into()),
+    }
+}
+
+fn with_conflict_code(job: &RunArguments, failure: Failure) -> Failure {
+    let code = job.conflict_exit_code.filter(|_| failure.code == exit::NOT_ACQUIRED);
+    Failure { code: code.unwrap_or(failure.code), ..failure }
+}
+
+/// Runs the command and releases the hold.
+async fn run_under(
+    hold: Hold,
+    job: &RunArguments,
+    plan: Plan,
+    outer: &[OuterHold],
+    signals: &mut Signals,
+) -> Result<u8, Failure> {
+    let since = clock::now();
+    let plan = match &hold {
+        Hold::Enclosing(enclosing) => Plan::of_rest(enclosing.until().left(), job.grace),
+        _ => plan,
+    };
+    let reaper = Reaper::start(plan).map_err(Failure::internal("no process could be started"))?;
+    let command = Command::prepare(&job.command, &environment(&hold, job, outer)).await?;
+    let code = Supervisor::new(&hold, plan, command, reaper).run(signals).await?;
+    let hold = match job.at_least.filter(|_| code != exit::LOST) {
+        Some(span) => stay(hold, since.after(span), signals).await,
+        None => Some(hold),
+    };
+    let Some(hold) = hold else { return Ok(code) };
+    match hold.release().await {
+        Err(Error::Lost { .. }) if code != exit::LOST => {
+            complain(&format!("`{}` was lost while the command ran", job.name));
+            Ok(exit::LOST)
+        }
+        Ok(()) | Err(Error::Lost { .. }) => Ok(code),
+        Err(error) => {
+            let text = Failure::from(error).text;
+            complain(&format!("the release is not confirmed, the lease will end it: {text}"));
+            Ok(code)
+        }
+    }
+}
+
+/// What the command finds.
+fn environment(
+    hold: &Hold,
+    job: &RunArguments,
+    outer: &[OuterHold],
+) -> [(&'static str, Option<String>); 4] {
+    let token = hold.token();
+    let own = OuterHold { name: job.name.clone(), owner: hold.owner().to_owned(), token };
+    let mut outer = outer.to_vec();
+    if hold.is_exclusive(job) && !outer.contains(&own) {
+        outer.push(own);
+    }
+    [
+        (NAME, Some(job.name.clone())),
+        (OWNER, Some(hold.owner().to_owned())),
+        (TOKEN, token.map(|token| token.to_string())),
+        (HELD, serde_json::to_string(&outer).ok()),
+    ]
+}
+
+/// Keeps the lock until `end`: in Redis if that is possible, else by staying. `None` if it is left to its lease.
+async fn stay(hold: Hold, end: Moment, signals: &mut Signals) -> Option<Hold> {
+    if matches!(hold, Hold::Enclosing(_)) || end.left() == Duration::ZERO {
+        return Some(hold);
+    }
+    let hold = hold.leave_for(end.left()).await?;
+    while !end.has_come() {
+        tokio::select! {
+            () = tokio::time::sleep(end.left().min(Duration::from_millis(250))) => {}
+            // To leave early is not to release early: the lease ends it.
+            _ = signals.next_to_leave() => {
+                hold.leave();
+                return None;
+            }
+        }
+    }
+    Some(hold)
+}

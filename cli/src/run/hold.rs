@@ -1,0 +1,141 @@
+//! What a run holds: a lock, a permit, or a share in the hold of the run around it.
+
+use std::time::Duration;
+
+use leasehold::{
+    Client, Ended, Error, FencingToken, Lease, LockGuard, LossReason, SemaphorePermit,
+};
+
+use super::enclosing::Enclosing;
+use crate::arguments::{Kind, RunArguments};
+use crate::clock::{self, Moment};
+use crate::found::lock;
+
+#[derive(Debug)]
+pub(super) enum Hold {
+    Lock(LockGuard),
+    Permit(SemaphorePermit),
+    Enclosing(Enclosing),
+}
+
+/// How a hold ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// Its lease is over: others may hold the lock.
+    Expired,
+    /// Another reason, at any time.
+    Gone(String),
+}
+
+impl Hold {
+    /// Takes the lock, or a permit.
+    pub(super) async fn take(client: &Client, job: &RunArguments) -> Result<Hold, Error> {
+        if let Some(permits) = job.permits {
+            let semaphore = client.semaphore(&job.name);
+            semaphore.try_set_permits(permits).await?;
+            let permit = match job.wait {
+                Some(wait) => semaphore.try_acquire(1, wait).await?,
+                None => semaphore.acquire(1).await?,
+            };
+            return Ok(Hold::Permit(permit));
+        }
+        let lock = lock(client, job.kind(), &job.name);
+        Ok(Hold::Lock(match job.wait {
+            Some(wait) => lock.try_lock(wait, Lease::Renewed).await?,
+            None => lock.lock().await?,
+        }))
+    }
+
+    fn guard(&self) -> Option<&LockGuard> {
+        match self {
+            Hold::Lock(guard) => Some(guard),
+            Hold::Permit(permit) => permit.guard(),
+            Hold::Enclosing(_) => None,
+        }
+    }
+
+    /// The instant until which the lock is certainly held. It moves on with each renewal.
+    pub(super) fn until(&self) -> Moment {
+        match self {
+            Hold::Enclosing(enclosing) => enclosing.until(),
+            _ => self.guard().map_or(clock::now(), |guard| clock::now().after(guard.remaining())),
+        }
+    }
+
+    /// Resolves when the hold is lost.
+    pub(super) async fn lost(&self) -> Loss {
+        if let Hold::Enclosing(enclosing) = self {
+            return enclosing.lost().await;
+        }
+        if let Some(guard) = self.guard()
+            && let Ended::Lost(reason) = guard.ended().await
+        {
+            return match reason {
+                LossReason::Expired => Loss::Expired,
+                reason => Loss::Gone(reason.to_string()),
+            };
+        }
+        // It is not released while it is here.
+        std::future::pending().await
+    }
+
+    /// As other clients see it.
+    pub(super) fn owner(&self) -> &str {
+        match self {
+            Hold::Enclosing(enclosing) => &enclosing.hold.owner,
+            _ => self.guard().map_or("", LockGuard::owner),
+        }
+    }
+
+    pub(super) fn token(&self) -> Option<i64> {
+        match self {
+            Hold::Enclosing(enclosing) => enclosing.hold.token,
+            _ => self.guard().and_then(LockGuard::token).map(FencingToken::value),
+        }
+    }
+
+    /// Whether it is a hold by which an inner run of the same name may run: one that has one owner.
+    pub(super) fn is_exclusive(&self, job: &RunArguments) -> bool {
+        !matches!(self, Hold::Permit(_)) && job.kind() != Kind::Read
+    }
+
+    pub(super) async fn release(self) -> Result<(), Error> {
+        match self {
+            Hold::Lock(guard) => guard.unlock().await,
+            Hold::Permit(permit) => permit.release().await,
+            // The run around releases it.
+            Hold::Enclosing(_) => Ok(()),
+        }
+    }
+
+    /// Leaves the lock to its lease.
+    pub(super) fn leave(self) {
+        match self {
+            Hold::Lock(guard) => guard.forget(),
+            // It has no lease without a holder: it is given back.
+            Hold::Permit(_) | Hold::Enclosing(_) => {}
+        }
+    }
+
+    /// Leaves the lock to Redis for `rest`, so that this process may end; the hold, if that is not possible.
+    pub(super) async fn leave_for(self, rest: Duration) -> Option<Hold> {
+        match self {
+            // An extension never shortens a lease.
+            Hold::Lock(guard) if guard.remaining() <= rest => match guard.extend(rest).await {
+                Ok(()) => {
+                    guard.forget();
+                    None
+                }
+                Err(_) => Some(Hold::Lock(guard)),
+            },
+            // A permit that is forgotten is never given back.
+            hold => Some(hold),
+        }
+    }
+}
+
+impl RunArguments {
+    pub(super) fn kind(&self) -> Kind {
+        if self.fenced { Kind::Fenced } else { self.kind }
+    }
+}

@@ -1,0 +1,190 @@
+//! The time in which the command runs: signals, the terminal, the loss of the lock, and the end.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::command::Command;
+use super::hold::{Hold, Loss};
+use super::plan::Plan;
+use super::reaper::Reaper;
+use super::signals::Signals;
+use super::terminal::{Terminal, is_for_command, stop_this_process, suspend_job};
+use crate::clock::{self, Moment};
+use crate::exit::{self, Failure};
+use crate::output::complain;
+
+/// Timers may stand still while the machine is suspended: then it is noticed after this time.
+const LOOK_MAX: Duration = Duration::from_millis(250);
+const LOOK_MIN: Duration = Duration::from_millis(5);
+
+#[derive(Debug)]
+pub(super) struct Supervisor<'a> {
+    hold: &'a Hold,
+    plan: Plan,
+    command: Command,
+    reaper: Reaper,
+    terminal: Option<Terminal>,
+    stopping: Option<Stopping>,
+}
+
+/// The command was told to stop.
+#[derive(Clone, Copy, Debug)]
+struct Stopping {
+    kill_at: Moment,
+    is_killed: bool,
+}
+
+impl<'a> Supervisor<'a> {
+    pub(super) fn new(hold: &'a Hold, plan: Plan, command: Command, reaper: Reaper) -> Self {
+        let terminal = Terminal::open();
+        Supervisor { hold, plan, command, reaper, terminal, stopping: None }
+    }
+
+    /// Until all processes of the command have ended; the exit code.
+    pub(super) async fn run(mut self, signals: &mut Signals) -> Result<u8, Failure> {
+        let hold = self.hold;
+        let mut ended = std::pin::pin!(hold.lost());
+        let mut has_ended = false;
+        self.look()?;
+        if self.stopping.is_none() {
+            if let Some(terminal) = &self.terminal
+                && terminal.is_ours()
+                && is_for_command()
+            {
+                terminal.give(self.command.group);
+            }
+            self.command.go_on();
+        }
+        while !self.command.has_ended() {
+            if let Some(signal) = self.command.take_stopped() {
+                self.stopped_by(signal)?;
+            }
+            self.look()?;
+            let next_look = self.next_look();
+            tokio::select! {
+                biased;
+                loss = &mut ended, if !has_ended => {
+                    has_ended = true;
+                    self.stop_for(&loss);
+                }
+                () = self.command.changed() => {}
+                signal = signals.next() => self.pass_on(signal),
+                () = tokio::time::sleep(next_look) => {}
+            }
+        }
+        if let Some(terminal) = &self.terminal
+            && terminal.is_of(self.command.group)
+        {
+            terminal.take_back();
+        }
+        let was_stopped = self.reaper.done() || self.stopping.is_some();
+        Ok(match self.command.status {
+            Some(status) if !was_stopped => status,
+            _ => exit::LOST,
+        })
+    }
+
+    /// When something is due, or may have changed.
+    fn next_look(&self) -> Duration {
+        let until = self.hold.until();
+        let due = match self.stopping {
+            Some(Stopping { is_killed: true, .. }) => return LOOK_MAX,
+            Some(Stopping { kill_at, .. }) => kill_at.left(),
+            None => self.plan.stop_at(until).left(),
+        };
+        // Renewals are told to the reaper in time.
+        due.min((until.left() / 20).clamp(LOOK_MIN, LOOK_MAX))
+    }
+
+    /// Tells the reaper of renewals, and does what is due.
+    fn look(&mut self) -> Result<(), Failure> {
+        let until = self.hold.until();
+        let now = clock::now();
+        match self.stopping {
+            None if now >= self.plan.stop_at(until) => {
+                let left = humantime::format_duration(whole_ms(until.left()));
+                self.stop(
+                    &format!("no renewal succeeds, the lock ends in {left}"),
+                    self.plan.kill_at(until),
+                );
+            }
+            None => {
+                let watched = self.reaper.watch(self.command.group, until);
+                watched.map_err(Failure::internal("the reaper"))?;
+            }
+            Some(Stopping { kill_at, is_killed: false }) if now >= kill_at => {
+                complain("the command is killed");
+                self.command.signal(Signal::SIGKILL);
+                self.stopping = Some(Stopping { kill_at, is_killed: true });
+            }
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    fn stop_for(&mut self, loss: &Loss) {
+        match loss {
+            Loss::Expired => self.stop("its lease ended", clock::now()),
+            // Nobody knows since when: it has its grace.
+            Loss::Gone(reason) => self.stop(reason, clock::now().after(self.plan.grace)),
+        }
+    }
+
+    /// SIGTERM now, and SIGKILL at `kill_at`.
+    fn stop(&mut self, reason: &str, kill_at: Moment) {
+        if let Some(stopping) = &mut self.stopping {
+            stopping.kill_at = stopping.kill_at.min(kill_at);
+            return;
+        }
+        complain(&format!("the lock is lost: {reason}; the command is stopped"));
+        self.command.signal(Signal::SIGTERM);
+        // One that is suspended could not end.
+        self.command.signal(Signal::SIGCONT);
+        self.stopping = Some(Stopping { kill_at, is_killed: false });
+    }
+
+    fn pass_on(&mut self, signal: Signal) {
+        self.command.signal(signal);
+        if signal == Signal::SIGTSTP {
+            // The shell waits for this process to stop.
+            stop_this_process();
+            self.resume();
+        }
+    }
+
+    /// The command stands still: by a key, or as it wants the terminal.
+    fn stopped_by(&mut self, signal: Signal) -> Result<(), Failure> {
+        let Some(terminal) = &self.terminal else { return Ok(()) };
+        let has_terminal = terminal.is_of(self.command.group);
+        let wants_terminal = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
+        if wants_terminal && terminal.is_ours() {
+            terminal.give(self.command.group);
+            self.command.go_on();
+        } else if has_terminal || wants_terminal {
+            // Whoever suspends a command suspends its runner, which then does not renew the lock: the reaper ends
+            // the command before the lease does.
+            if has_terminal {
+                terminal.take_back();
+            }
+            suspend_job();
+            self.look()?;
+            self.resume();
+        }
+        Ok(())
+    }
+
+    /// This process was continued: so is the command.
+    fn resume(&mut self) {
+        if let Some(terminal) = &self.terminal
+            && terminal.is_ours()
+        {
+            terminal.give(self.command.group);
+        }
+        self.command.go_on();
+    }
+}
+
+fn whole_ms(span: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}

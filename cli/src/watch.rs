@@ -1,0 +1,44 @@
+//! `watch`: locks as they change.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `changes` | compares one look with the last one |
+//! | `lines` | a line for each change |
+//! | `screen` | the live table |
+
+mod changes;
+mod lines;
+mod screen;
+
+use std::io::{self, IsTerminal as _};
+use std::time::Duration;
+
+use leasehold::{Client, Error};
+
+use crate::arguments::{ServerArguments, WatchArguments};
+use crate::exit::Failure;
+use crate::found::Found;
+use crate::server::close;
+
+/// Each look searches the whole database.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+
+/// The exit code.
+pub(crate) async fn watch(asked: &WatchArguments, server: &ServerArguments) -> Result<u8, Failure> {
+    if asked.interval < INTERVAL_MIN {
+        return Err(Failure::usage("--interval is less than 100ms"));
+    }
+    let client = server.connect().await?;
+    let is_live = io::stdout().is_terminal() && !asked.lines && !asked.json;
+    let done = if is_live {
+        screen::watch(&client, asked).await
+    } else {
+        lines::watch(&client, asked).await
+    };
+    close(&client).await;
+    done.map(|()| 0)
+}
+
+async fn look(client: &Client, pattern: &str) -> Result<Vec<Found>, Error> {
+    Ok(client.locks(pattern).await?.into_iter().map(Found::from).collect())
+}

@@ -1,0 +1,110 @@
+//! What a runner ends with.
+
+use crate::support::server::is_missing;
+use crate::testbed::{Testbed, bare, exit_code, stderr, stdout};
+
+#[test]
+fn the_commands_own_code_is_passed_on() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    for code in [0, 1, 42, 119, 255] {
+        let output = bed.output(&["run", "job", "--", "sh", "-c", &format!("exit {code}")]);
+        assert_eq!(exit_code(&output), code, "{}", stderr(&output));
+    }
+    let killed = bed.output(&["run", "job", "--", "sh", "-c", "kill -KILL $$"]);
+    assert_eq!(exit_code(&killed), 128 + 9);
+    assert!(!bed.is_held("job"), "it is released");
+}
+
+#[test]
+fn a_lock_of_another_is_not_acquired_in_time() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    bed.hold_by_another("job");
+    for wait in ["0", "200ms"] {
+        let output = bed.output(&["run", "job", "--wait", wait, "--", "echo", "ran"]);
+        assert_eq!((exit_code(&output), &*stdout(&output)), (120, ""), "{}", stderr(&output));
+        assert!(stderr(&output).contains("not acquired in time"), "{}", stderr(&output));
+    }
+    let output = bed.output(&["run", "job", "-w", "0", "-E", "7", "--", "echo", "ran"]);
+    assert_eq!((exit_code(&output), &*stdout(&output)), (7, ""));
+}
+
+#[test]
+fn without_a_server_nothing_runs() {
+    if is_missing() {
+        return;
+    }
+    let mut bed = Testbed::new();
+    bed.server.kill();
+    let output = bed.output(&["run", "job", "--", "echo", "ran"]);
+    assert_eq!((exit_code(&output), &*stdout(&output)), (122, ""), "{}", stderr(&output));
+}
+
+#[test]
+fn a_refusal_of_the_server_has_a_code_of_its_own() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    bed.server.command(&["SET", "job", "data"]);
+    let output = bed.output(&["run", "job", "--", "echo", "ran"]);
+    assert_eq!((exit_code(&output), &*stdout(&output)), (123, ""), "{}", stderr(&output));
+    assert!(stderr(&output).contains("WRONGTYPE"), "{}", stderr(&output));
+}
+
+#[test]
+fn bad_usage_is_told_before_anything_is_sent() {
+    let cases: [(&[&str], &str); 9] = [
+        (&["run", "job"], "COMMAND"),
+        (&["run", "job", "--wait", "soon", "--", "true"], "--wait"),
+        (&["run", "job", "--lease", "9s", "--grace", "5s", "--", "true"], "--grace"),
+        (&["run", "job", "--permits", "0", "--", "true"], "--permits"),
+        (&["run", "job", "--permits", "2", "--fenced", "--", "true"], "--fenced"),
+        (&["run", "job", "--kind", "odd", "--", "true"], "--kind"),
+        (&["run", "job", "--tls-cert", "x", "--", "true"], "--tls-key"),
+        (&["run", "job", "--", "true"], "which server"),
+        (&["sing"], "sing"),
+    ];
+    for (arguments, part) in cases {
+        let output = bare(arguments).output().expect("it starts");
+        assert_eq!(exit_code(&output), 124, "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
+    }
+    // A server that nobody asks: the name and the lease are looked at before.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.set_nonblocking(true).expect("it can");
+    let url = format!("redis://127.0.0.1:{}", listener.local_addr().expect("bound").port());
+    for arguments in [&["--lease", "1ms"][..], &["--user", "ann"], &["--password-file", "/none"]] {
+        let words = [&["run", "job"], arguments, &["--url", &url, "--", "true"]].concat();
+        let output = bare(&words).output().expect("it starts");
+        assert_eq!(exit_code(&output), 124, "{words:?}: {}", stderr(&output));
+        assert!(listener.accept().is_err(), "{words:?}: somebody connected");
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_started_is_told_as_in_a_shell() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    let output = bed.output(&["run", "job", "--", "/nowhere/at-all"]);
+    assert_eq!(exit_code(&output), 127, "{}", stderr(&output));
+    let output = bed.output(&["run", "job", "--", "/dev/null"]);
+    assert_eq!(exit_code(&output), 126, "{}", stderr(&output));
+    assert!(!bed.is_held("job"), "it is released");
+}
+
+#[test]
+fn help_and_version_are_no_errors() {
+    for arguments in [&["--help"][..], &["--version"], &["run", "--help"]] {
+        let output = bare(arguments).output().expect("it starts");
+        assert_eq!(exit_code(&output), 0);
+        assert!(stdout(&output).contains("leasehold"), "{}", stdout(&output));
+    }
+}

@@ -1,0 +1,168 @@
+//! What reaches the command: standard input, signals, the environment.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use nix::sys::signal::Signal;
+
+use crate::support::server::is_missing;
+use crate::support::wait_until;
+use crate::testbed::{LATE, Runner, Testbed, await_line, exit_code, stderr, stdout, text};
+
+#[test]
+fn standard_input_and_output_are_those_of_the_runner() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    let mut runner = bed
+        .leasehold(&["run", "job", "--", "sh", "-c", "cat; echo error >&2"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut input = runner.stdin.take().expect("piped");
+    input.write_all(b"line\nwithout end").expect("it reads");
+    drop(input);
+    let output = runner.wait_with_output().expect("it ends");
+    assert_eq!((&*stdout(&output), &*stderr(&output)), ("line\nwithout end", "error\n"));
+}
+
+#[test]
+fn the_command_finds_name_owner_and_token() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    let script = "echo $LEASEHOLD_NAME ${LEASEHOLD_TOKEN-none}; echo $LEASEHOLD_OWNER";
+    let lines = |options: &[&str]| {
+        let arguments = [&["run", "job"], options, &["--", "sh", "-c", script]].concat();
+        let output = bed.output(&arguments);
+        assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
+        stdout(&output).lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(lines(&[])[0], "job none");
+    assert_eq!(lines(&["--fenced"])[0], "job 1");
+    assert_eq!(lines(&["--kind", "fenced"])[0], "job 2");
+    for kind in ["lock", "fair", "spin", "string", "read", "write"] {
+        let lines = lines(&["--kind", kind]);
+        assert!(lines[0] == "job none" && lines[1].len() > 20, "{kind}: {lines:?}");
+    }
+    bed.server.command(&["DEL", "job"]);
+    assert_eq!(lines(&["--permits", "2"])[0], "job none");
+}
+
+#[test]
+fn the_owner_is_that_of_the_lock() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    let file = bed.file("owner");
+    let runner = bed.run(&["job"], &format!("echo $LEASEHOLD_OWNER >{}; cat", file.display()));
+    let owner = await_line(&file);
+    assert_eq!(bed.server.command(&["HGET", "job", &owner]).text(), "1");
+    assert_eq!(runner.end().0, 0);
+}
+
+#[test]
+fn signals_reach_the_command() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    for (number, signal) in [
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+        Signal::SIGQUIT,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+        Signal::SIGWINCH,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (ready, name) = (bed.file(&format!("ready{number}")), &signal.as_str()[3..]);
+        let trap = format!("trap 'exit {}' {name}; echo >{}; ", number + 20, ready.display());
+        let runner = bed.run(&["job"], &format!("{trap} while :; do sleep 0.01; done"));
+        wait_until("it is ready", LATE, || ready.exists());
+        runner.signal(signal);
+        let (code, told) = runner.end();
+        assert_eq!(code, i32::try_from(number).expect("small") + 20, "{signal}: {told}");
+    }
+    let ready = bed.file("ready");
+    let runner =
+        bed.run(&["job"], &format!("echo >{}; while :; do sleep 9; done", ready.display()));
+    wait_until("it is ready", LATE, || ready.exists());
+    runner.signal(Signal::SIGTERM);
+    assert_eq!(runner.end().0, 128 + 15, "a signal ended the command");
+    assert!(!bed.is_held("job"), "it is released");
+}
+
+#[test]
+fn what_was_ignored_stays_ignored() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    let ready = bed.file("ready");
+    // As by `nohup`.
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let script = format!(
+        "trap '' HUP; exec {program} run job -- sh -c 'echo >{}; read x; exit 5'",
+        ready.display()
+    );
+    let mut shell = std::process::Command::new("sh");
+    let shell = shell.args(["-c", &script]).env("LEASEHOLD_URL", bed.server.url());
+    let runner = Runner::start(shell);
+    wait_until("it is ready", LATE, || ready.exists());
+    runner.signal(Signal::SIGHUP);
+    assert_eq!(runner.end().0, 5);
+}
+
+#[test]
+fn a_signal_ends_the_wait_and_leaves_nothing() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    bed.hold_by_another("job");
+    let ran = bed.file("ran");
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let runner = bed.run(&["job"], &format!("echo >{}", ran.display()));
+        wait_until("it listens", LATE, || !bed.server.clients("sub=1").is_empty());
+        runner.signal(signal);
+        let (code, told) = runner.end();
+        assert_eq!(code, 128 + signal as i32, "{told}");
+    }
+    assert_eq!(bed.server.command(&["HLEN", "job"]).int(), 1);
+    assert_eq!(text(&ran), "");
+}
+
+#[test]
+fn a_command_that_is_suspended_goes_on_with_its_lock() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    let file = bed.file("pid");
+    let runner =
+        bed.run(&["job", "--lease", "3s"], &format!("echo $$ >{}; read x; exit 6", file.display()));
+    let pid = await_line(&file);
+    let child = nix::unistd::Pid::from_raw(pid.parse().expect("a pid"));
+    nix::sys::signal::kill(child, Signal::SIGSTOP).expect("it runs");
+    // Its runner is not suspended: it goes on to renew the lock, for longer than a lease.
+    let mut renewals = 0;
+    let mut last = bed.left("job");
+    wait_until("the lock is renewed", LATE, || {
+        let left = bed.left("job");
+        assert!(left.is_some(), "it was lost");
+        renewals += u32::from(left > last);
+        last = left;
+        renewals >= 3
+    });
+    nix::sys::signal::kill(child, Signal::SIGCONT).expect("it is there");
+    assert_eq!(runner.end().0, 6);
+}

@@ -1,0 +1,362 @@
+//! `ls`, `show`, `watch`, `break`, `preflight`, `bench`, on locks of this library and of others.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::support::resp::Reply;
+use crate::support::server::is_missing;
+use crate::support::wait_until;
+use crate::testbed::{LATE, Runner, Testbed, await_line, bare, exit_code, stderr, stdout};
+
+/// A thread of a Java program.
+const JAVA: &str = "9f2d47a8-5b6c-4e21-8d11-0c3a5e7f9b10:1";
+
+/// Locks as Redisson and Laravel leave them in Redis, and keys that are no locks.
+fn locks_of_others(bed: &Testbed) {
+    let other = "11111111-2222-4333-8444-555555555555:7";
+    for words in [
+        &["HSET", "java:plain", JAVA, "2"][..],
+        &["PEXPIRE", "java:plain", "600000"],
+        &["HSET", "java:fair", JAVA, "1"],
+        &["PEXPIRE", "java:fair", "600000"],
+        &[
+            "RPUSH",
+            "redisson_lock_queue:{java:fair}",
+            other,
+            "11111111-2222-4333-8444-555555555555:8",
+        ],
+        &["HSET", "java:write", "mode", "write", &format!("{JAVA}:write"), "1"],
+        &["PEXPIRE", "java:write", "600000"],
+        &["HSET", "java:read", "mode", "read", JAVA, "1", other, "1"],
+        &["PEXPIRE", "java:read", "600000"],
+        &["SET", &format!("{{java:read}}:{JAVA}:rwlock_timeout:1"), "1", "PX", "600000"],
+        &["SET", &format!("{{java:read}}:{other}:rwlock_timeout:1"), "1", "PX", "500000"],
+        &["SET", "laravel_cache_report", "Kq3vT8sLw0ZxYbN1", "PX", "600000"],
+        &["SET", "counter", "42"],
+        &["HSET", "user:7", "name", "Ann"],
+    ] {
+        assert!(!matches!(bed.server.command(words), Reply::Error(_)), "{words:?}");
+    }
+}
+
+fn json(bed: &Testbed, arguments: &[&str]) -> Value {
+    let output = bed.output(&[arguments, &["--json"]].concat());
+    assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
+    serde_json::from_str(&stdout(&output)).expect("JSON")
+}
+
+#[test]
+fn ls_lists_the_locks_of_java_and_of_this_library() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    locks_of_others(&bed);
+    let file = bed.file("owner");
+    let runner = bed.run(&["ours"], &format!("echo $LEASEHOLD_OWNER >{}; cat", file.display()));
+    let owner = await_line(&file);
+
+    let list = json(&bed, &["ls"]);
+    let seen: Vec<_> = list
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|lock| {
+            let holders = lock["holders"].as_array().expect("a list");
+            let holds: u64 = holders.iter().filter_map(|holder| holder["holds"].as_u64()).sum();
+            (
+                lock["name"].clone(),
+                lock["kind"].clone(),
+                holders.len(),
+                holds,
+                lock["waiters"].clone(),
+            )
+        })
+        .collect();
+    let wanted = [
+        ("java:fair", "fair", 1, 1, json!(2)),
+        ("java:plain", "lock", 1, 2, Value::Null),
+        ("java:read", "read", 2, 2, Value::Null),
+        ("java:write", "write", 1, 1, Value::Null),
+        ("ours", "lock", 1, 1, Value::Null),
+    ];
+    let wanted = wanted.map(|(name, kind, holders, holds, waiters)| {
+        (json!(name), json!(kind), holders, holds, waiters)
+    });
+    assert_eq!(seen, wanted);
+    assert_eq!(list[4]["holders"][0]["owner"], json!(owner));
+    let left = list[4]["lease_ms"].as_u64().expect("it has one");
+    assert!((10_000..=30_000).contains(&left), "{left}");
+
+    let table = stdout(&bed.output(&["ls", "java:*"]));
+    let first: Vec<_> = table.lines().map(|line| line.split_whitespace().next()).collect();
+    let names = ["NAME", "java:fair", "java:plain", "java:read", "java:write"];
+    assert_eq!(first, names.map(Some));
+    assert!(!table.contains('\u{1b}'), "no colours: this is no terminal");
+    assert_eq!(runner.end().0, 0);
+
+    let none = bed.output(&["ls", "nothing:*"]);
+    assert_eq!((exit_code(&none), &*stdout(&none)), (0, ""));
+    assert_eq!(json(&bed, &["ls", "nothing:*"]), json!([]));
+}
+
+#[test]
+fn show_tells_one_lock_of_whatever_kind() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    locks_of_others(&bed);
+    let shown = json(&bed, &["show", "java:read"]);
+    assert_eq!((&shown["held"], &shown["kind"]), (&json!(true), &json!("read")));
+    let leases: Vec<_> = shown["holders"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|holder| holder["lease_ms"].as_u64().expect("each reader has one") / 100_000)
+        .collect();
+    assert!(leases.contains(&4) && leases.contains(&5), "{leases:?}");
+
+    let text = stdout(&bed.output(&["show", "java:fair"]));
+    assert!(text.contains("java:fair (fair) is held, 2 waiting") && text.contains(JAVA), "{text}");
+    let text = stdout(&bed.output(&["show", "laravel_cache_report"]));
+    assert!(text.contains("Kq3vT8sLw0ZxYbN1") && text.contains("another program"), "{text}");
+    assert_eq!(stdout(&bed.output(&["show", "free"])), "free is free\n");
+    assert_eq!(json(&bed, &["show", "free"]), json!({ "held": false, "name": "free" }));
+    let odd = bed.output(&["show", "user:7"]);
+    assert_eq!(exit_code(&odd), 123, "{}", stderr(&odd));
+
+    // A name is no pattern.
+    bed.server.command(&["HSET", "a*", JAVA, "1"]);
+    assert_eq!(json(&bed, &["show", "a*"])["name"], json!("a*"));
+    assert_eq!(json(&bed, &["show", "java:*"])["held"], json!(false));
+}
+
+#[test]
+fn break_frees_a_lock_of_whatever_kind() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    locks_of_others(&bed);
+    for name in ["java:plain", "java:fair", "java:read", "java:write"] {
+        let output = bed.output(&["break", name, "--yes", "--reason", "pod 7 is gone"]);
+        assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
+        let told = stderr(&output);
+        assert!(
+            told.contains(name) && told.contains(JAVA) && told.contains("pod 7 is gone"),
+            "{told}"
+        );
+        assert!(!bed.is_held(name), "{name}");
+        let again = bed.output(&["break", name, "--yes", "--reason", "pod 7 is gone"]);
+        assert_eq!(exit_code(&again), 1, "{}", stderr(&again));
+    }
+}
+
+#[test]
+fn break_deletes_no_data() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    locks_of_others(&bed);
+    for (name, code) in [("counter", 124), ("laravel_cache_report", 124), ("user:7", 123)] {
+        let output = bed.output(&["break", name, "--yes", "--reason", "x"]);
+        assert_eq!(exit_code(&output), code, "{name}: {}", stderr(&output));
+        assert!(bed.is_held(name), "{name} is as it was");
+    }
+    let output =
+        bed.output(&["break", "laravel_cache_report", "--string", "--yes", "--reason", "x"]);
+    assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
+    assert!(!bed.is_held("laravel_cache_report"));
+}
+
+#[test]
+fn break_needs_a_reason_and_somebody_who_agrees() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    bed.hold_by_another("job");
+    for arguments in [
+        &["break", "job", "--yes"][..],
+        &["break", "job", "--yes", "--reason", " "],
+        &["break", "job", "--reason", "no terminal to ask on"],
+    ] {
+        let output = bed.output(arguments);
+        assert_eq!(exit_code(&output), 124, "{arguments:?}: {}", stderr(&output));
+    }
+    assert!(bed.is_held("job"));
+}
+
+#[test]
+fn watch_writes_a_line_for_each_change() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    bed.hold_by_another("java:job");
+    let lines = bed.file("lines");
+    let output = std::fs::File::create(&lines).expect("a file");
+    let mut watch = bed.leasehold(&["watch", "java:*", "--interval", "100ms"]);
+    let mut watch = watch.stdout(output).stdin(Stdio::null()).spawn().expect("it starts");
+    let has = |part: &str| crate::testbed::text(&lines).contains(part);
+    wait_until("it is held", LATE, || has(&format!("held    java:job (lock) by {JAVA}")));
+    bed.server.command(&["DEL", "java:job"]);
+    wait_until("it is free", LATE, || has("free    java:job"));
+    bed.server.command(&["HSET", "java:job", "11111111-2222-4333-8444-555555555555:7", "1"]);
+    wait_until("it is held again", LATE, || has("555555555555:7, no expiry"));
+    bed.hold_by_another("java:job");
+    wait_until("it has two holders", LATE, || has("changed java:job"));
+    watch.kill().expect("it runs");
+    watch.wait().expect("it ends");
+    assert_eq!(crate::testbed::text(&lines).lines().count(), 4);
+}
+
+#[test]
+fn watch_writes_json_and_goes_on_after_an_outage() {
+    if is_missing() {
+        return;
+    }
+    let mut bed = Testbed::new();
+    bed.hold_by_another("job");
+    let output = bed.output(&["watch", "--json", "--count", "2", "--interval", "100ms"]);
+    let lines: Vec<Value> =
+        stdout(&output).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!((&lines[0]["change"], &lines[0]["lock"]["name"]), (&json!("held"), &json!("job")));
+
+    let mut watch = bed.leasehold(&["watch", "--interval", "100ms"]);
+    let lines = bed.file("lines");
+    let [out, errors] =
+        ["lines", "errors"].map(|name| std::fs::File::create(bed.file(name)).expect("a file"));
+    let mut watch =
+        watch.stdout(out).stderr(errors).stdin(Stdio::null()).spawn().expect("it starts");
+    await_line(&lines);
+    bed.server.kill();
+    await_line(&bed.file("errors"));
+    bed.server.restart();
+    wait_until("it is told free", LATE, || crate::testbed::text(&lines).contains("free    job"));
+    watch.kill().expect("it runs");
+    watch.wait().expect("it ends");
+}
+
+#[test]
+fn preflight_tells_what_the_server_gives() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    let output = bed.output(&["preflight"]);
+    assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
+    assert!(stdout(&output).contains("Exclusion can be broken by"), "{}", stdout(&output));
+    let report = json(&bed, &["preflight"]);
+    assert!(report["servers"][0]["version"].is_string(), "{report}");
+    assert!(report["findings"].as_array().is_some_and(|found| !found.is_empty()), "{report}");
+    bed.server.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
+    bed.server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let output = bed.output(&["preflight"]);
+    assert_eq!(exit_code(&output), 1, "{}", stdout(&output));
+}
+
+#[test]
+fn bench_measures_and_leaves_nothing() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    let parts = json(&bed, &["bench", "--time", "200ms", "--workers", "4"]);
+    let parts = parts.as_array().expect("a list");
+    assert_eq!(parts.len(), 3);
+    for part in parts {
+        let (p50, max) = (part["acquire_ms"]["p50"].as_f64(), part["acquire_ms"]["max"].as_f64());
+        assert!(part["rounds"].as_u64() >= Some(1) && p50 > Some(0.0) && p50 <= max, "{part}");
+        assert!(part["per_second"].as_f64() > Some(0.0), "{part}");
+    }
+    assert_eq!(bed.server.command(&["DBSIZE"]).int(), 0);
+    let table = stdout(&bed.output(&["bench", "--time", "50ms", "--kind", "fenced"]));
+    assert_eq!(table.lines().count(), 4, "{table}");
+}
+
+#[test]
+fn completions_and_manual_know_every_command() {
+    let output = bare(&["completions", "bash"]).output().expect("it starts");
+    let script = stdout(&output);
+    let folder = std::env::temp_dir().join(format!("leasehold-manual-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let manual = bare(&["man", "--dir", &folder.to_string_lossy()]).output().expect("it starts");
+    assert_eq!(exit_code(&manual), 0, "{}", stderr(&manual));
+    let page = stdout(&bare(&["man"]).output().expect("it starts"));
+    for task in ["run", "ls", "show", "break", "watch", "preflight", "bench", "completions", "man"]
+    {
+        assert!(
+            script.contains(&format!("leasehold__subcmd__{task}")),
+            "{task} is not in the completions"
+        );
+        assert!(
+            page.contains(&format!("leasehold\\-{task}")),
+            "{task} is not in the manual: {page}"
+        );
+        assert!(folder.join(format!("leasehold-{task}.1")).exists(), "{task} has no page");
+    }
+    assert!(!script.contains("run-start") && !page.contains("run\\-reap"), "{script} {page}");
+    assert!(page.contains("\\-\\-password\\-file"), "{page}");
+    std::fs::remove_dir_all(&folder).expect("its own");
+}
+
+#[test]
+fn a_password_comes_from_the_environment_or_a_file() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed {
+        server: crate::support::server::Server::start_with(&["--requirepass", "s e#cret"]),
+    };
+    let url = format!("redis://127.0.0.1:{}", bed.server.port());
+    let file = bed.file("password");
+    std::fs::write(&file, "s e#cret\n").expect("a file");
+    let run = |name: &str, value: &str, arguments: &[&str]| {
+        let arguments = [&["ls", "--url", &url], arguments].concat();
+        let output = bare(&arguments).env(name, value).output().expect("it starts");
+        (exit_code(&output), stderr(&output))
+    };
+    assert_eq!(run("LEASEHOLD_PASSWORD", "s e#cret", &[]).0, 0);
+    assert_eq!(
+        run("LEASEHOLD_USER", "default", &["--password-file", &file.to_string_lossy()]).0,
+        0
+    );
+    let (code, told) = run("LEASEHOLD_PASSWORD", "wrong", &[]);
+    assert!(
+        code == 123 && told.contains("WRONGPASS") && !told.contains("wrong\""),
+        "{code} {told}"
+    );
+    // The command line wins over both variables, LEASEHOLD_URL over REDIS_URL.
+    let mut both = bare(&["ls"]);
+    both.env("REDIS_URL", "redis://127.0.0.1:1").env("LEASEHOLD_URL", &url);
+    let output = both.env("LEASEHOLD_PASSWORD", "s e#cret").output().expect("it starts");
+    assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
+}
+
+#[test]
+fn what_ps_shows_has_no_password() {
+    if is_missing() || !cfg!(target_os = "linux") {
+        return;
+    }
+    let bed = Testbed {
+        server: crate::support::server::Server::start_with(&["--requirepass", "s3cret"]),
+    };
+    let url = format!("redis://127.0.0.1:{}", bed.server.port());
+    let file = bed.file("ready");
+    let script = format!("echo $PPID >{}; read x", file.display());
+    let mut run = bare(&["run", "job", "--url", &url, "--", "sh", "-c", &script]);
+    let runner = Runner::start(run.env("LEASEHOLD_PASSWORD", "s3cret"));
+    await_line(&file);
+    for process in std::fs::read_dir("/proc").expect("Linux") {
+        let line =
+            std::fs::read(process.expect("an entry").path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line);
+        assert!(!line.contains("s3cret") || line.contains("requirepass"), "{line}");
+    }
+    assert_eq!(runner.end().0, 1, "read met the end of the input");
+}
