@@ -78,8 +78,10 @@ pub(crate) fn work_may_fail_with_an_error_of_its_own(backend: &Backend) {
 pub(crate) fn a_panic_in_the_work_frees_the_lock(backend: &Backend) {
     let client = backend.client();
     let lock = client.lock("x");
-    let work = || lock.run(LIMIT, Lease::Renewed, |_| resume_unwind(Box::new("on purpose")));
-    let unwound = catch_unwind(AssertUnwindSafe(|| work().map(|()| ())));
+    let panics = || -> Result<(), Error> {
+        lock.run(LIMIT, Lease::Renewed, |_| resume_unwind(Box::new("on purpose")))
+    };
+    let unwound = catch_unwind(AssertUnwindSafe(panics));
     assert!(unwound.is_err());
     backend.until_gone("x");
     // The thread is not inside any more.
