@@ -19,6 +19,7 @@ use rusqlite::{Connection, params};
 use tokio::runtime::Handle;
 use tokio_postgres::NoTls;
 
+// SQLite numbers parameters as they first appear: there `$2` must not come before `$1`.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS stock (
     item  BIGINT PRIMARY KEY,
     count BIGINT NOT NULL,
@@ -28,7 +29,7 @@ const FILL: &str = "INSERT INTO stock (item, count) VALUES ($1, $2)";
 /// Shuts all earlier holders out, and then reads: what is read cannot change behind our back.
 const CLAIM: &str = "UPDATE stock SET fence = $1 WHERE item = $2 AND fence <= $1 RETURNING count";
 /// Changes nothing if a later holder has been here.
-const WRITE: &str = "UPDATE stock SET fence = $1, count = $3 WHERE item = $2 AND fence <= $1";
+const WRITE: &str = "UPDATE stock SET fence = $1, count = $2 WHERE item = $3 AND fence <= $1";
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
@@ -114,9 +115,9 @@ impl Stock {
     async fn write(&self, item: i64, count: i64, token: FencingToken) -> Result<bool, Failure> {
         let token = token.value();
         Ok(match self {
-            Stock::Postgres(client) => client.execute(WRITE, &[&token, &item, &count]).await? == 1,
+            Stock::Postgres(client) => client.execute(WRITE, &[&token, &count, &item]).await? == 1,
             Stock::Sqlite(connection) => {
-                connection.execute(WRITE, params![token, item, count])? == 1
+                connection.execute(WRITE, params![token, count, item])? == 1
             }
         })
     }
