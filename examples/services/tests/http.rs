@@ -9,9 +9,11 @@ use crate::LIMIT;
 pub(crate) fn send(address: &str, path: &str, headers: &[&str]) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(LIMIT))?;
-    let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
-    let head = format!("POST {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
-    stream.write_all(format!("{head}{headers}Content-Length: 0\r\n\r\n").as_bytes())?;
+    let mut head = format!("POST {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
+    for header in headers.iter().chain(&["Content-Length: 0", ""]) {
+        head = head + header + "\r\n";
+    }
+    stream.write_all(head.as_bytes())?;
     Ok(stream)
 }
 

@@ -1,4 +1,4 @@
-//! Sellers take turns, and one that was paused beyond its lease sells nothing, in SQLite and PostgreSQL.
+//! Sellers take turns, and one that was paused beyond its lease sells nothing, in `SQLite` and `PostgreSQL`.
 
 use crate::LIMIT;
 use crate::postgres::Postgres;

@@ -13,7 +13,9 @@ const LEASE: Duration = Duration::from_secs(3);
 fn candidates(server: &Server) -> Vec<Process> {
     let candidate = |_| Process::start(PROGRAM, server, &["--lease", "3000"]);
     let candidates: Vec<_> = (0..3).map(candidate).collect();
-    candidates.iter().for_each(|candidate| drop(candidate.says("waiting")));
+    for candidate in &candidates {
+        candidate.says("waiting");
+    }
     candidates
 }
 

@@ -1,4 +1,4 @@
-//! A private PostgreSQL on a free loopback port, with a data folder of its own, gone when it is dropped.
+//! A private `PostgreSQL` on a free loopback port, with a data folder of its own, gone when it is dropped.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -76,7 +76,7 @@ impl Drop for Postgres {
     }
 }
 
-/// A program of PostgreSQL: Debian keeps them out of the search path.
+/// A program of `PostgreSQL`: Debian keeps them out of the search path.
 fn command(program: &str) -> Command {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let paths = versions.map(|version| version.path().join("bin").join(program));

@@ -36,7 +36,7 @@ impl Resource {
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let resource = serving.clone();
-                thread::spawn(move || resource.serve(stream));
+                thread::spawn(move || resource.serve(&stream));
             }
         });
         resource
@@ -74,18 +74,19 @@ impl Resource {
         self.state().visits
     }
 
-    fn serve(&self, stream: TcpStream) {
+    fn serve(&self, mut stream: &TcpStream) {
         let mut name = String::new();
-        let mut reader = BufReader::new(&stream);
+        let mut reader = BufReader::new(stream);
         if reader.read_line(&mut name).is_err() {
             return;
         }
         self.state().enter(&name);
-        let stays = self.until_open(&stream);
-        self.state().leave(&name, stays);
+        let stays = self.until_open(stream);
+        self.state().leave(&name);
         // Counted out before it knows.
         if stays {
-            drop((&stream).write_all(b"."));
+            self.state().visits += 1;
+            drop(stream.write_all(b"."));
         }
     }
 
@@ -111,8 +112,7 @@ impl State {
         self.most = self.most.max(self.inside.values().sum());
     }
 
-    fn leave(&mut self, name: &str, in_order: bool) {
+    fn leave(&mut self, name: &str) {
         *self.inside.get_mut(name).unwrap() -= 1;
-        self.visits += usize::from(in_order);
     }
 }

@@ -34,7 +34,7 @@ const WRITE: &str = "UPDATE stock SET fence = $1, count = $2 WHERE item = $3 AND
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let item: i64 = required("--item")?;
-    let stock = Stock::open(&required::<String>("--database")?).await?;
+    let mut stock = Stock::open(&required::<String>("--database")?).await?;
     if let Some(count) = option::<i64>("--fill")? {
         stock.fill(item, count).await?;
         println!("there are {count}");
@@ -88,7 +88,7 @@ impl Stock {
         Ok(Stock::Postgres(client))
     }
 
-    async fn fill(&self, item: i64, count: i64) -> Result<(), Failure> {
+    async fn fill(&mut self, item: i64, count: i64) -> Result<(), Failure> {
         match self {
             Stock::Postgres(client) => drop(client.execute(FILL, &[&item, &count]).await?),
             Stock::Sqlite(connection) => drop(connection.execute(FILL, params![item, count])?),
@@ -96,7 +96,7 @@ impl Stock {
         Ok(())
     }
 
-    async fn claim(&self, item: i64, token: FencingToken) -> Result<Option<i64>, Failure> {
+    async fn claim(&mut self, item: i64, token: FencingToken) -> Result<Option<i64>, Failure> {
         let token = token.value();
         match self {
             Stock::Postgres(client) => {
@@ -112,7 +112,7 @@ impl Stock {
     }
 
     /// False if a later holder has been here.
-    async fn write(&self, item: i64, count: i64, token: FencingToken) -> Result<bool, Failure> {
+    async fn write(&mut self, item: i64, count: i64, token: FencingToken) -> Result<bool, Failure> {
         let token = token.value();
         Ok(match self {
             Stock::Postgres(client) => client.execute(WRITE, &[&token, &count, &item]).await? == 1,
