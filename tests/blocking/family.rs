@@ -205,6 +205,6 @@ pub(crate) fn what_is_held_is_told(backend: &Backend) {
     assert!(lock.remaining_lease().unwrap().is_some());
     assert_eq!(client.locks("*").unwrap().len(), 1);
     let report = client.block_on(client.as_async().preflight()).unwrap();
-    assert_eq!(report.nodes.len(), 1);
+    assert!(!report.nodes.is_empty());
     guard.unlock().unwrap();
 }
