@@ -328,6 +328,12 @@ impl Client {
     pub async fn shutdown(&self, deadline: Duration) -> Result<(), Error> {
         self.handle.session.shutdown(deadline).await
     }
+
+    /// Until nothing of this client runs any more. Does not keep the client.
+    pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        let session = self.handle.session.clone();
+        async move { session.ended().await }
+    }
 }
 
 impl fmt::Debug for Client {

@@ -20,5 +20,6 @@ pages! {
     Guarantees = "docs/guarantees.md",
     Interop = "docs/interop.md",
     Operations = "docs/operations.md",
+    Services = "docs/services.md",
     Testing = "docs/testing.md",
 }

@@ -36,6 +36,7 @@
 //! - Code inside a section ([`Lock::run`], [`LockGuard::run`]) takes the same lock again by its name;
 //!   so does [`LockGuard::reenter`]. See [taking it again](Lock#taking-it-again).
 //! - [`Error`] says what the caller should do; [`Error::may_be_held`] is true if Redis may have changed.
+//! - [`blocking`] has the same locks for threads without a runtime.
 //! - `EmbeddedRedis` (feature `embedded`) is an engine in memory, for tests of *your* service under
 //!   paused time.
 //!
@@ -91,6 +92,7 @@
 //! `test-util` is for this crate's own tests: it promises nothing and may change at any time.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+pub mod blocking;
 mod client;
 mod clock;
 #[cfg(all(doctest, feature = "embedded"))]

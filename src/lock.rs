@@ -28,6 +28,8 @@ use guard::run::{flat, run};
 use multi::MultiLock;
 use single::SingleLock;
 
+pub(crate) use guard::run::done_unless_lost;
+
 pub use acquire::Acquire;
 pub use fenced::FencedGuard;
 pub use guard::{Guard, LockGuard};

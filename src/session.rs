@@ -367,6 +367,11 @@ impl Session {
         self.reached(|stage| *stage != Stage::Running).await;
     }
 
+    /// Until nothing of it runs any more.
+    pub(crate) async fn ended(&self) {
+        self.reached(|stage| matches!(stage, Stage::Ended { .. })).await;
+    }
+
     /// Until the time for what is queued is over, which may be moved meanwhile.
     async fn out_of_time(&self) {
         let mut stage = self.stage.subscribe();

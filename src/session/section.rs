@@ -1,9 +1,9 @@
 //! Being inside a section: what runs in `guard.run(..)` may take the same locks again.
 //!
-//! The sections are on a stack of the thread for as long as their future is polled, so that a lock
-//! taken inside finds the hold of the section it is in, and nothing else does: not a task that was
+//! The sections are on a stack of the thread for as long as their future is polled, or their closure runs, so
+//! that a lock taken inside finds the hold of the section it is in, and nothing else does: not a task that was
 //! spawned there, and not a future that was made there and is first polled elsewhere. The hold outlives what
-//! runs inside, because the future that polls it borrows the guard.
+//! runs inside, because the future or the call around it borrows the guard.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -43,12 +43,12 @@ pub(super) fn folders() -> String {
 }
 
 /// From now on this process ends when the program does.
-pub(super) fn keep(pid: u32) {
+pub fn keep(pid: u32) {
     tell(&format!("+ {pid}\n"));
 }
 
 /// It is about to be waited for: its id may soon be another's.
-pub(super) fn forget(pid: u32) {
+pub fn forget(pid: u32) {
     tell(&format!("- {pid}\n"));
 }
 

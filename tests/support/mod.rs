@@ -17,7 +17,7 @@
 
 pub mod cluster;
 pub mod deployment;
-mod keeper;
+pub mod keeper;
 pub mod migration;
 pub mod preload;
 pub mod proxy;

@@ -3,8 +3,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use super::Guard;
+use super::{Guard, LockGuard};
 use crate::error::Error;
+use crate::session::section;
 
 /// Runs `work` with the guard, and releases it.
 ///
@@ -22,9 +23,27 @@ where
     let done = (*guard).as_ref().run(async move { work(inside).await }).await?;
     // A clone of the guard outlives the work: its drop releases the lock.
     let Some(guard) = Arc::into_inner(guard) else { return Ok(done) };
-    match guard.into().unlock().await {
+    done_unless_lost(done, guard.into().unlock().await)
+}
+
+/// The result of work, unless the release after it says that the hold was lost.
+pub(crate) fn done_unless_lost<T>(done: T, released: Result<(), Error>) -> Result<T, Error> {
+    match released {
         Err(lost @ Error::Lost { .. }) => Err(lost),
         Ok(()) | Err(_) => Ok(done),
+    }
+}
+
+impl LockGuard {
+    /// As [`run`](LockGuard::run), for work that blocks its thread: it cannot be dropped.
+    pub(crate) fn run_on_this_thread<T>(&self, work: impl FnOnce() -> T) -> Result<T, Error> {
+        self.check()?;
+        let holds = Arc::from(self.holds());
+        let done = {
+            let _inside = section::enter(&holds);
+            work()
+        };
+        self.check().map(|()| done)
     }
 }
 

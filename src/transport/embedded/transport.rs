@@ -97,13 +97,18 @@ impl fmt::Debug for EmbeddedTransport {
     }
 }
 
-/// Ends the client when its task is dropped, even before the task ran: no call may wait for ever.
+/// Ends the client when its task is dropped, even before the task ran: no call may wait for ever, and no
+/// waiter for a message.
 struct EndOnDrop(Arc<Engine>, Arc<Connections>);
 
 impl Drop for EndOnDrop {
     fn drop(&mut self) {
+        let events = self.1.events();
         self.1.end();
         self.0.remove_client(self.1.id);
+        if let Some(events) = events {
+            events.missed(Missed::All);
+        }
     }
 }
 

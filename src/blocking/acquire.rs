@@ -1,0 +1,111 @@
+//! An acquisition with settings, which blocks.
+
+use std::time::Duration;
+
+use super::driver::Driver;
+use super::guard::Guard;
+use crate::error::Error;
+use crate::lease::Lease;
+use crate::lock::LockGuard;
+
+/// An acquisition with settings; [`lock`](Acquire::lock) takes the lock, [`run`](Acquire::run) runs work
+/// under it.
+///
+/// Made by [`Lock::acquire`](super::Lock::acquire). The settings are those of [`Acquire`](crate::Acquire).
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// use std::time::Duration;
+///
+/// use leasehold::{Lease, blocking};
+///
+/// let lock = blocking::Client::embedded().lock("orders:42");
+/// let guard = lock
+///     .acquire()
+///     .wait(Duration::from_secs(2))
+///     .lease(Lease::renewed(Duration::from_secs(10)))
+///     .max_hold(Duration::from_secs(60)) // the end of a thread that hangs
+///     .lock()?;
+/// guard.unlock()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "an acquisition does nothing until `lock` or `run`"]
+pub struct Acquire<'a, G = LockGuard> {
+    inner: crate::Acquire<'a, G>,
+    driver: &'a Driver,
+}
+
+impl<'a, G: crate::Guard> Acquire<'a, G> {
+    pub(super) fn new(inner: crate::Acquire<'a, G>, driver: &'a Driver) -> Self {
+        Acquire { inner, driver }
+    }
+
+    /// As [`Acquire::wait`](crate::Acquire::wait).
+    pub fn wait(self, wait: Duration) -> Self {
+        Acquire { inner: self.inner.wait(wait), ..self }
+    }
+
+    /// As [`Acquire::lease`](crate::Acquire::lease).
+    pub fn lease(self, lease: Lease) -> Self {
+        Acquire { inner: self.inner.lease(lease), ..self }
+    }
+
+    /// As [`Acquire::max_hold`](crate::Acquire::max_hold).
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        Acquire { inner: self.inner.max_hold(max_hold), ..self }
+    }
+
+    /// As [`Acquire::within`](crate::Acquire::within).
+    pub fn within(self, guard: &'a impl AsRef<LockGuard>) -> Self {
+        Acquire { inner: self.inner.within(guard), ..self }
+    }
+
+    /// Takes the lock; blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Acquire`](crate::Acquire).
+    ///
+    /// # Panics
+    ///
+    /// In [async code](crate::blocking#in-async-code).
+    #[track_caller]
+    pub fn lock(self) -> Result<Guard<G>, Error> {
+        let taken = self.driver.block_on(self.inner.into_future());
+        taken.map(|inner| Guard::new(inner, self.driver))
+    }
+
+    /// Takes the lock, runs `work` while it is held, and releases it: as [`Lock::run`](super::Lock::run).
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::run`](crate::Lock::run).
+    ///
+    /// # Panics
+    ///
+    /// In [async code](crate::blocking#in-async-code).
+    #[track_caller]
+    pub fn run<T>(self, work: impl FnOnce(&Guard<G>) -> T) -> Result<T, Error> {
+        self.lock()?.run_and_unlock(work)
+    }
+
+    /// As [`run`](Acquire::run), for work that may fail with an error of its own.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `work`, and those of [`run`](Acquire::run).
+    ///
+    /// # Panics
+    ///
+    /// In [async code](crate::blocking#in-async-code).
+    #[track_caller]
+    pub fn try_run<T, E: From<Error>>(
+        self,
+        work: impl FnOnce(&Guard<G>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run(work)?
+    }
+}

@@ -1,0 +1,29 @@
+//! Blocking calls, each made of the async call of its name.
+
+/// Calls of a type that has `inner`, the async value, and `driver`.
+///
+/// What is behind `=` makes the blocking value from an async one and the driver.
+macro_rules! blocking_calls {
+    ($async:ident: $(
+        $call:ident($($argument:ident: $type:ty),*) -> $done:ty $(= $blocking:expr)?;
+    )*) => {$(
+        #[doc = concat!(
+            "Blocks the thread; otherwise as [`", stringify!($async), "::", stringify!($call),
+            "`](crate::", stringify!($async), "::", stringify!($call), ").",
+        )]
+        ///
+        /// # Errors
+        ///
+        /// Those of that call.
+        ///
+        /// # Panics
+        ///
+        /// In [async code](crate::blocking#in-async-code).
+        #[track_caller]
+        pub fn $call(&self $(, $argument: $type)*) -> Result<$done, $crate::Error> {
+            let done = self.driver.block_on(self.inner.$call($($argument),*));
+            $(let done = done.map(|inner| $blocking(inner, &self.driver));)?
+            done
+        }
+    )*};
+}

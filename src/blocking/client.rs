@@ -1,0 +1,259 @@
+//! The blocking client.
+
+use std::time::Duration;
+
+use super::driver::Driver;
+use super::latch::CountDownLatch;
+use super::lock::{FencedLock, Lock};
+use super::permits::PermitExpirableSemaphore;
+use super::read_write::ReadWriteLock;
+use super::semaphore::Semaphore;
+use crate::client::ClientBuilder;
+use crate::error::Error;
+use crate::fencing::FencingToken;
+use crate::lock::Guard;
+use crate::locks::LockList;
+use crate::stats::Stats;
+
+/// A connection to Redis from which locks with blocking calls are made.
+///
+/// Clones are the same client. Names, and what is kept until when, are as with [`Client`](crate::Client).
+///
+/// # Examples
+///
+/// Threads that exclude each other:
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// use std::thread;
+/// use std::time::Duration;
+///
+/// use leasehold::{Error, Lease, blocking};
+///
+/// let client = blocking::Client::embedded();
+/// let workers: Vec<_> = (0..4)
+///     .map(|_| {
+///         let lock = client.lock("report"); // each thread may have its own value, or share one
+///         thread::spawn(move || {
+///             lock.run(Duration::from_secs(10), Lease::Renewed, |_guard| { /* one at a time */ })
+///         })
+///     })
+///     .collect();
+/// for worker in workers {
+///     worker.join().expect("no panic")?;
+/// }
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: crate::Client,
+    driver: Driver,
+}
+
+/// Calls that make a lock, a semaphore or a latch. They do no I/O.
+macro_rules! kinds {
+    ($($kind:ident -> $blocking:ident;)*) => {$(
+        #[doc = concat!(
+            "As [`Client::", stringify!($kind), "`](crate::Client::", stringify!($kind),
+            "). Does not block.",
+        )]
+        pub fn $kind(&self, name: impl AsRef<str>) -> $blocking {
+            $blocking::new(self.inner.$kind(name), &self.driver)
+        }
+    )*};
+}
+
+impl Client {
+    /// Connects to `url` with the default settings: as [`Client::connect`](crate::Client::connect).
+    ///
+    /// # Errors
+    ///
+    /// Those of that call; [`Error::Unavailable`] if the system gives no thread.
+    ///
+    /// # Panics
+    ///
+    /// In [async code](crate::blocking#in-async-code).
+    #[track_caller]
+    pub fn connect(url: &str) -> Result<Client, Error> {
+        Client::connect_with(crate::Client::builder(url))
+    }
+
+    /// Connects with settings: as [`ClientBuilder::connect`].
+    ///
+    /// # Errors
+    ///
+    /// Those of that call; [`Error::Unavailable`] if the system gives no thread.
+    ///
+    /// # Panics
+    ///
+    /// In [async code](crate::blocking#in-async-code).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use leasehold::{Client, blocking};
+    ///
+    /// let settings = Client::builder("redis://127.0.0.1:6379").lease(Duration::from_secs(10));
+    /// let client = blocking::Client::connect_with(settings)?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn connect_with(settings: ClientBuilder) -> Result<Client, Error> {
+        Client::connect_by(settings.connect())
+    }
+
+    /// Connects with settings, and does not wait for a server that cannot be reached: as
+    /// [`ClientBuilder::connect_in_background`].
+    ///
+    /// # Errors
+    ///
+    /// Those of that call; [`Error::Unavailable`] if the system gives no thread.
+    ///
+    /// # Panics
+    ///
+    /// In [async code](crate::blocking#in-async-code).
+    #[track_caller]
+    pub fn connect_in_background(settings: ClientBuilder) -> Result<Client, Error> {
+        Client::connect_by(settings.connect_in_background())
+    }
+
+    #[track_caller]
+    fn connect_by(
+        connecting: impl Future<Output = Result<crate::Client, Error>>,
+    ) -> Result<Client, Error> {
+        let driver = Driver::start()?;
+        let inner = driver.block_on(connecting)?;
+        driver.go_on_until(inner.ended());
+        Ok(Client { inner, driver })
+    }
+
+    /// Blocking calls on the session of an async client. Does not block.
+    ///
+    /// For a service that is async and has threads too. Each call starts a thread, so keep the client that
+    /// it returns, and clone it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if the system gives no thread.
+    ///
+    /// # Examples
+    ///
+    #[cfg_attr(feature = "embedded", doc = "```")]
+    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// use leasehold::{Client, Lease, blocking};
+    ///
+    /// let client = Client::embedded();
+    /// let threads = blocking::Client::new(client.clone())?;
+    ///
+    /// let guard = client.lock("orders:42").lock().await?;
+    /// let waiting = tokio::task::spawn_blocking(move || {
+    ///     threads.lock("orders:42").try_lock(Duration::from_secs(10), Lease::Renewed)?.unlock()
+    /// });
+    /// guard.unlock().await?; // the thread gets it
+    /// waiting.await??;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn new(client: crate::Client) -> Result<Client, Error> {
+        Ok(Client { inner: client, driver: Driver::start()? })
+    }
+
+    /// A client on an in-memory engine of its own: as [`Client::embedded`](crate::Client::embedded).
+    ///
+    /// # Panics
+    ///
+    /// If the system gives no thread.
+    #[cfg(feature = "embedded")]
+    pub fn embedded() -> Client {
+        Client::new(crate::Client::embedded()).expect("a thread to wait with")
+    }
+
+    kinds! {
+        lock -> Lock;
+        fair_lock -> Lock;
+        fenced_lock -> FencedLock;
+        non_reentrant_lock -> Lock;
+        spin_lock -> Lock;
+        string_lock -> Lock;
+        read_write_lock -> ReadWriteLock;
+        semaphore -> Semaphore;
+        permit_expirable_semaphore -> PermitExpirableSemaphore;
+        count_down_latch -> CountDownLatch;
+    }
+
+    /// As [`Client::multi_lock`](crate::Client::multi_lock). Does not block.
+    pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
+        self.blocking_lock(self.inner.multi_lock(names))
+    }
+
+    /// As [`Client::quorum_lock`](crate::Client::quorum_lock). Does not block.
+    #[doc(alias = "RedLock")]
+    pub fn quorum_lock(&self, others: &[Client], name: impl AsRef<str>) -> Lock {
+        let others: Vec<_> = others.iter().map(|client| client.inner.clone()).collect();
+        self.blocking_lock(self.inner.quorum_lock(&others, name))
+    }
+
+    /// Blocking calls for a lock that was made by async calls. Does not block.
+    ///
+    /// # Examples
+    ///
+    /// Several locks of any kinds, as one:
+    ///
+    #[cfg_attr(feature = "embedded", doc = "```")]
+    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+    /// use leasehold::{Lock, blocking};
+    ///
+    /// let client = blocking::Client::embedded();
+    /// let shop = client.as_async();
+    /// let both = Lock::multi([shop.lock("account:7"), shop.fair_lock("account:9")]);
+    /// client.blocking_lock(both).lock()?.unlock()?;
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    pub fn blocking_lock<G: Guard>(&self, lock: crate::Lock<G>) -> Lock<G> {
+        Lock::new(lock, &self.driver)
+    }
+
+    /// The async client of the same session: for its calls that do not wait, and for
+    /// [`block_on`](Client::block_on).
+    pub fn as_async(&self) -> &crate::Client {
+        &self.inner
+    }
+
+    /// Blocks the thread until `call` is done: for async calls that have no blocking one.
+    ///
+    /// # Panics
+    ///
+    /// In [async code](crate::blocking#in-async-code).
+    ///
+    /// # Examples
+    ///
+    #[cfg_attr(feature = "embedded", doc = "```")]
+    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+    /// let client = leasehold::blocking::Client::embedded();
+    /// let report = client.block_on(client.as_async().preflight().name("orders:1"))?;
+    /// println!("{report}");
+    /// # Ok::<(), leasehold::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn block_on<F: IntoFuture>(&self, call: F) -> F::Output {
+        self.driver.block_on(call.into_future())
+    }
+
+    /// As [`Client::stats`](crate::Client::stats). Does not block.
+    pub fn stats(&self) -> Stats {
+        self.inner.stats()
+    }
+
+    blocking_calls! { Client:
+        locks(pattern: &str) -> LockList;
+        ping() -> ();
+        set_fenced(key: impl AsRef<str>, token: FencingToken, value: &str) -> ();
+        shutdown(deadline: Duration) -> ();
+    }
+}

@@ -1,0 +1,50 @@
+//! The count-down latch with blocking calls.
+
+use std::time::Duration;
+
+use super::driver::Driver;
+
+/// A count under one name, whose waiters go on when it is zero: as
+/// [`CountDownLatch`](crate::CountDownLatch).
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// use std::thread;
+/// use std::time::Duration;
+///
+/// let client = leasehold::blocking::Client::embedded();
+/// let parts = client.count_down_latch("import:7:parts");
+/// parts.try_set_count(3)?;
+/// for _part in 0..3 {
+///     let parts = client.count_down_latch("import:7:parts");
+///     thread::spawn(move || parts.count_down());
+/// }
+/// parts.wait(Duration::from_secs(10))?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct CountDownLatch {
+    inner: crate::CountDownLatch,
+    driver: Driver,
+}
+
+impl CountDownLatch {
+    pub(super) fn new(inner: crate::CountDownLatch, driver: &Driver) -> Self {
+        CountDownLatch { inner, driver: driver.clone() }
+    }
+
+    blocking_calls! { CountDownLatch:
+        try_set_count(count: u32) -> bool;
+        count_down() -> i64;
+        count() -> i64;
+        wait(wait: Duration) -> ();
+        delete() -> bool;
+    }
+
+    /// The name as it was given; empty if the name was refused.
+    pub fn name(&self) -> &str {
+        self.inner.name()
+    }
+}

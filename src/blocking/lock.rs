@@ -1,0 +1,145 @@
+//! Locks of every kind, with blocking calls.
+
+use std::time::Duration;
+
+use super::acquire::Acquire;
+use super::driver::Driver;
+use super::guard::Guard;
+use crate::error::Error;
+use crate::lease::Lease;
+use crate::lock::{FencedGuard, Holder, LockGuard};
+use crate::session::Owner;
+
+/// A lock with blocking calls, made by a call of [`Client`](super::Client).
+///
+/// Ownership, fairness, lease, cost and keys are those of [`Lock`](crate::Lock). `G` is the type of its async
+/// guards; [`Guard`] has it inside.
+#[derive(Debug)]
+pub struct Lock<G = LockGuard> {
+    inner: crate::Lock<G>,
+    driver: Driver,
+}
+
+/// A lock whose guards carry a growing number: as [`FencedLock`](crate::FencedLock).
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// let client = leasehold::blocking::Client::embedded();
+/// let guard = client.fenced_lock("report").lock()?;
+/// client.set_fenced("report:latest", guard.token(), "…")?;
+/// guard.unlock()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+pub type FencedLock = Lock<FencedGuard>;
+
+impl<G: crate::Guard> Lock<G> {
+    pub(super) fn new(inner: crate::Lock<G>, driver: &Driver) -> Self {
+        Lock { inner, driver: driver.clone() }
+    }
+
+    /// As [`Lock::owned_by`](crate::Lock::owned_by). Does not block.
+    #[must_use = "the lock is moved into the returned value"]
+    pub fn owned_by(self, owner: &Owner) -> Self {
+        Lock { inner: self.inner.owned_by(owner), driver: self.driver }
+    }
+
+    /// As [`Lock::non_reentrant`](crate::Lock::non_reentrant). Does not block.
+    #[must_use = "the lock is moved into the returned value"]
+    pub fn non_reentrant(self) -> Self {
+        Lock { inner: self.inner.non_reentrant(), driver: self.driver }
+    }
+
+    blocking_calls! { Lock:
+        lock() -> Guard<G> = Guard::new;
+        try_lock(wait: Duration, lease: Lease) -> Guard<G> = Guard::new;
+        try_lock_now(lease: Lease) -> Guard<G> = Guard::new;
+        restore(text: &str) -> Guard<G> = Guard::new;
+        is_locked() -> bool;
+        is_held() -> bool;
+        hold_count() -> u64;
+        remaining_lease() -> Option<Duration>;
+        holder() -> Option<Holder>;
+        force_unlock() -> bool;
+    }
+
+    /// Starts an acquisition with settings that [`try_lock`](Lock::try_lock) does not have.
+    pub fn acquire(&self) -> Acquire<'_, G> {
+        Acquire::new(self.inner.acquire(), &self.driver)
+    }
+
+    /// Takes the lock, runs `work` while it is held, and releases it.
+    ///
+    /// `work` is a *section* of its thread: code that it calls may take the same lock again by its name. It
+    /// [cannot be stopped](crate::blocking#work-cannot-be-stopped) when the lock is lost, so it gets the guard,
+    /// to check it. If it panics, the lock is released.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::run`](crate::Lock::run).
+    ///
+    /// # Panics
+    ///
+    /// In [async code](crate::blocking#in-async-code).
+    ///
+    /// # Examples
+    ///
+    #[cfg_attr(feature = "embedded", doc = "```")]
+    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+    /// use std::time::Duration;
+    ///
+    /// use leasehold::{Error, Lease, blocking};
+    ///
+    /// let lock = blocking::Client::embedded().lock("orders:42");
+    /// let sent = lock.try_run(Duration::from_secs(2), Lease::Renewed, |guard| {
+    ///     let mut sent = 0;
+    ///     for _page in 0..3 {
+    ///         guard.check()?; // held still? otherwise the rest is not sent
+    ///         sent += 1;
+    ///     }
+    ///     Ok::<_, Error>(sent)
+    /// })?;
+    /// assert_eq!(sent, 3);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn run<T>(
+        &self,
+        wait: Duration,
+        lease: Lease,
+        work: impl FnOnce(&Guard<G>) -> T,
+    ) -> Result<T, Error> {
+        self.try_lock(wait, lease)?.run_and_unlock(work)
+    }
+
+    /// As [`run`](Lock::run), for work that may fail with an error of its own.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `work`, and those of [`run`](Lock::run).
+    ///
+    /// # Panics
+    ///
+    /// In [async code](crate::blocking#in-async-code).
+    #[track_caller]
+    pub fn try_run<T, E: From<Error>>(
+        &self,
+        wait: Duration,
+        lease: Lease,
+        work: impl FnOnce(&Guard<G>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run(wait, lease, work)?
+    }
+
+    /// The name as it was given; empty if the name was refused.
+    pub fn name(&self) -> &str {
+        self.inner.name()
+    }
+}
+
+impl<G: crate::Guard> Clone for Lock<G> {
+    fn clone(&self) -> Self {
+        Lock::new(self.inner.clone(), &self.driver)
+    }
+}

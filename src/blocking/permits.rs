@@ -1,0 +1,143 @@
+//! Permits with ids and leases, with blocking calls.
+
+use std::time::Duration;
+
+use super::driver::Driver;
+use crate::error::Error;
+use crate::lease::Lease;
+use crate::lock::LockGuard;
+
+/// Permits with ids and leases: as [`PermitExpirableSemaphore`](crate::PermitExpirableSemaphore).
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// use std::time::Duration;
+///
+/// use leasehold::{Lease, blocking};
+///
+/// let seats = blocking::Client::embedded().permit_expirable_semaphore("seats");
+/// seats.try_set_permits(100)?;
+///
+/// let seat = seats.try_acquire(Duration::from_secs(2), Lease::fixed(Duration::from_secs(600)))?;
+/// let id = seat.id().to_owned();
+/// seat.forget(); // the lease goes on; another process gives the permit back
+/// seats.release(&id)?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct PermitExpirableSemaphore {
+    inner: crate::PermitExpirableSemaphore,
+    driver: Driver,
+}
+
+impl PermitExpirableSemaphore {
+    pub(super) fn new(inner: crate::PermitExpirableSemaphore, driver: &Driver) -> Self {
+        PermitExpirableSemaphore { inner, driver: driver.clone() }
+    }
+
+    blocking_calls! { PermitExpirableSemaphore:
+        try_set_permits(permits: u32) -> bool;
+        set_permits(permits: u32) -> i64;
+        add_permits(permits: i64) -> ();
+        expire_after(life: Duration) -> bool;
+        acquire(lease: Lease) -> ExpirablePermit = ExpirablePermit::new;
+        try_acquire(wait: Duration, lease: Lease) -> ExpirablePermit = ExpirablePermit::new;
+        try_acquire_many(permits: u32, wait: Duration, lease: Lease) -> ExpirablePermit
+            = ExpirablePermit::new;
+        available() -> i64;
+        acquired() -> i64;
+        permits() -> i64;
+        release(id: &str) -> ();
+        release_all(ids: &[&str]) -> ();
+        remaining_lease(id: &str) -> Option<Duration>;
+        update_lease(id: &str, lease: Duration) -> bool;
+    }
+
+    /// The name as it was given; empty if the name was refused.
+    pub fn name(&self) -> &str {
+        self.inner.name()
+    }
+}
+
+/// One or several permits with ids, given back when this value is dropped or released: as
+/// [`ExpirablePermit`](crate::ExpirablePermit).
+#[derive(Debug)]
+#[must_use = "dropping the permit gives it back"]
+pub struct ExpirablePermit {
+    inner: crate::ExpirablePermit,
+    driver: Driver,
+}
+
+impl ExpirablePermit {
+    fn new(inner: crate::ExpirablePermit, driver: &Driver) -> Self {
+        ExpirablePermit { inner, driver: driver.clone() }
+    }
+
+    /// The id, as Redisson's: 32 hex digits. Of several permits, the first id.
+    pub fn id(&self) -> &str {
+        self.inner.id()
+    }
+
+    /// The ids of all permits.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        self.inner.ids()
+    }
+
+    /// The guard of the permits: state, deadline, check.
+    pub fn guard(&self) -> &LockGuard {
+        &self.inner
+    }
+
+    /// Makes the permits last at least `lease` from now: as [`LockGuard::extend`].
+    ///
+    /// # Errors
+    ///
+    /// Those of that call.
+    ///
+    /// # Panics
+    ///
+    /// In [async code](crate::blocking#in-async-code).
+    #[track_caller]
+    pub fn extend(&self, lease: Duration) -> Result<(), Error> {
+        self.driver.block_on(self.inner.extend(lease))
+    }
+
+    /// Runs `work` if the permits are held: as [`Guard::run`](super::Guard::run).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the permits were lost before `work` ended.
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, Error> {
+        self.inner.run_on_this_thread(work)
+    }
+
+    /// As [`run`](ExpirablePermit::run), for work that may fail with an error of its own.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `work`, and those of [`run`](ExpirablePermit::run).
+    pub fn try_run<T, E: From<Error>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.run(work)?
+    }
+
+    /// Gives all permits back: as [`ExpirablePermit::release`](crate::ExpirablePermit::release).
+    ///
+    /// # Errors
+    ///
+    /// Those of that call.
+    ///
+    /// # Panics
+    ///
+    /// In [async code](crate::blocking#in-async-code); the permits are given back.
+    #[track_caller]
+    pub fn release(self) -> Result<(), Error> {
+        self.driver.block_on(self.inner.release())
+    }
+
+    /// As [`ExpirablePermit::forget`](crate::ExpirablePermit::forget). Does not block.
+    pub fn forget(self) {
+        self.inner.forget();
+    }
+}

@@ -1,0 +1,58 @@
+//! The read/write lock with blocking calls.
+
+use super::driver::Driver;
+use super::lock::Lock;
+use crate::session::Owner;
+
+/// Many readers or one writer under one name: as [`ReadWriteLock`](crate::ReadWriteLock).
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// let catalogue = leasehold::blocking::Client::embedded().read_write_lock("catalogue");
+/// let writing = catalogue.write().lock()?;
+/// // … change the catalogue, then check it while others read …
+/// let reading = catalogue.read().acquire().within(&writing).lock()?;
+/// writing.unlock()?;
+/// reading.unlock()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ReadWriteLock {
+    inner: crate::ReadWriteLock,
+    driver: Driver,
+}
+
+impl ReadWriteLock {
+    pub(super) fn new(inner: crate::ReadWriteLock, driver: &Driver) -> Self {
+        ReadWriteLock { inner, driver: driver.clone() }
+    }
+
+    /// As [`ReadWriteLock::owned_by`](crate::ReadWriteLock::owned_by).
+    #[must_use = "the lock is moved into the returned value"]
+    pub fn owned_by(self, owner: &Owner) -> Self {
+        ReadWriteLock { inner: self.inner.owned_by(owner), driver: self.driver }
+    }
+
+    /// As [`ReadWriteLock::prefer_writers`](crate::ReadWriteLock::prefer_writers).
+    #[must_use = "the lock is moved into the returned value"]
+    pub fn prefer_writers(self) -> Self {
+        ReadWriteLock { inner: self.inner.prefer_writers(), driver: self.driver }
+    }
+
+    /// The side that many may hold.
+    pub fn read(&self) -> Lock {
+        Lock::new(self.inner.read().clone(), &self.driver)
+    }
+
+    /// The side that only one may hold.
+    pub fn write(&self) -> Lock {
+        Lock::new(self.inner.write().clone(), &self.driver)
+    }
+
+    /// The name as it was given; empty if the name was refused.
+    pub fn name(&self) -> &str {
+        self.inner.name()
+    }
+}

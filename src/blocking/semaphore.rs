@@ -1,0 +1,117 @@
+//! The semaphore with blocking calls.
+
+use std::time::Duration;
+
+use super::driver::Driver;
+use crate::error::Error;
+use crate::lock::LockGuard;
+
+/// A number of permits under one name: as [`Semaphore`](crate::Semaphore).
+///
+/// # Examples
+///
+/// At most three jobs at once, over all processes:
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// let encoders = leasehold::blocking::Client::embedded().semaphore("encoders");
+/// encoders.try_set_permits(3)?; // false in every process but the first
+///
+/// let permit = encoders.acquire(1)?;
+/// // … encode …
+/// permit.release()?;
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Semaphore {
+    inner: crate::Semaphore,
+    driver: Driver,
+}
+
+impl Semaphore {
+    pub(super) fn new(inner: crate::Semaphore, driver: &Driver) -> Self {
+        Semaphore { inner, driver: driver.clone() }
+    }
+
+    blocking_calls! { Semaphore:
+        try_set_permits(permits: u32) -> bool;
+        try_set_permits_for(permits: u32, life: Duration) -> bool;
+        acquire(permits: u32) -> SemaphorePermit = SemaphorePermit::new;
+        try_acquire(permits: u32, wait: Duration) -> SemaphorePermit = SemaphorePermit::new;
+        release(permits: u32) -> ();
+        release_if_exists(permits: u32) -> bool;
+        add_permits(permits: i64) -> ();
+        drain() -> i64;
+        available() -> i64;
+    }
+
+    /// The name as it was given; empty if the name was refused.
+    pub fn name(&self) -> &str {
+        self.inner.name()
+    }
+}
+
+/// Permits of a [`Semaphore`], given back when this value is dropped or released: as
+/// [`SemaphorePermit`](crate::SemaphorePermit).
+#[derive(Debug)]
+#[must_use = "dropping the permit gives it back"]
+pub struct SemaphorePermit {
+    inner: crate::SemaphorePermit,
+    driver: Driver,
+}
+
+impl SemaphorePermit {
+    fn new(inner: crate::SemaphorePermit, driver: &Driver) -> Self {
+        SemaphorePermit { inner, driver: driver.clone() }
+    }
+
+    /// How many permits are held.
+    pub fn permits(&self) -> u32 {
+        self.inner.permits()
+    }
+
+    /// The guard of the permits: state, deadline, check. `None` for zero permits, which cannot be lost.
+    pub fn guard(&self) -> Option<&LockGuard> {
+        self.inner.guard()
+    }
+
+    /// Runs `work` if the permits are held: as [`Guard::run`](super::Guard::run).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the permits were lost before `work` ended.
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, Error> {
+        match self.inner.guard() {
+            Some(guard) => guard.run_on_this_thread(work),
+            None => Ok(work()),
+        }
+    }
+
+    /// As [`run`](SemaphorePermit::run), for work that may fail with an error of its own.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `work`, and those of [`run`](SemaphorePermit::run).
+    pub fn try_run<T, E: From<Error>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.run(work)?
+    }
+
+    /// Gives the permits back: as [`SemaphorePermit::release`](crate::SemaphorePermit::release).
+    ///
+    /// # Errors
+    ///
+    /// Those of that call.
+    ///
+    /// # Panics
+    ///
+    /// In [async code](crate::blocking#in-async-code); the permits are given back.
+    #[track_caller]
+    pub fn release(self) -> Result<(), Error> {
+        self.driver.block_on(self.inner.release())
+    }
+
+    /// As [`SemaphorePermit::forget`](crate::SemaphorePermit::forget). Does not block.
+    pub fn forget(self) {
+        self.inner.forget();
+    }
+}

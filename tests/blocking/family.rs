@@ -1,0 +1,210 @@
+//! Every lock, semaphore and latch has its blocking calls.
+
+use std::fmt::Debug;
+use std::thread;
+use std::time::Duration;
+
+use leasehold::blocking::{
+    Acquire, Client, CountDownLatch, ExpirablePermit, FencedLock, Guard, Lock,
+    PermitExpirableSemaphore, ReadWriteLock, Semaphore, SemaphorePermit,
+};
+use leasehold::{Error, FencedGuard, Lease, Owner};
+
+use crate::backend::{Backend, LIMIT, ms, on_another_thread, until_waiting};
+use crate::exclusion::KINDS;
+
+const NOW: Duration = Duration::ZERO;
+
+fn may_go_anywhere<T: Send + Sync + Debug + 'static>() {}
+
+#[test]
+fn every_type_may_be_sent_shared_and_printed() {
+    may_go_anywhere::<(Client, Lock, Guard, Acquire<'static>)>();
+    may_go_anywhere::<(FencedLock, Guard<FencedGuard>)>();
+    may_go_anywhere::<(ReadWriteLock, CountDownLatch)>();
+    may_go_anywhere::<(Semaphore, SemaphorePermit)>();
+    may_go_anywhere::<(PermitExpirableSemaphore, ExpirablePermit)>();
+}
+
+pub(crate) fn every_kind_of_lock_is_taken_again_with_its_guard(backend: &Backend) {
+    let (client, other) = (backend.client(), backend.client());
+    for (kind, lock) in KINDS {
+        let guard = lock(&client).try_lock(LIMIT, Lease::Renewed).unwrap();
+        match guard.reenter() {
+            Ok(further) => further.unlock().unwrap(),
+            Err(Error::AlreadyHeld { .. }) if kind == "non-reentrant" => {}
+            Err(error) => panic!("{kind}: {error}"),
+        }
+        assert!(lock(&other).try_lock_now(Lease::Renewed).unwrap_err().is_timeout(), "{kind}");
+        assert!(lock(&other).is_locked().unwrap(), "{kind}");
+        guard.unlock().unwrap();
+        assert!(!lock(&other).is_locked().unwrap(), "{kind}");
+    }
+}
+
+pub(crate) fn readers_share_and_a_writer_is_alone(backend: &Backend) {
+    let (one, other) = (backend.client(), backend.client());
+    let reads = [&one, &one, &other].map(|client| {
+        let lock = client.read_write_lock("x").prefer_writers();
+        lock.read().try_lock(LIMIT, Lease::Renewed).unwrap()
+    });
+    let catalogue = other.read_write_lock("x");
+    assert!(catalogue.write().try_lock_now(Lease::Renewed).unwrap_err().is_timeout());
+    thread::scope(|scope| {
+        let writing = scope.spawn(|| catalogue.write().try_lock(LIMIT, Lease::Renewed));
+        until_waiting(&other, 1);
+        for read in reads {
+            read.unlock().unwrap();
+        }
+        let writing = writing.join().unwrap().unwrap();
+        let read = one.read_write_lock("x").read().try_lock_now(Lease::Renewed);
+        assert!(read.unwrap_err().is_timeout());
+        writing.unlock().unwrap();
+    });
+}
+
+pub(crate) fn a_writer_goes_on_reading(backend: &Backend) {
+    let (client, other) = (backend.client(), backend.client());
+    let catalogue = client.read_write_lock("x");
+    let writing = catalogue.write().lock().unwrap();
+    let reading = catalogue.read().acquire().within(&writing).lock().unwrap();
+    writing.unlock().unwrap();
+    let theirs = other.read_write_lock("x").read().try_lock(LIMIT, Lease::Renewed).unwrap();
+    reading.unlock().unwrap();
+    theirs.unlock().unwrap();
+}
+
+pub(crate) fn tokens_grow(backend: &Backend) {
+    let client = backend.client();
+    let lock: FencedLock = client.fenced_lock("x");
+    let first = lock.lock().unwrap();
+    let earlier = first.token();
+    assert_eq!(first.reenter().unwrap().token(), earlier);
+    first.unlock().unwrap();
+    let second = lock.lock().unwrap();
+    assert!(second.token() > earlier);
+    client.set_fenced("y", second.token(), "late").unwrap();
+    let stale = client.set_fenced("y", earlier, "stale");
+    assert!(matches!(stale, Err(Error::StaleToken { .. })), "{stale:?}");
+    second.unlock().unwrap();
+}
+
+pub(crate) fn several_locks_are_one(backend: &Backend) {
+    let (client, other) = (backend.client(), backend.client());
+    let shop = client.as_async();
+    let both = leasehold::Lock::multi([shop.lock("a"), shop.fair_lock("b")]);
+    let guard = client.blocking_lock(both).lock().unwrap();
+    let lock = |name| other.lock(name).try_lock_now(Lease::Renewed);
+    for name in ["a", "b"] {
+        assert!(lock(name).unwrap_err().is_timeout(), "{name}");
+    }
+    guard.unlock().unwrap();
+    let guard = lock("b").unwrap();
+    assert!(client.multi_lock(["a", "b"]).try_lock_now(Lease::Renewed).unwrap_err().is_timeout());
+    assert!(!backend.exists("a"), "all of them or none");
+    guard.unlock().unwrap();
+}
+
+pub(crate) fn a_quorum_is_one_lock(backend: &Backend) {
+    let others = [backend.more(), backend.more()];
+    let clients = || {
+        let others: Vec<_> = others.iter().map(Backend::client).collect();
+        (backend.client(), others)
+    };
+    let (one, ones) = clients();
+    let (two, twos) = clients();
+    let lock = one.quorum_lock(&ones, "q");
+    // The lock works on when the blocking clients are gone.
+    drop((one, ones));
+    let guard = lock.try_lock(LIMIT, Lease::Renewed).unwrap();
+    let lock = two.quorum_lock(&twos, "q");
+    assert!(lock.try_lock(ms(50), Lease::Renewed).is_err());
+    guard.unlock().unwrap();
+    lock.try_lock(LIMIT, Lease::Renewed).unwrap().unlock().unwrap();
+}
+
+pub(crate) fn an_owner_takes_its_lock_again(backend: &Backend) {
+    let client = backend.client();
+    let owner = Owner::new();
+    let outer = client.lock("x").owned_by(&owner).lock().unwrap();
+    let inner = on_another_thread(|| client.lock("x").owned_by(&owner).lock().unwrap());
+    assert_eq!(inner.hold_count(), 2);
+    outer.unlock().unwrap();
+    assert!(backend.exists("x"));
+    inner.unlock().unwrap();
+    assert!(!backend.exists("x"));
+}
+
+pub(crate) fn permits_are_counted(backend: &Backend) {
+    let client = backend.client();
+    let encoders = client.semaphore("s");
+    assert!(encoders.try_set_permits(2).unwrap());
+    assert!(!encoders.try_set_permits(3).unwrap());
+    let first = encoders.acquire(1).unwrap();
+    let second = encoders.try_acquire(1, NOW).unwrap();
+    assert!(encoders.try_acquire(1, ms(50)).unwrap_err().is_timeout());
+    assert_eq!(first.run(|| encoders.available()).unwrap().unwrap(), 0);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| encoders.try_acquire(2, LIMIT));
+        until_waiting(&client, 1);
+        first.release().unwrap();
+        drop(second);
+        let both = waiting.join().unwrap().unwrap();
+        assert_eq!(both.permits(), 2);
+        both.guard().unwrap().check().unwrap();
+        both.release().unwrap();
+    });
+    assert_eq!(encoders.available().unwrap(), 2);
+    encoders.acquire(0).unwrap().run(|| ()).unwrap();
+}
+
+pub(crate) fn permits_with_ids_are_given_back_by_id(backend: &Backend) {
+    let client = backend.client();
+    let seats = client.permit_expirable_semaphore("p");
+    assert!(seats.try_set_permits(3).unwrap());
+    let row = seats.try_acquire_many(2, LIMIT, Lease::Renewed).unwrap();
+    assert_eq!(row.ids().count(), 2);
+    let seat = seats.acquire(Lease::fixed(LIMIT)).unwrap();
+    assert!(seats.try_acquire(ms(50), Lease::Renewed).unwrap_err().is_timeout());
+    let id = seat.id().to_owned();
+    seat.extend(LIMIT * 10).unwrap();
+    seat.run(|| ()).unwrap();
+    seat.guard().check().unwrap();
+    seat.forget();
+    assert!(seats.remaining_lease(&id).unwrap().unwrap() > LIMIT * 9);
+    seats.release(&id).unwrap();
+    assert!(matches!(seats.release(&id), Err(Error::NotOwner { .. })));
+    row.release().unwrap();
+    assert_eq!(seats.available().unwrap(), 3);
+}
+
+pub(crate) fn a_latch_lets_all_threads_go(backend: &Backend) {
+    let (client, other) = (backend.client(), backend.client());
+    let latch = client.count_down_latch("l");
+    assert!(latch.try_set_count(2).unwrap());
+    assert!(latch.wait(ms(50)).unwrap_err().is_timeout());
+    thread::scope(|scope| {
+        let waits = [(); 3].map(|()| scope.spawn(|| other.count_down_latch("l").wait(LIMIT)));
+        until_waiting(&other, 3);
+        assert_eq!(latch.count_down().unwrap(), 1);
+        assert_eq!(latch.count_down().unwrap(), 0);
+        for wait in waits {
+            wait.join().unwrap().unwrap();
+        }
+    });
+}
+
+pub(crate) fn what_is_held_is_told(backend: &Backend) {
+    let client = backend.client();
+    client.ping().unwrap();
+    let lock = client.lock("x");
+    assert_eq!(lock.holder().unwrap(), None);
+    let guard = lock.lock().unwrap();
+    assert_eq!(lock.holder().unwrap().unwrap().owner, guard.owner());
+    assert!(lock.is_held().unwrap() && lock.hold_count().unwrap() == 1);
+    assert!(lock.remaining_lease().unwrap().is_some());
+    assert_eq!(client.locks("*").unwrap().len(), 1);
+    let report = client.block_on(client.as_async().preflight()).unwrap();
+    assert!(!report.nodes.is_empty());
+    guard.unlock().unwrap();
+}

@@ -1,0 +1,96 @@
+//! A thread learns that its lock is lost: by looking, from another thread, and at the end of its work.
+
+use std::thread;
+use std::time::Duration;
+
+use leasehold::{Ended, Error, HoldState, Lease, LossReason};
+use tokio::time::Instant;
+
+use crate::backend::{Backend, LIMIT, ms, until_renewed};
+use crate::support::wait_until;
+
+/// A machine that stalls for a second loses nothing.
+const LEASE: Duration = ms(3000);
+/// A lease that ends.
+const SHORT: Duration = ms(300);
+
+pub(crate) fn a_thread_that_looks_on_is_told(backend: &Backend) {
+    let guard = backend.client_with_lease(LEASE).lock("x").lock().unwrap();
+    thread::scope(|scope| {
+        let watching = scope.spawn(|| guard.ended(LIMIT));
+        backend.delete("x");
+        assert_eq!(watching.join().unwrap(), Some(Ended::Lost(LossReason::Gone)));
+    });
+    assert_eq!(guard.state(), HoldState::Lost);
+    assert!(matches!(guard.check(), Err(Error::Lost { reason: LossReason::Gone, .. })));
+    assert!(matches!(guard.reenter(), Err(Error::Lost { .. })));
+}
+
+pub(crate) fn an_unlock_after_a_loss_says_so(backend: &Backend) {
+    let (client, other) = (backend.client(), backend.client());
+    let guard = client.lock("x").lock().unwrap();
+    assert!(other.lock("x").force_unlock().unwrap());
+    let theirs = other.lock("x").try_lock_now(Lease::Renewed).unwrap();
+    assert!(matches!(guard.unlock(), Err(Error::Lost { .. })));
+    assert!(backend.exists("x"), "the other's hold is untouched");
+    theirs.unlock().unwrap();
+}
+
+pub(crate) fn a_fixed_lease_ends(backend: &Backend) {
+    let client = backend.client();
+    let guard = client.lock("x").try_lock(LIMIT, Lease::fixed(SHORT)).unwrap();
+    assert!(guard.remaining() <= SHORT);
+    assert_eq!(guard.ended(LIMIT), Some(Ended::Lost(LossReason::Expired)));
+    assert!(Instant::now() >= guard.deadline());
+    backend.until_gone("x");
+}
+
+pub(crate) fn a_renewed_lease_does_not_end(backend: &Backend) {
+    let client = backend.client_with_lease(LEASE);
+    let guard = client.lock("x").lock().unwrap();
+    assert_eq!(guard.ended(ms(50)), None);
+    until_renewed(&guard);
+    guard.unlock().unwrap();
+}
+
+pub(crate) fn a_lease_that_is_extended_ends_later(backend: &Backend) {
+    let client = backend.client();
+    let guard = client.lock("x").try_lock(LIMIT, Lease::fixed(LIMIT)).unwrap();
+    guard.extend(LIMIT * 10).unwrap();
+    assert!(guard.remaining() > LIMIT * 9);
+    guard.unlock().unwrap();
+}
+
+pub(crate) fn the_longest_hold_ends(backend: &Backend) {
+    let client = backend.client();
+    let lock = client.lock("x");
+    let guard = lock.acquire().wait(LIMIT).max_hold(SHORT).lock().unwrap();
+    assert_eq!(guard.ended(LIMIT), Some(Ended::Lost(LossReason::MaxHold)));
+    backend.until_gone("x");
+}
+
+pub(crate) fn work_is_not_begun_without_the_lock(backend: &Backend) {
+    let client = backend.client();
+    let guard = client.lock("x").lock().unwrap();
+    let refused = client.lock("x").run(ms(50), Lease::Renewed, |_| panic!("it is held"));
+    assert!(refused.unwrap_err().is_timeout());
+    client.shutdown(LIMIT).unwrap();
+    let refused: Result<(), _> = guard.run(|| panic!("it is lost"));
+    assert!(matches!(refused, Err(Error::Lost { reason: LossReason::Closed, .. })));
+}
+
+pub(crate) fn work_that_outlives_the_lock_is_told_at_its_end(backend: &Backend) {
+    let client = backend.client_with_lease(LEASE);
+    let mut ended = false;
+    let done = client.lock("x").run(LIMIT, Lease::Renewed, |guard| {
+        backend.delete("x");
+        wait_until("the guard knows", LIMIT, || guard.check().is_err());
+        ended = true;
+    });
+    assert!(ended, "nothing stops it");
+    assert!(matches!(done, Err(Error::Lost { reason: LossReason::Gone, .. })), "{done:?}");
+
+    // Lost and not yet noticed: the release finds out.
+    let done = client.lock("x").run(LIMIT, Lease::fixed(LIMIT), |_| backend.delete("x"));
+    assert!(matches!(done, Err(Error::Lost { .. })), "{done:?}");
+}

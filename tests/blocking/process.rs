@@ -1,0 +1,88 @@
+//! Threads and the process around them: seen in processes of their own, because other tests have threads too.
+
+use std::fs;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+
+use leasehold::blocking::{Client, Guard};
+use leasehold::{EmbeddedRedis, Lease};
+
+use crate::backend::{LIMIT, ms, until_waiting};
+use crate::support::server::{self, Server};
+use crate::support::wait_until;
+
+const URL: &str = "LEASEHOLD_TEST_URL";
+
+/// Runs one of the ignored tests below in a process of its own; its output is that of this test.
+fn ends(test: &str, url: &str) -> ExitStatus {
+    let binary = std::env::current_exe().expect("this binary");
+    let mut child = Command::new(binary)
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .env(URL, url)
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut status = None;
+    let mut has_ended = |child: &mut Child| {
+        status = child.try_wait().expect("it can be waited for");
+        status.is_some()
+    };
+    wait_until("the process ends", LIMIT, || has_ended(&mut child));
+    status.expect("it has ended")
+}
+
+#[test]
+fn a_process_ends_though_threads_hold_and_wait() {
+    if server::is_missing() {
+        return;
+    }
+    let server = Server::start();
+    assert!(ends("process::leaves_a_hold_and_a_waiter", &server.url()).success());
+    let exists = || server.command(&["EXISTS", "x"]).int() == 1;
+    assert!(exists(), "nobody has released it");
+    wait_until("its lease ends", LIMIT, || !exists());
+}
+
+/// The guard is in a static: no drop releases it.
+#[test]
+#[ignore = "a_process_ends_though_threads_hold_and_wait starts it"]
+fn leaves_a_hold_and_a_waiter() {
+    static HELD: OnceLock<Guard> = OnceLock::new();
+    let url = std::env::var(URL).expect("the server of the other test");
+    let settings = leasehold::Client::builder(&url).lease(ms(3000));
+    let client = Client::connect_with(settings).unwrap();
+    HELD.set(client.lock("x").lock().unwrap()).unwrap();
+    let lock = client.lock("x");
+    drop(thread::spawn(move || lock.lock()));
+    until_waiting(&client, 1);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn no_thread_is_left() {
+    if server::is_missing() {
+        return;
+    }
+    let server = Server::start();
+    assert!(ends("process::leaves_no_thread", &server.url()).success());
+}
+
+#[test]
+#[ignore = "no_thread_is_left starts it"]
+fn leaves_no_thread() {
+    let threads = || fs::read_dir("/proc/self/task").expect("Linux").count();
+    let url = std::env::var(URL).expect("the server of the other test");
+    let before = threads();
+    let take = |client: Client| client.lock("x").try_lock(LIMIT, Lease::Renewed).unwrap();
+    for _ in 0..3 {
+        let on_a_server = take(Client::connect(&url).unwrap());
+        let settings = EmbeddedRedis::new().builder();
+        let embedded = take(Client::connect_with(settings).unwrap());
+        let session = leasehold::Client::embedded();
+        let of_a_session = take(Client::new(session.clone()).unwrap());
+        assert!(threads() > before);
+        drop((on_a_server, embedded, of_a_session, session));
+    }
+    wait_until("their threads have ended", LIMIT, || threads() == before);
+}
