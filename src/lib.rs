@@ -87,6 +87,8 @@
 //! |------------|---------|------------------------------------------------------------------------|
 //! | `tls`      | yes     | `rediss://` URLs, by rustls: the system's root certificates or your own (`TlsOptions`) |
 //! | `embedded` | no      | `Client::embedded` and `EmbeddedRedis`: the same scripts on an engine in memory; compiles Lua |
+//! | `metrics`  | no      | what a client does as metrics, by the facade `metrics`: `docs/telemetry.md` |
+//! | `tracing`  | no      | the same as spans and events, by the facade `tracing` |
 //! | `fred`     | no      | `Client::builder_with_fred`: connections by the client fred, and its limits |
 //!
 //! `test-util` is for this crate's own tests: it promises nothing and may change at any time.

@@ -114,3 +114,39 @@ pub(super) mod metric {
         ),
     ];
 }
+
+#[cfg(all(test, feature = "metrics"))]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::metric::{ALL, Metric, Shape};
+    use crate::stats::METRICS as STATS;
+
+    fn table() -> String {
+        let mut table =
+            String::from("| metric | shape | labels | what it is |\n| --- | --- | --- | --- |\n");
+        for Metric { name, shape, labels, help, .. } in ALL {
+            let shape = match shape {
+                Shape::Counter => "counter",
+                Shape::Gauge => "gauge",
+                Shape::Histogram => "histogram",
+            };
+            let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
+            writeln!(table, "| `{name}` | {shape} | {} | {help} |", labels.join(", "))
+                .expect("text");
+        }
+        for (name, help) in STATS {
+            let help = help.trim().trim_end_matches('.');
+            writeln!(table, "| `{name}` | counter | | {help} |").expect("text");
+        }
+        table
+    }
+
+    #[test]
+    fn the_documentation_has_them_all() {
+        let page = include_str!("../../docs/telemetry.md");
+        let (begin, end) = ("<!-- metrics: begin -->\n", "<!-- metrics: end -->");
+        let documented = page.split(begin).nth(1).and_then(|rest| rest.split(end).next());
+        assert!(documented == Some(&table()), "put this between the two marks:\n{}", table());
+    }
+}

@@ -131,7 +131,10 @@ fn check(stats: &leasehold::Stats, all: &Recorded) {
     // The one that was handed over within the client was not released.
     assert_eq!(
         of("leasehold.release.duration"),
-        expected(&[("leasehold.release.duration{kind=lock,outcome=released}", 5 - stats.handed_over)])
+        expected(&[(
+            "leasehold.release.duration{kind=lock,outcome=released}",
+            5 - stats.handed_over
+        )])
     );
     assert_eq!(all.count("leasehold.renewal.lag{kind=lock}") as u64, stats.renewed);
     assert_eq!(all.count("leasehold.acquire.calls{kind=lock}"), 8);
