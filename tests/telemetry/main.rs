@@ -8,3 +8,4 @@ mod rules;
 mod spans;
 #[path = "../support/mod.rs"]
 mod support;
+mod troubleshooting;
