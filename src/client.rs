@@ -199,8 +199,8 @@ impl Client {
     /// The pattern is that of `SCAN`: `*` is any text, `?` any letter, `[ab]` one of the letters. The
     /// client's prefix is put before it. Found are hash locks of this library and of Redisson, and string
     /// locks of this library. A lock that more than a thousand readers hold is not found, and a lock that
-    /// comes or goes during the search may be missing. The search is bounded: 10,000 locks, and about five
-    /// million keys; [`LockList::is_truncated`] says whether it ended there.
+    /// comes or goes during the search may be missing. The search is bounded: 10,000 locks, about five
+    /// million keys, and 30 s; [`LockList::is_truncated`] says whether it ended there.
     ///
     /// # Redis cost
     ///

@@ -5,6 +5,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::error::Error;
 use crate::lock::Holder;
 use crate::protocol::kind::Kind;
@@ -17,6 +19,8 @@ const STEP: i64 = 500;
 const LOCKS_MAX: usize = 10_000;
 /// The most steps of one search: a keyspace of some five million keys.
 const STEPS_MAX: usize = 10_000;
+/// No step begins later: each may take as long as any call, and a slow server would keep its caller for hours.
+const SEARCH_MAX: Duration = Duration::from_secs(30);
 
 /// The kind of a lock, as far as its keys show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -145,6 +149,7 @@ pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, E
     let mut locks: Vec<LockInfo> = Vec::new();
     let mut steps = 0;
     let mut truncated = false;
+    let until = Instant::now() + SEARCH_MAX;
     for group in handle.session.transport.groups() {
         let mut cursor: scan::Cursor = Arc::from("0");
         loop {
@@ -155,7 +160,7 @@ pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, E
             if &*cursor == "0" {
                 break;
             }
-            if locks.len() > LOCKS_MAX || steps == STEPS_MAX {
+            if locks.len() > LOCKS_MAX || steps == STEPS_MAX || Instant::now() >= until {
                 truncated = true;
                 break;
             }

@@ -1,6 +1,8 @@
 //! Every target, for a few seconds; `LEASEHOLD_FUZZ` is the number of inputs of each.
 
-use leasehold_fuzz::{Limit, Plan, TARGETS, Watch};
+use std::fs;
+
+use leasehold_fuzz::{Limit, Plan, TARGETS, Verdict, Watch, judge, target};
 
 #[test]
 fn every_target_stands_bad_input() {
@@ -12,4 +14,18 @@ fn every_target_stands_bad_input() {
         assert!(tally.failures.is_empty(), "{}: {:#?}", target.name, tally.failures);
         assert_eq!(tally.inputs, inputs.unwrap_or(150), "{}", target.name);
     }
+}
+
+/// Each file is an input that hung; its name begins with the target.
+#[test]
+fn what_was_mended_stays_so() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/mended");
+    let files: Vec<_> = fs::read_dir(folder).expect("a folder").flatten().collect();
+    for file in &files {
+        let name = file.file_name().into_string().expect("a name");
+        let target = name.split('-').next().and_then(target).expect("a target of that name");
+        let verdict = judge(target, &fs::read(file.path()).expect("a file"));
+        assert!(matches!(verdict, Verdict::Fine(_)), "{name}: {verdict:?}");
+    }
+    assert!(files.len() >= 5);
 }
