@@ -37,7 +37,9 @@ impl Hold {
         Release::default()
     }
 
-    pub(super) fn uncertain(&self, _: &Subject, _: bool) {}
+    pub(super) fn uncertain(&self, _: &Subject) {}
+
+    pub(super) fn certain(&self, _: &Subject) {}
 
     pub(super) fn lost(&self, _: &Subject, _: &'static str) {}
 }

@@ -103,13 +103,14 @@ impl Hold {
         Release { span, ended: AtomicBool::new(false) }
     }
 
-    pub(super) fn uncertain(&self, subject: &Subject, is_uncertain: bool) {
+    pub(super) fn uncertain(&self, subject: &Subject) {
         let Subject { kind, name, .. } = subject;
-        if is_uncertain {
-            warn!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind }, "a renewal failed: the hold is uncertain");
-        } else {
-            info!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind }, "the hold is certain again");
-        }
+        warn!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind }, "a renewal failed: the hold is uncertain");
+    }
+
+    pub(super) fn certain(&self, subject: &Subject) {
+        let Subject { kind, name, .. } = subject;
+        info!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind }, "the hold is certain again");
     }
 
     pub(super) fn lost(&self, subject: &Subject, reason: &'static str) {

@@ -176,11 +176,11 @@ impl Holding {
     }
 
     pub(crate) fn is_uncertain(&self) {
-        self.span.uncertain(&self.subject, true);
+        self.span.uncertain(&self.subject);
     }
 
     pub(crate) fn is_certain(&self) {
-        self.span.uncertain(&self.subject, false);
+        self.span.certain(&self.subject);
     }
 
     /// Its release found nothing, or it ends without one.

@@ -71,16 +71,17 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
             }
         });
         if !later {
-            match within(secs(3), "connect", builder.connect()).await {
+            match within(secs(3), "connect", Box::pin(builder.connect())).await {
                 Ok(_) | Err(Error::Unavailable { .. } | Error::Protocol { .. }) => return,
                 Err(other) => panic!("{other:?}"),
             }
         }
-        let client = match within(secs(3), "connect", builder.connect_in_background()).await {
-            Ok(client) => client,
-            Err(Error::Protocol { .. }) => return,
-            Err(other) => panic!("{other:?}"),
-        };
+        let client =
+            match within(secs(3), "connect", Box::pin(builder.connect_in_background())).await {
+                Ok(client) => client,
+                Err(Error::Protocol { .. }) => return,
+                Err(other) => panic!("{other:?}"),
+            };
         // The connections that it makes then are good.
         within(secs(60), "a client that finds its server", async {
             while client.lock("a").try_lock(NOW, Lease::fixed(secs(1))).await.is_err() {
