@@ -34,7 +34,7 @@ async fn until(what: &str, mut is_it: impl FnMut() -> bool) {
 
 /// All of it. The client's own numbers at the end, and the metrics.
 async fn run(place: Place) -> (leasehold::Stats, Recorded) {
-    let exporter = Exporter::start();
+    let exporter = Exporter::start().await;
     let Place { builder, take_away } = place;
     let client = builder.lease(LEASE).connect().await.expect("it connects");
 
@@ -174,7 +174,7 @@ async fn they_equal_what_was_done_on_a_server() {
 
 #[tokio::test(start_paused = true)]
 async fn a_name_is_a_label_only_by_the_users_function() {
-    let exporter = Exporter::start();
+    let exporter = Exporter::start().await;
     let redis = EmbeddedRedis::new();
     let of_orders = |name: &str| name.starts_with("orders:").then(|| "orders".to_owned());
     let client = redis.builder().metric_name(of_orders).connect().await.unwrap();

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::LazyLock;
 
 use metrics_util::MetricKind;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use tokio::sync::{Mutex, MutexGuard};
 
 /// The only test that is told to; gone with this.
 pub(crate) struct Exporter {
@@ -31,8 +32,8 @@ pub(crate) struct Recorded {
 
 impl Exporter {
     /// Before the clients are made.
-    pub(crate) fn start() -> Self {
-        let snapshotter = RECORDER.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) async fn start() -> Self {
+        let snapshotter = RECORDER.lock().await;
         // What an earlier test left.
         drop(snapshotter.snapshot());
         Exporter { snapshotter, gauges: RefCell::default() }
@@ -60,12 +61,13 @@ impl Exporter {
                     let number = *gauge;
                     assert!(number >= 0.0 && number.fract() == 0.0, "{name} is {number}");
                     if number > 0.0 {
-                        recorded.numbers.insert(name, number as u64);
+                        let whole = format!("{number:.0}").parse().expect("a whole number");
+                        recorded.numbers.insert(name, whole);
                     }
                 }
                 DebugValue::Histogram(values) if values.is_empty() => {}
                 DebugValue::Histogram(values) => {
-                    let values = values.into_iter().map(|value| value.into_inner()).collect();
+                    let values = values.into_iter().map(|value| *value).collect();
                     recorded.histograms.insert(name, values);
                 }
             }

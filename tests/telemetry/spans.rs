@@ -69,7 +69,7 @@ fn values<'a>(all: &'a [Fields], field: &str) -> Vec<&'a str> {
 #[tokio::test(start_paused = true)]
 async fn spans_and_events_say_what_happened() {
     // The metrics of this run are nobody else's.
-    let _alone = Exporter::start();
+    let _alone = Exporter::start().await;
     let seen = Seen::default();
     let subscriber = tracing_subscriber::registry().with(seen.clone());
     let _default = tracing::subscriber::set_default(subscriber);

@@ -161,7 +161,7 @@ async fn round(visitor: &Arc<Visitor>, names: std::ops::Range<u64>, tasks: u64) 
                 if number >= end {
                     return;
                 }
-                visitor.visit(number).await;
+                Box::pin(visitor.visit(number)).await;
             }
         });
     }

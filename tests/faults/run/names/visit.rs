@@ -103,7 +103,7 @@ impl Visitor {
         });
         let done = if number.is_multiple_of(CONTENDED) {
             self.tally.contended.fetch_add(1, Relaxed);
-            contend(first, second, &mut random).await
+            Box::pin(contend(first, second, &mut random)).await
         } else {
             first.pass_through(WAIT).await
         };
