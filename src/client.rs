@@ -222,8 +222,8 @@ impl Client {
     /// The id of this client, a UUID in lower case: the same for its clones, and no other client's.
     ///
     /// Redis has it too: the owner of every hold begins with the id and a colon
-    /// ([`LockGuard::owner`](crate::LockGuard::owner)), and the connections are called `leasehold:<id>`
-    /// unless the client has a [`name`](crate::ClientBuilder::name) of its own.
+    /// ([`LockGuard::owner`](crate::LockGuard::owner)), and the connections are called `leasehold:<id>`,
+    /// or by the client's [`name`](crate::ClientBuilder::name) instead of `leasehold`.
     pub fn id(&self) -> String {
         self.handle.session.client_id().to_string()
     }

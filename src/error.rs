@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fencing::FencingToken;
+use crate::holder::Holder;
 use crate::lease::LossReason;
 
 pub use config::ConfigError;
@@ -53,7 +54,11 @@ pub enum Error {
     /// Nothing is held. Try later, or shed the work. If `by_this_client` is set and the calling code holds
     /// the lock itself, [re-enter](crate::Lock#taking-it-again).
     #[error(
-        "not acquired in time: name=`{name}`, waited=`{waited:?}`{}{}",
+        "not acquired in time: name=`{name}`, waited=`{waited:?}`{}{}{}",
+        match holder {
+            Some(holder) if !by_this_client => format!(", holder=`{holder}`"),
+            _ => String::new(),
+        },
         if *no_expiry { ", its key has no expiry" } else { "" },
         if *by_this_client { ", held by this client: to take it again use `guard.reenter()` or a section" } else { "" },
     )]
@@ -66,9 +71,10 @@ pub enum Error {
         no_expiry: bool,
         /// A hold of this client keeps the lock, or kept it a moment ago.
         by_this_client: bool,
-        /// The owner of that hold, as [`LockGuard::owner`](crate::LockGuard::owner) gives it; `None` if the
-        /// holder is of another client.
-        holder: Option<Arc<str>>,
+        /// Who is in the way: a hold of this client, or, if this client
+        /// [describes its holds](crate::ClientBuilder::describe_holds) or the acquisition has a
+        /// [purpose](crate::Acquire::purpose), one that was there when the wait had ended.
+        holder: Option<Box<Holder>>,
     },
     /// Redis certainly did not take the call: no connection, refused, loading, read-only, out of memory.
     ///

@@ -33,7 +33,7 @@ pub(crate) use guard::run::done_unless_lost;
 pub use acquire::Acquire;
 pub use fenced::FencedGuard;
 pub use guard::{Guard, LockGuard};
-pub use inspect::Holder;
+pub use inspect::Waiters;
 
 /// A lock, made by one of the calls of [`Client`](crate::Client): re-entrant, fair, fenced, one side
 /// of a read/write lock, or several locks as one.

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::lock::Holder;
+use crate::holder::Holder;
 use crate::protocol::kind::Kind;
-use crate::protocol::scan::{self, Found, Held};
+use crate::protocol::scan::{self, Found};
 use crate::session::Handle;
 
 /// Keys that Redis looks at in one step.
@@ -55,6 +55,9 @@ pub struct LockInfo {
     pub lease: Option<Duration>,
     /// How many wait in the queue of a fair lock.
     pub queue: u64,
+    /// How many clients listen for the release of a lock of another kind, each for all its waiters; as
+    /// [`Waiters::listening`](crate::Waiters::listening).
+    pub listening: Option<u64>,
 }
 
 /// The locks that [`Client::locks`](crate::Client::locks) found, sorted by key.
@@ -112,7 +115,7 @@ impl IntoIterator for LockList {
 
 impl From<Found> for LockInfo {
     fn from(found: Found) -> Self {
-        let Found { key, kind, left, queue, holds } = found;
+        let Found { key, kind, left, queue, listening, holders } = found;
         let kind = match kind {
             Kind::Fair => LockKind::Fair,
             Kind::Fenced => LockKind::Fenced,
@@ -123,9 +126,7 @@ impl From<Found> for LockInfo {
                 LockKind::Lock
             }
         };
-        let holder = |held: Held| Holder { owner: held.owner, holds: held.count, lease: held.left };
-        let holders = holds.into_iter().map(holder).collect();
-        LockInfo { key, kind, holders, lease: left, queue }
+        LockInfo { key, kind, holders, lease: left, queue, listening }
     }
 }
 
@@ -150,10 +151,11 @@ pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, E
     let mut steps = 0;
     let mut truncated = false;
     let until = Instant::now() + SEARCH_MAX;
+    let publish = handle.session.transport.publish_command("", "");
     for group in handle.session.transport.groups() {
         let mut cursor: scan::Cursor = Arc::from("0");
         loop {
-            let call = scan::step(&cursor, &pattern, STEP);
+            let call = scan::step(&cursor, &pattern, STEP, publish);
             let (next, found) = handle.session.ask_group(&name, group, call, scan::found).await?;
             locks.extend(found.into_iter().map(LockInfo::from));
             (cursor, steps) = (next, steps + 1);

@@ -5,6 +5,7 @@
 
 pub(crate) mod calls;
 pub(crate) mod counter;
+pub(crate) mod description;
 mod dispatch;
 pub(crate) mod existence;
 pub(crate) mod fair;
@@ -25,6 +26,7 @@ pub(crate) mod semaphore;
 mod string;
 #[cfg(test)]
 pub(crate) mod test_calls;
+pub(crate) mod waiters;
 
 use std::sync::Arc;
 

@@ -9,6 +9,7 @@ mod attempt;
 pub(crate) mod attendance;
 pub(crate) mod background;
 pub(crate) mod batch_acquire;
+mod descriptions;
 mod durability;
 mod events;
 pub(crate) mod existing_hold;
@@ -54,6 +55,7 @@ use crate::telemetry::Telemetry;
 use crate::transport::{CallError, Fault, Group, Lane, Transport};
 
 use attendance::Attendance;
+use descriptions::Descriptions;
 use hold::{Hold, InDoubt};
 use local_queue::LocalQueues;
 use recent_releases::RecentReleases;
@@ -82,6 +84,10 @@ pub(crate) struct Settings {
     /// The copies that a grant and a renewal need before they count.
     pub(crate) durability: Option<Durability>,
     pub(crate) telemetry: Telemetry,
+    /// What the client is called.
+    pub(crate) name: Option<Arc<str>>,
+    /// Whether all its holds are described, or those with a purpose only.
+    pub(crate) describe_holds: bool,
 }
 
 pub(crate) struct Session {
@@ -91,6 +97,7 @@ pub(crate) struct Session {
     pub(crate) watchdog: Arc<Watchdog>,
     /// Kept only where there are failovers.
     recent_releases: Arc<RecentReleases>,
+    descriptions: Descriptions,
     pub(crate) cleanups: Cleanups,
     pub(crate) attendance: Arc<Attendance>,
     pub(crate) reply_times: ReplyTimes,
@@ -157,6 +164,7 @@ impl Session {
             queues: LocalQueues::new(settings.streak),
             watchdog,
             recent_releases,
+            descriptions: Descriptions::default(),
             cleanups: Cleanups::new(),
             attendance: Arc::default(),
             reply_times: ReplyTimes::new(settings.command_timeout),

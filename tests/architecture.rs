@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// The layers, from the ground up; a module at the top of `src` that is not named is a public type.
 const LAYERS: [&[&str]; 4] = [
-    &["clock", "durability", "error", "fencing", "lease", "stats", "sync", "telemetry"],
+    &["clock", "durability", "error", "fencing", "holder", "lease", "stats", "sync", "telemetry"],
     &["protocol"],
     &["transport"],
     &["session"],

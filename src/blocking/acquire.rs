@@ -58,6 +58,11 @@ impl<'a, G: crate::Guard> Acquire<'a, G> {
         Acquire { inner: self.inner.max_hold(max_hold), ..self }
     }
 
+    /// As [`Acquire::purpose`](crate::Acquire::purpose).
+    pub fn purpose(self, purpose: impl Into<String>) -> Self {
+        Acquire { inner: self.inner.purpose(purpose), ..self }
+    }
+
     /// As [`Acquire::within`](crate::Acquire::within).
     pub fn within(self, guard: &'a impl AsRef<LockGuard>) -> Self {
         Acquire { inner: self.inner.within(guard), ..self }

@@ -6,8 +6,9 @@ use super::acquire::Acquire;
 use super::driver::Driver;
 use super::guard::Guard;
 use crate::error::Error;
+use crate::holder::Holder;
 use crate::lease::Lease;
-use crate::lock::{FencedGuard, Holder, LockGuard};
+use crate::lock::{FencedGuard, LockGuard, Waiters};
 use crate::session::Owner;
 
 /// A lock with blocking calls, made by a call of [`Client`](super::Client).
@@ -61,6 +62,7 @@ impl<G: crate::Guard> Lock<G> {
         hold_count() -> u64;
         remaining_lease() -> Option<Duration>;
         holder() -> Option<Holder>;
+        waiters() -> Waiters;
         force_unlock() -> bool;
     }
 

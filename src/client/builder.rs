@@ -1,5 +1,6 @@
 //! Settings of a client, checked when it connects.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -77,6 +78,7 @@ pub struct ClientBuilder {
     fair_claim: Duration,
     key_prefix: String,
     name: Option<String>,
+    describe_holds: bool,
     handover: LocalHandover,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<TlsOptions>,
@@ -126,6 +128,7 @@ impl ClientBuilder {
             fair_claim: FAIR_CLAIM_DEFAULT,
             key_prefix: String::new(),
             name: None,
+            describe_holds: false,
             handover: LocalHandover::default(),
             #[cfg(feature = "tls")]
             tls: None,
@@ -224,14 +227,39 @@ impl ClientBuilder {
         self
     }
 
-    /// How `CLIENT LIST` shows this client's three connections, for example `billing@pod-7`. Default:
-    /// `leasehold:<id>` with [`Client::id`](crate::Client::id). 1 to 64 printable ASCII characters without
-    /// blanks.
+    /// What this client is called, for people: `billing@pod-7`. Default: `leasehold`. 1 to 64 printable ASCII
+    /// characters without blanks.
     ///
-    /// The name is shown as given and need not be unique. Owners on the wire have the id, not the name. A
-    /// server that does not allow `CLIENT SETNAME` shows no name. The embedded engine has no `CLIENT LIST`.
+    /// `CLIENT LIST` shows its three connections as `<name>:<id>`, with [`Client::id`](crate::Client::id): owners
+    /// on the wire begin with the id, so that the connections of a holder are found. A server that does not
+    /// allow `CLIENT SETNAME` shows no name. The embedded engine has no `CLIENT LIST`.
+    /// [`describe_holds`](ClientBuilder::describe_holds) shows the name where a lock is held.
+    ///
+    /// The name need not be unique.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
+        self
+    }
+
+    /// Whether every hold of a lock says who holds it and since when: the [name](ClientBuilder::name) of the client
+    /// and the [purpose](crate::Acquire::purpose), if there is one. Default: those with a purpose say so, others do
+    /// not.
+    ///
+    /// [`Lock::holder`](crate::Lock::holder), [`Client::locks`](crate::Client::locks) and the command line show
+    /// it, and an [`Error::Timeout`](crate::Error::Timeout) says who is in the way.
+    ///
+    /// # Redis cost
+    ///
+    /// One more call (`hold_describe`) for each grant and each renewal, which nobody waits for: it goes out in the
+    /// background, for up to 100 holds at once. One more call (`lock_inspect`) when a wait ends in vain, before
+    /// the error is returned.
+    ///
+    /// # Keys
+    ///
+    /// The hash `leasehold_holders:{name}`, with up to 64 owners. Clients that do not know it, as Redisson, do
+    /// not read it. It goes when the lease ends; what is said of a hold that was released is not shown any more.
+    pub fn describe_holds(mut self, describe_holds: bool) -> Self {
+        self.describe_holds = describe_holds;
         self
     }
 
@@ -318,7 +346,7 @@ impl ClientBuilder {
     }
 
     pub(super) fn connection_name(&self, client_id: Uuid) -> String {
-        self.name.clone().unwrap_or_else(|| format!("leasehold:{client_id}"))
+        format!("{}:{client_id}", self.name.as_deref().unwrap_or("leasehold"))
     }
 
     pub(super) fn timing(&self) -> Timing {
@@ -375,6 +403,8 @@ impl ClientBuilder {
             clock: self.clock(),
             durability,
             telemetry: self.telemetry.clone(),
+            name: self.name.as_deref().map(Arc::from),
+            describe_holds: self.describe_holds,
         })
     }
 }

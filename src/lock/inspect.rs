@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use super::{Guard, Lock, Target};
-use crate::error::Error;
+use crate::error::{ConfigError, Error};
+use crate::holder::Holder;
+use crate::protocol::waiters::Waiting;
 
-/// A holder of a lock, as Redis sees it; see [`Lock::holder`] and [`LockInfo`](crate::LockInfo).
+/// Who waits for a lock, as far as Redis knows; see [`Lock::waiters`].
 ///
 /// # Examples
 ///
@@ -13,23 +15,24 @@ use crate::error::Error;
 #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), leasehold::Error> {
-/// let lock = leasehold::Client::embedded().lock("orders:42");
+/// let lock = leasehold::Client::embedded().fair_lock("orders:42");
 /// let guard = lock.lock().await?;
-/// let holder = lock.holder().await?.expect("it is held");
-/// assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
+/// assert!(lock.waiters().await?.queue.is_empty());
 /// guard.unlock().await?;
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Holder {
-    /// The owner's name on the wire, `<client uuid>:<number>`.
-    pub owner: String,
-    /// How many times this owner holds the lock.
-    pub holds: u64,
-    /// What is left of the lease; `None` if the key has no expiry.
-    pub lease: Option<Duration>,
+pub struct Waiters {
+    /// The owners in the queue of a fair lock, the next one first, the first 1000; empty for other kinds.
+    pub queue: Vec<String>,
+    /// How many clients listen for the release, this one included, on the server that has the lock: one for all
+    /// waiters of a client, and for a moment after the last of them.
+    ///
+    /// `None` for a fair lock, for kinds whose waiters ask instead of listening, and if this user may not ask
+    /// (`PUBSUB`).
+    pub listening: Option<u64>,
 }
 
 impl<G: Guard> Lock<G> {
@@ -141,10 +144,30 @@ impl<G: Guard> Lock<G> {
             Target::Single(single) => single,
             Target::Multi(multi) => return Box::pin(multi.holder()).await,
         };
-        let Some(seen) = single.inspect().await? else { return Ok(None) };
-        let lease = seen.left;
-        let first = seen.holds.into_iter().next();
-        Ok(first.map(|(owner, holds)| Holder { owner, holds, lease }))
+        Ok(single.inspect().await?.and_then(|seen| seen.holders.into_iter().next()))
+    }
+
+    /// Who waits for the lock.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_locked`](Lock::is_locked); [`Error::Config`] for several locks as one.
+    pub async fn waiters(&self) -> Result<Waiters, Error> {
+        match &self.target {
+            Target::Single(single) => {
+                let Waiting { listening, queue } = single.waiting().await?;
+                Ok(Waiters { queue, listening })
+            }
+            Target::Multi(_) => Err(Error::Config(ConfigError::Several { call: "waiters" })),
+        }
     }
 
     /// Frees the lock by force, also if another client holds it; false if the lock was free.

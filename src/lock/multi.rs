@@ -155,12 +155,18 @@ impl MultiLock {
         let (name, waited) = (self.name.clone(), started.elapsed());
         let stays = |error: &&Error| matches!(error, Error::Timeout { no_expiry: true, .. });
         let no_expiry = self.is_blocked(errors.iter().filter(stays).count(), self.members.len());
-        let own = errors.iter().find_map(|error| match error {
-            Error::Timeout { by_this_client: true, holder, .. } => Some(holder.clone()),
-            _ => None,
-        });
+        let in_the_way = |own: bool| {
+            errors.iter().find_map(|error| match error {
+                Error::Timeout { by_this_client, holder, .. } if *by_this_client == own => {
+                    Some(holder.clone())
+                }
+                _ => None,
+            })
+        };
+        let own = in_the_way(true);
         let by_this_client = own.is_some();
-        Error::Timeout { name, waited, no_expiry, by_this_client, holder: own.flatten() }
+        let holder = own.or_else(|| in_the_way(false)).flatten();
+        Error::Timeout { name, waited, no_expiry, by_this_client, holder }
     }
 
     async fn take_all(&self, options: &Options, started: Instant) -> Result<Vec<LockGuard>, Error> {

@@ -6,6 +6,7 @@ use crate::error::ConfigError;
 use crate::error::Error;
 use crate::protocol::replies::{self, Inspected};
 use crate::protocol::resource::Resource;
+use crate::protocol::waiters::{self, Waiting};
 use crate::session::hold::Hold;
 use crate::session::owner::Owner;
 use crate::session::request::{Options, Proofs, Request};
@@ -37,7 +38,18 @@ impl SingleLock {
         let holds = options.shown.iter().filter(|hold| self.is_lock_of(hold)).cloned().collect();
         let (resource, proofs) =
             (self.resource()?.clone(), Proofs { holds, owner: self.owner.clone() });
-        Ok(Request::new(&self.handle.session, resource, proofs, terms, options.wait))
+        let description = self.handle.session.description(options.purpose.as_deref());
+        if options.purpose.is_some() && resource.description_key().is_none() {
+            return Err(ConfigError::OutOfRange {
+                what: "purpose",
+                given: "a purpose".to_owned(),
+                allowed: "none: the braces in the name would put it in another cluster slot"
+                    .to_owned(),
+            });
+        }
+        let request = Request::new(&self.handle.session, resource, proofs, terms, options.wait);
+        // A quorum asks its members again and again.
+        Ok(request.described(description, !options.of_quorum))
     }
 
     pub(crate) async fn take(&self, options: &Options) -> Result<HoldShare, Error> {
@@ -56,6 +68,12 @@ impl SingleLock {
             .session
             .ask(&resource.name, resource.inspect(), |reply| resource.inspected(reply))
             .await
+    }
+
+    pub(crate) async fn waiting(&self) -> Result<Waiting, Error> {
+        let (resource, session) = (self.resource()?, &self.handle.session);
+        let call = waiters::waiters(resource, session.publish_command(resource));
+        session.ask(&resource.name, call, waiters::waiting).await
     }
 
     pub(crate) async fn force_unlock(&self) -> Result<bool, Error> {
@@ -77,6 +95,7 @@ impl SingleLock {
         }
         let Some(seen) = self.inspect().await? else { return Ok(0) };
         let ours = |field: &str| held.iter().any(|hold| *hold.field == *field);
-        Ok(seen.holds.iter().filter(|(field, _)| ours(field)).map(|(_, count)| *count).sum())
+        let of_us = seen.holders.iter().filter(|holder| ours(&holder.owner));
+        Ok(of_us.map(|holder| holder.holds).sum())
     }
 }

@@ -14,7 +14,7 @@ use super::{
     Call, Field, Publish, fair, fenced, latch, lock, permit, read_write, semaphore, string,
 };
 #[cfg(feature = "test-util")]
-use super::{counter, existence, multi, scan};
+use super::{counter, description, existence, multi, scan, waiters};
 
 fn calls_of(kind: Kind) -> &'static Calls {
     match kind {
@@ -97,9 +97,11 @@ pub(crate) fn all_scripts() -> impl Iterator<Item = &'static Script> {
         permit::SCRIPTS,
         latch::SCRIPTS,
         counter::SCRIPTS,
+        description::SCRIPTS,
         multi::SCRIPTS,
         existence::SCRIPTS,
         scan::SCRIPTS,
+        waiters::SCRIPTS,
     ];
     kinds.into_iter().flatten().copied()
 }

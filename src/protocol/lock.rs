@@ -12,7 +12,7 @@ use super::{Arg, Call, Field, Publish};
 scripts! {
     ACQUIRE = "lock_acquire" from "lock/acquire.lua";
     FORCE_RELEASE = "lock_force_release" from "lock/force_release.lua";
-    INSPECT = "lock_inspect" from "lock/inspect.lua";
+    INSPECT = "lock_inspect" from "shared/clock.lua" "description/described.lua" "lock/inspect.lua";
     REENTER = "lock_reenter" from "shared/lease.lua" "lock/reenter.lua";
     RELEASE = "lock_release" from "lock/release.lua";
     RENEW = "lock_renew" from "shared/lease.lua" "lock/renew.lua";
@@ -56,7 +56,7 @@ fn force_release(resource: &Resource, publish: Publish) -> Call {
 }
 
 fn inspect(resource: &Resource) -> Call {
-    call(&INSPECT, resource.only_key(), vec![])
+    call(&INSPECT, resource.only_key(), resource.description_args())
 }
 
 fn renewal_keys(resource: &Resource, _field: &str) -> Vec<Arc<str>> {

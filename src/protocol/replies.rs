@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use super::calls::{MODE, is_write};
+use super::description::tell_all;
 use super::kind::Kind;
 use super::resource::Resource;
 use super::{Unexpected, Value};
+use crate::holder::Holder;
 
 /// What an acquisition is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +43,7 @@ pub(crate) enum Released {
 pub(crate) struct Inspected {
     /// `None`: the key has no expiry.
     pub(crate) left: Option<Duration>,
-    /// Owner field and count.
-    pub(crate) holds: Vec<(String, u64)>,
+    pub(crate) holders: Vec<Holder>,
 }
 
 pub(crate) fn acquired(reply: Value) -> Result<Acquired, Unexpected> {
@@ -108,36 +109,41 @@ impl Resource {
     pub(crate) fn inspected(&self, reply: Value) -> Result<Option<Inspected>, Unexpected> {
         let Some(mut seen) = seen(reply)? else { return Ok(None) };
         match self.kind {
-            Kind::Read => seen.holds.retain(|(owner, _)| !is_write(owner)),
-            Kind::Write => seen.holds.retain(|(owner, _)| is_write(owner)),
+            Kind::Read => seen.holders.retain(|holder| !is_write(&holder.owner)),
+            Kind::Write => seen.holders.retain(|holder| is_write(&holder.owner)),
             _ => return Ok(Some(seen)),
         }
-        Ok((!seen.holds.is_empty()).then_some(seen))
+        Ok((!seen.holders.is_empty()).then_some(seen))
     }
 }
 
-/// `None`: the lock is free.
-fn seen(reply: Value) -> Result<Option<Inspected>, Unexpected> {
+/// All who hold what was inspected, of whatever kind; `None`: nobody.
+pub(crate) fn seen(reply: Value) -> Result<Option<Inspected>, Unexpected> {
     let Value::Array(parts) = &reply else { return Err(Unexpected(reply)) };
-    let Some((Value::Int(left), holds)) = parts.split_first() else {
+    let [Value::Int(left), Value::Array(said), holds @ ..] = parts.as_slice() else {
         return Err(Unexpected(reply));
     };
     if *left == -2 {
         return Ok(None);
     }
+    let lease = span(*left);
     // A string may have such an owner: it comes with a number.
     let mode = |pair: &&[Value]| match pair {
         [Value::Text(field), Value::Text(value)] => field == MODE && value.parse::<u64>().is_err(),
         _ => false,
     };
     let holds = holds.chunks(2).filter(|pair| !mode(pair)).map(|pair| match pair {
-        [Value::Text(owner), Value::Text(count)] => Some((owner.clone(), count.parse().ok()?)),
+        [Value::Text(owner), Value::Text(count)] => {
+            let (owner, holds) = (owner.clone(), count.parse().ok()?);
+            Some(Holder { owner, holds, lease, ..Holder::default() })
+        }
         _ => None,
     });
-    match holds.collect() {
-        Some(holds) => Ok(Some(Inspected { left: span(*left), holds })),
-        None => Err(Unexpected(reply)),
-    }
+    let Some(mut holders) = holds.collect::<Option<Vec<_>>>() else {
+        return Err(Unexpected(reply));
+    };
+    tell_all(&mut holders, said);
+    Ok(Some(Inspected { left: lease, holders }))
 }
 
 /// The reply of a call that answers yes or no.
@@ -174,10 +180,12 @@ mod tests {
             Ok(vec![true, false])
         );
         let text = |text: &str| Value::Text(text.into());
-        let holder = Value::Array(vec![Value::Int(1000), text("a:1"), text("2")]);
-        let inspected = Inspected { left: second, holds: vec![("a:1".into(), 2)] };
-        assert_eq!(seen(holder), Ok(Some(inspected)));
-        assert_eq!(seen(Value::Array(vec![Value::Int(-2)])), Ok(None));
+        let nothing = || Value::Array(vec![]);
+        let holder = Value::Array(vec![Value::Int(1000), nothing(), text("a:1"), text("2")]);
+        let holders =
+            vec![Holder { owner: "a:1".into(), holds: 2, lease: second, ..Holder::default() }];
+        assert_eq!(seen(holder), Ok(Some(Inspected { left: second, holders })));
+        assert_eq!(seen(Value::Array(vec![Value::Int(-2), nothing()])), Ok(None));
     }
 
     #[test]
@@ -191,5 +199,7 @@ mod tests {
         assert!(renewed(Value::Array(vec![Value::Int(7)]), 1).is_err());
         assert!(still_held(Value::Int(0)).is_err());
         assert!(seen(Value::Array(vec![Value::Int(5), Value::Nil, Value::Nil])).is_err());
+        let nothing = Value::Array(vec![]);
+        assert!(seen(Value::Array(vec![Value::Int(5), nothing, Value::Nil, Value::Nil])).is_err());
     }
 }

@@ -4,13 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::calls::MODE;
+use super::description::{DESCRIPTION, tell_all};
 use super::kind::{FAIR_QUEUE, FENCE_COUNTER, Kind};
 use super::replies::span;
 use super::script::scripts;
-use super::{Arg, Call, Unexpected, Value};
+use super::waiters::numsub;
+use super::{Arg, Call, Publish, Unexpected, Value};
+use crate::holder::Holder;
 
 scripts! {
-    LOCKS_SCAN = "locks_scan" from "scan/locks_scan.lua";
+    LOCKS_SCAN = "locks_scan" from "shared/clock.lua" "description/described.lua" "waiters/listening.lua"
+        "scan/locks_scan.lua";
 }
 
 /// A lock as a search finds it.
@@ -22,29 +26,23 @@ pub(crate) struct Found {
     pub(crate) left: Option<Duration>,
     /// Waiters in the queue of a fair lock.
     pub(crate) queue: u64,
-    pub(crate) holds: Vec<Held>,
-}
-
-/// What one owner has of a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    /// Its field in the hash, or the value of the string.
-    pub(crate) owner: String,
-    pub(crate) count: u64,
-    /// Of a reader its own; of all others that of the key.
-    pub(crate) left: Option<Duration>,
+    /// Clients that listen for its release.
+    pub(crate) listening: Option<u64>,
+    /// The lease of a reader is its own; of all others that of the key.
+    pub(crate) holders: Vec<Holder>,
 }
 
 /// Where a search goes on; `0` at first and at the end.
 pub(crate) type Cursor = Arc<str>;
 
-pub(crate) fn step(cursor: &Cursor, pattern: &str, count: i64) -> Call {
-    let prefixes = [FAIR_QUEUE, FENCE_COUNTER].map(Arg::from);
+/// `publish`: by which releases are published there.
+pub(crate) fn step(cursor: &Cursor, pattern: &str, count: i64, publish: Publish) -> Call {
+    let others = [FAIR_QUEUE, FENCE_COUNTER, DESCRIPTION, numsub(publish)].map(Arg::from);
     let args = [Arg::Text(cursor.clone()), Arg::from(pattern), Arg::Int(count)];
     Call {
         script: &LOCKS_SCAN,
         keys: vec![Arc::from("leasehold_scan")],
-        args: args.into_iter().chain(prefixes).collect(),
+        args: args.into_iter().chain(others).collect(),
     }
 }
 
@@ -67,37 +65,44 @@ fn lock(value: &Value) -> Option<Found> {
         Value::Int(left),
         Value::Int(queue),
         token,
-        yielding @ ..,
+        Value::Array(said),
+        Value::Int(listening),
+        held @ ..,
     ] = parts.as_slice()
     else {
         return None;
     };
     let key_left = span(*left);
-    let (kind, holds) = if form == "hash" {
-        match hash(yielding)? {
-            (Kind::Lock, holds) if *token == Value::Int(1) => (Kind::Fenced, holds),
-            (Kind::Lock, holds) if *queue > 0 => (Kind::Fair, holds),
+    let (kind, mut holders) = if form == "hash" {
+        match hash(held)? {
+            (Kind::Lock, holders) if *token == Value::Int(1) => (Kind::Fenced, holders),
+            (Kind::Lock, holders) if *queue > 0 => (Kind::Fair, holders),
             found => found,
         }
     } else {
-        let [Value::Text(owner)] = yielding else { return None };
-        let held = Held { owner: owner.clone(), count: 1, left: key_left };
-        (Kind::String, is_owner(owner).then(|| vec![held])?)
+        let [Value::Text(owner)] = held else { return None };
+        (Kind::String, is_owner(owner).then(|| vec![holder(owner, 1, key_left)])?)
     };
+    tell_all(&mut holders, said);
     let queue = u64::try_from(*queue).ok()?;
-    Some(Found { key: key.clone(), kind, left: key_left, queue, holds })
+    // The waiters of a fair lock have a channel each.
+    let listening = u64::try_from(*listening).ok().filter(|_| kind != Kind::Fair);
+    Some(Found { key: key.clone(), kind, left: key_left, queue, listening, holders })
 }
 
-fn hash(parts: &[Value]) -> Option<(Kind, Vec<Held>)> {
+fn holder(owner: &str, holds: u64, lease: Option<Duration>) -> Holder {
+    Holder { owner: owner.to_owned(), holds, lease, ..Holder::default() }
+}
+
+fn hash(parts: &[Value]) -> Option<(Kind, Vec<Holder>)> {
     let mut mode = None;
-    let mut holds: Vec<Held> = Vec::new();
+    let mut holders: Vec<Holder> = Vec::new();
     for part in parts.chunks(3) {
         let [Value::Text(field), Value::Text(value), Value::Int(left)] = part else { return None };
         if field == MODE {
             mode = Some(value.as_str());
         } else if is_owner(field) {
-            let count = value.parse().ok()?;
-            holds.push(Held { owner: field.clone(), count, left: span(*left) });
+            holders.push(holder(field, value.parse().ok()?, span(*left)));
         } else {
             return None;
         }
@@ -107,16 +112,16 @@ fn hash(parts: &[Value]) -> Option<(Kind, Vec<Held>)> {
         Some("read") => Kind::Read,
         Some("write") => Kind::Write,
         Some(_) => return None,
-        None if holds.iter().any(|held| fair(&held.owner)) => Kind::Fair,
+        None if holders.iter().any(|holder| fair(&holder.owner)) => Kind::Fair,
         None => Kind::Lock,
     };
-    (!holds.is_empty()).then_some((kind, holds))
+    (!holders.is_empty()).then_some((kind, holders))
 }
 
 /// `<uuid>:<number>`, perhaps with `:write`: nothing else is taken for a lock.
 fn is_owner(text: &str) -> bool {
-    let Some((client, yielding)) = text.split_once(':') else { return false };
-    let number = yielding.strip_suffix(":write").unwrap_or(yielding);
+    let Some((client, rest)) = text.split_once(':') else { return false };
+    let number = rest.strip_suffix(":write").unwrap_or(rest);
     uuid::Uuid::try_parse(client).is_ok() && number.parse::<i64>().is_ok()
 }
 
@@ -128,10 +133,11 @@ mod tests {
         Value::Text(text.into())
     }
 
-    fn entry(form: &str, numbers: [i64; 3], yielding: &[Value]) -> Value {
+    fn entry(form: &str, numbers: [i64; 3], held: &[Value]) -> Value {
         let mut parts = vec![text("k"), text(form)];
         parts.extend(numbers.map(Value::Int));
-        parts.extend_from_slice(yielding);
+        parts.extend([Value::Array(vec![]), Value::Int(-1)]);
+        parts.extend_from_slice(held);
         Value::Array(parts)
     }
 
@@ -156,7 +162,7 @@ mod tests {
         let read = [field(MODE, "read", 1000), field(owner, "2", 500)].concat();
         let found = lock(&entry("hash", [1000, 0, 0], &read)).expect("a lock");
         let left = Some(Duration::from_millis(500));
-        assert_eq!(found.holds, [Held { owner: owner.to_owned(), count: 2, left }]);
+        assert_eq!(found.holders, [holder(owner, 2, left)]);
         assert_eq!((found.kind, found.left), (Kind::Read, Some(Duration::from_secs(1))));
     }
 }

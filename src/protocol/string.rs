@@ -11,7 +11,7 @@ scripts! {
     ACQUIRE = "string_acquire" from "string/acquire.lua";
     EXTEND = "string_extend" from "shared/lease.lua" "string/extend.lua";
     FORCE_RELEASE = "string_force_release" from "string/force_release.lua";
-    INSPECT = "string_inspect" from "string/inspect.lua";
+    INSPECT = "string_inspect" from "shared/clock.lua" "description/described.lua" "string/inspect.lua";
     RELEASE = "string_release" from "string/release.lua";
     RENEW = "string_renew" from "shared/lease.lua" "string/renew.lua";
     TAKE_OVER = "string_take_over" from "shared/lease.lua" "string/take_over.lua";
@@ -50,5 +50,5 @@ fn force_release(resource: &Resource, _publish: Publish) -> Call {
 }
 
 fn inspect(resource: &Resource) -> Call {
-    call(&INSPECT, resource.only_key(), vec![])
+    call(&INSPECT, resource.only_key(), resource.description_args())
 }

@@ -40,11 +40,16 @@ enum Outcome {
 }
 
 /// Takes the lock, again where what is held already is shown.
-pub(crate) async fn acquire(handle: &Arc<Handle>, request: Request) -> Result<HoldShare, Error> {
+///
+/// No `async fn`: those keep room for their arguments for as long as they live.
+pub(crate) fn acquire(
+    handle: &Arc<Handle>,
+    request: Request,
+) -> impl Future<Output = Result<HoldShare, Error>> {
     let work = async |handle: Arc<Handle>, request: Arc<Request>| {
         take(&handle, &request).await?.unless_closed()
     };
-    request.attended(handle, work).await
+    request.attended(handle, work)
 }
 
 async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Error> {
@@ -162,6 +167,7 @@ impl<'a> QueueSlot<'a> {
                         session.watchdog.arm(share.hold(), None);
                     }
                     self.request.proofs.add(share.hold());
+                    session.describe(share.hold(), self.request.description.as_ref());
                     count(&session.counters.handed_over);
                     count(&session.counters.acquired_after_waiting);
                     self.request.told.is_handed_over();

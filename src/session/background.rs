@@ -6,7 +6,9 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use super::release::cleanup;
-use super::{Session, Stage, attendance, heartbeat, recent_releases, safety_poll, watchdog};
+use super::{
+    Session, Stage, attendance, descriptions, heartbeat, recent_releases, safety_poll, watchdog,
+};
 
 /// Runs a session until it is stopped and settled, then closes its connections.
 pub(crate) async fn serve(session: Arc<Session>) {
@@ -19,6 +21,7 @@ pub(crate) async fn serve(session: Arc<Session>) {
         () = safety_poll::run(&session) => false,
         () = safety_poll::sweep(&session) => false,
         () = recent_releases::run(&session) => false,
+        () = descriptions::run(&session) => false,
         () = session.out_of_time() => false,
     };
     session.transport.close().await;

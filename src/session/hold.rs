@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::descriptions::Description;
 use super::release::under_way::ReleaseUnderWay;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
@@ -46,6 +47,9 @@ pub(crate) struct Hold {
     under_way: Mutex<Option<ReleaseUnderWay>>,
     changed: Notify,
     told: Holding,
+    description: OnceLock<Description>,
+    /// The field was another hold's, which was described.
+    follows_described: bool,
 }
 
 #[derive(Debug)]
@@ -188,6 +192,8 @@ impl Hold {
             state: Mutex::new(state),
             under_way: Mutex::default(),
             changed: Notify::new(),
+            description: OnceLock::new(),
+            follows_described: false,
         }
     }
 
@@ -195,7 +201,8 @@ impl Hold {
     pub(crate) fn handed_over(&self, id: u64, terms: HoldTerms, telemetry: &Telemetry) -> Self {
         let (resource, field) = (self.resource.clone(), self.field.clone());
         let identity = HoldIdentity { resource, field, client: self.client };
-        let next = Hold::new(id, identity, terms, &self.clock, self.clock.now(), telemetry);
+        let mut next = Hold::new(id, identity, terms, &self.clock, self.clock.now(), telemetry);
+        next.follows_described = self.follows_described || self.description.get().is_some();
         self.told.passes_on();
         {
             let (mut state, before) = (next.state.lock(), self.state.lock());
@@ -216,6 +223,20 @@ impl Hold {
     pub(crate) fn with_doubt(self, doubt: Option<InDoubt>) -> Self {
         self.state.lock().doubt = doubt;
         self
+    }
+
+    /// What is said of it in Redis.
+    pub(crate) fn description(&self) -> Option<&Description> {
+        self.description.get()
+    }
+
+    /// Said once, when it is granted.
+    pub(super) fn describe(&self, description: Description) {
+        self.description.get_or_init(|| description);
+    }
+
+    pub(super) fn follows_described(&self) -> bool {
+        self.follows_described
     }
 
     /// The token of a fenced lock.

@@ -36,6 +36,7 @@ impl HoldShare {
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
         handle.session.watchdog.arm(hold, None);
         request.proofs.add(hold);
+        handle.session.describe(hold, request.description.as_ref());
         share
     }
 

@@ -33,11 +33,20 @@ pub(crate) struct Options {
     pub(crate) of_quorum: bool,
     /// Holds of the guards that were shown, and of the sections around the call.
     pub(crate) shown: Arc<[Arc<Hold>]>,
+    /// What it is for, for people.
+    pub(crate) purpose: Option<Arc<str>>,
 }
 
 impl Options {
     pub(crate) fn new(wait: Wait, lease: Lease) -> Self {
-        Options { wait, lease, max_hold: None, of_quorum: false, shown: Arc::default() }
+        Options {
+            wait,
+            lease,
+            max_hold: None,
+            of_quorum: false,
+            shown: Arc::default(),
+            purpose: None,
+        }
     }
 
     /// The terms for Redis and the watchdog.
@@ -65,6 +74,10 @@ pub(crate) struct Request {
     /// What was in the way had no expiry.
     pub(super) no_expiry: Arc<AtomicBool>,
     pub(super) told: Acquisition,
+    /// What is said of its hold in Redis.
+    pub(super) description: Option<Arc<str>>,
+    /// Its time-out says who is in the way.
+    asks_who: bool,
 }
 
 /// What lets an acquisition take again what is held already: an acquisition without any is an owner of
@@ -129,11 +142,28 @@ impl Request {
         let (started, no_expiry) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         let client = session.client_id;
         let told = session.settings.telemetry.acquisition(resource.kind.label(), &resource.name);
-        Request { client, resource, proofs, terms, permits: 1, wait, started, no_expiry, told }
+        Request {
+            client,
+            resource,
+            proofs,
+            terms,
+            permits: 1,
+            wait,
+            started,
+            no_expiry,
+            told,
+            description: None,
+            asks_who: false,
+        }
     }
 
     pub(crate) fn with_permits(self, permits: u32) -> Self {
         Request { permits, ..self }
+    }
+
+    /// What is said of its hold, and whether its time-out says who is in the way.
+    pub(crate) fn described(self, description: Option<Arc<str>>, asks_who: bool) -> Self {
+        Request { asks_who: asks_who && description.is_some(), description, ..self }
     }
 
     /// Another owner holds it for this long.
@@ -216,7 +246,7 @@ impl Request {
             .is_lock()
             .then(|| session.watchdog.held_under(&self.resource.key))
             .flatten();
-        let holder = held_here.map(|hold| hold.field.clone());
+        let holder = held_here.map(|hold| Box::new(session.holder(&hold)));
         let by_this_client = holder.is_some();
         Error::Timeout { name, waited: self.started.elapsed(), no_expiry, by_this_client, holder }
     }
@@ -270,7 +300,12 @@ impl Request {
             let work = || work(handle.clone(), request.clone());
             let done = session.attendance.attend_until_over(request.wait, work);
             let done = request.told.around(done).await;
-            let done = done.unwrap_or_else(|| Err(request.timed_out(session)));
+            let mut done = done.unwrap_or_else(|| Err(request.timed_out(session)));
+            if request.asks_who
+                && let Err(error) = done
+            {
+                done = Err(session.with_holder(&request.resource, error).await);
+            }
             request.told.ends(done.as_ref().err());
             done
         }

@@ -218,7 +218,7 @@ pub(crate) async fn a_time_out_says_whether_its_own_client_is_in_the_way(backend
                 };
                 assert_eq!(by_this_client, own, "{text}");
                 assert_eq!(text.contains("reenter"), own, "{text}");
-                let told = holder.as_deref();
+                let told = holder.as_ref().map(|holder| &*holder.owner);
                 assert_eq!(told.is_some(), own);
                 assert!(kind.is_single() || !own || told.is_some());
                 assert!(!kind.is_single() || !own || told == Some(guard.owner()), "{text}");

@@ -24,7 +24,8 @@ pub(crate) async fn connections_are_called_as_they_shall_be(backend: Backend) {
     if let Backend::Redis(server) = &backend {
         // Each master of a cluster has connections of its own.
         let masters = if server.is_cluster() { 3 } else { 1 };
-        for name in [&format!("leasehold:{}", client.id()), "billing@pod-7"] {
+        for name in [format!("leasehold:{}", client.id()), format!("billing@pod-7:{}", named.id())]
+        {
             assert_eq!(server.clients(&format!(" name={name} ")).len(), 3 * masters, "{name}");
         }
     }

@@ -53,6 +53,7 @@ mod semaphores;
 mod shape;
 mod suspension;
 mod unpolled;
+mod who;
 
 macro_rules! behaviours {
     ($($module:ident { $($behaviour:ident,)* })*) => {
@@ -496,5 +497,17 @@ behaviours! {
         shutdown_ends_the_wait,
         a_reply_is_kept_until_no_late_copy_can_come,
         a_change_whose_reply_was_lost_counts_once,
+    }
+    who {
+        a_holder_tells_its_name_and_its_purpose,
+        a_client_that_describes_its_holds_needs_no_purpose,
+        what_is_told_lasts_with_the_renewals,
+        a_hold_that_was_handed_over_tells_its_own_purpose,
+        many_readers_are_told_apart,
+        a_time_out_with_a_purpose_says_who_is_in_the_way,
+        who_tells_nothing_pays_nothing,
+        a_purpose_that_cannot_be_told_is_refused,
+        a_key_of_another_kind_in_its_place_harms_nobody,
+        those_who_wait_are_told,
     }
 }

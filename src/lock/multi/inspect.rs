@@ -6,7 +6,8 @@ use futures::future::join_all;
 
 use super::MultiLock;
 use crate::error::Error;
-use crate::lock::{Holder, Lock};
+use crate::holder::Holder;
+use crate::lock::Lock;
 
 impl MultiLock {
     pub(crate) async fn is_locked(&self) -> Result<bool, Error> {

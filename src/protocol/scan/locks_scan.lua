@@ -5,10 +5,13 @@
 -- ARGV[3]  count     integer > 0, how much work one step is
 -- ARGV[4]  before    the prefix of the queue of a fair lock
 -- ARGV[5]  token     the prefix of the counter of a fenced lock
+-- ARGV[6]  said      the prefix of what is said of holders
+-- ARGV[7]  numsub    NUMSUB or SHARDNUMSUB
 -- Returns  array     the next cursor; then for each lock an array: name, type, remaining lease in ms,
---                    length of its fair queue, 1 if it has a token counter; then of a string its value,
---                    of a hash each field, its value and what is left of its own lease in ms, without
---                    readers whose lease ended
+--                    length of its fair queue, 1 if it has a token counter, what is said of its holders,
+--                    clients that listen for its release (-1 not known); then of a string its value, of a
+--                    hash each field, its value and what is left of its own lease in ms, without readers
+--                    whose lease ended
 -- A string of more than 128 bytes is left out, and a hash of more fields than a lock may have: data.
 local MOST_HOLDERS = 64
 local MOST_READERS = 1024
@@ -23,6 +26,14 @@ local function may_be_lock(name)
     return true
   end
   return fields <= MOST_READERS and redis.call('hget', name, 'mode') == 'read'
+end
+-- A second colon: the keys of `x` and `{x}` are two.
+local function said_of(name)
+  return described(ARGV[6] .. (string.find(name, '{', 1, true) and '::' or ':') .. tagged(name))
+end
+local function listening_for(name, mode)
+  local prefix = mode and 'redisson_rwlock:' or 'redisson_lock__channel:'
+  return listening(ARGV[7], prefix .. tagged(name))
 end
 -- There may be anything under the name of the queue.
 local function queue_of(name)
@@ -46,7 +57,7 @@ for _, name in ipairs(step[2]) do
   if kind == 'hash' and may_be_lock(name) then
     local left_ms, mode = redis.call('pttl', name), redis.call('hget', name, 'mode')
     local lock = { name, kind, left_ms, queue_of(name),
-      redis.call('exists', ARGV[5] .. ':' .. tagged(name)) }
+      redis.call('exists', ARGV[5] .. ':' .. tagged(name)), said_of(name), listening_for(name, mode) }
     local parts = redis.call('hgetall', name)
     for i = 1, #parts, 2 do
       local field, value, own_ms = parts[i], parts[i + 1], -2
@@ -62,7 +73,8 @@ for _, name in ipairs(step[2]) do
     end
     found[#found + 1] = lock
   elseif kind == 'string' and redis.call('strlen', name) <= MOST_BYTES then
-    found[#found + 1] = { name, kind, redis.call('pttl', name), 0, 0, redis.call('get', name) }
+    found[#found + 1] =
+      { name, kind, redis.call('pttl', name), 0, 0, said_of(name), -1, redis.call('get', name) }
   end
 end
 return found

@@ -147,6 +147,7 @@ async fn confirm(
             count(&session.counters.renewed);
             hold.renewed(sent, *lease);
             session.watchdog.arm(hold, None);
+            session.descriptions.say(hold);
         } else {
             postpone(session, hold, *lease);
         }

@@ -40,6 +40,7 @@ const OWN: &[Command] = &[
     command("publish", 3, publish),
     // The engine has no SSUBSCRIBE, so SPUBLISH reaches no subscriber.
     command("spublish", 3, |_, _| Ok(Reply::Int(0))),
+    command("pubsub", -2, pubsub),
 ];
 
 /// Why a command cannot be started. The error has one text for clients and another for scripts.
@@ -110,6 +111,23 @@ fn time(store: &mut Store, _: Words<'_>) -> Outcome {
     let now = store.now_us();
     let part = |number: i64| number.to_string().into_bytes();
     Ok(Reply::bulks([part(now / 1_000_000), part(now % 1_000_000)]))
+}
+
+/// Of its subcommands those that count subscribers.
+fn pubsub(store: &mut Store, words: Words<'_>) -> Outcome {
+    let count = |channel: &Bytes| store.subscribers.get(channel).copied().unwrap_or(0);
+    let (sharded, plain) = (is(&words[1], "shardnumsub"), is(&words[1], "numsub"));
+    if !sharded && !plain {
+        return Err(ErrorReply(format!(
+            "ERR unknown subcommand '{}'. Try PUBSUB HELP.",
+            show(&words[1])
+        )));
+    }
+    let of = |channel: &Bytes| {
+        let subscribers = if sharded { 0 } else { count(channel) };
+        [Ok(Reply::Bulk(channel.clone())), Ok(Reply::count(subscribers))]
+    };
+    Ok(Reply::Array(words[2..].iter().flat_map(of).collect()))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a command")]

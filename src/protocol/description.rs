@@ -1,0 +1,126 @@
+//! Who holds a lock and what for, in a key beside it that other clients do not know.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::calls::{call, ms};
+use super::keys::{KeyName, slot_fault};
+use super::resource::Resource;
+use super::script::scripts;
+use super::{Arg, Call, Field, Value};
+use crate::holder::Holder;
+
+scripts! {
+    DESCRIBE = "hold_describe" from "shared/clock.lua" "description/describe.lua";
+}
+
+/// The owners that are described of one lock: it may have more readers.
+const MOST: i64 = 64;
+
+/// The prefix of the key.
+pub(super) const DESCRIPTION: &str = "leasehold_holders";
+
+/// What is said of one hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said<'a> {
+    pub(crate) resource: &'a Resource,
+    pub(crate) field: &'a Field,
+    /// Since its grant.
+    pub(crate) age: Duration,
+    pub(crate) text: &'a Arc<str>,
+}
+
+/// One call that describes many holds of one group.
+pub(crate) fn describe(holds: &[Said<'_>]) -> Call {
+    let (mut keys, mut args) = (Vec::new(), vec![Arg::Int(MOST)]);
+    for said in holds {
+        let Some(key) = said.resource.description_key() else { continue };
+        keys.extend([said.resource.key.clone(), key]);
+        args.extend([said.field.clone().into(), ms(said.age), said.text.clone().into()]);
+    }
+    call(&DESCRIBE, keys, args)
+}
+
+/// A name and a purpose as one text; none of them has a line feed.
+pub(crate) fn text(name: Option<&str>, purpose: Option<&str>) -> Arc<str> {
+    Arc::from(format!("{}\n{}", name.unwrap_or_default(), purpose.unwrap_or_default()))
+}
+
+/// Gives a holder what [`text`] says.
+pub(crate) fn tell(holder: &mut Holder, text: &str) {
+    let told = |part: &str| (!part.is_empty()).then(|| part.to_owned());
+    let (name, purpose) = text.split_once('\n').unwrap_or((text, ""));
+    (holder.name, holder.purpose) = (told(name), told(purpose));
+}
+
+/// Gives each holder what is said of it.
+pub(super) fn tell_all(holders: &mut [Holder], said: &[Value]) {
+    let Some((Value::Int(now_ms), said)) = said.split_first() else { return };
+    for pair in said.chunks(2) {
+        let [Value::Text(owner), Value::Text(said)] = pair else { return };
+        let Some((since_ms, text)) = said.split_once('\n') else { continue };
+        let Ok(since_ms) = since_ms.parse::<i64>() else { continue };
+        for holder in holders.iter_mut().filter(|holder| holder.owner == *owner) {
+            tell(holder, text);
+            let age_ms = u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0);
+            holder.held_for = Some(Duration::from_millis(age_ms));
+        }
+    }
+}
+
+impl Resource {
+    /// The key of what is said of its holders. None for a string lock whose name would put it in another slot.
+    pub(crate) fn description_key(&self) -> Option<Arc<str>> {
+        slot_fault(&self.key).is_none().then(|| KeyName::Ours(DESCRIPTION).of(&self.key))
+    }
+
+    pub(super) fn description_args(&self) -> Vec<Arg> {
+        self.description_key().into_iter().map(Arg::Text).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_is_told_what_was_said_of_it() {
+        let said = |text: &str| Value::Text(text.to_owned());
+        let holder = |owner: &str| Holder { owner: owner.to_owned(), ..Holder::default() };
+        let mut holders = [holder("a:1"), holder("a:2"), holder("a:3")];
+        let reply = [
+            Value::Int(5_000),
+            said("a:1"),
+            said(&format!("2000\n{}", text(Some("billing"), Some("nightly")))),
+            said("gone:7"),
+            said("1\nx\ny"),
+            said("a:2"),
+            // Its clock was ahead.
+            said(&format!("9000\n{}", text(None, None))),
+            said("a:3"),
+            said("no number\nx\ny"),
+        ];
+        tell_all(&mut holders, &reply);
+        let [first, second, third] = holders;
+        assert_eq!(
+            (first.name.as_deref(), first.purpose.as_deref()),
+            (Some("billing"), Some("nightly"))
+        );
+        assert_eq!(first.held_for, Some(Duration::from_secs(3)));
+        assert_eq!(
+            (second.name, second.purpose, second.held_for),
+            (None, None, Some(Duration::ZERO))
+        );
+        assert_eq!(third, holder("a:3"));
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_lock_in_another_slot() {
+        use crate::protocol::kind::Kind;
+
+        let key = |name| Resource::new(Kind::String, "", name).expect("a name").description_key();
+        assert_eq!(key("a").as_deref(), Some("leasehold_holders:{a}"));
+        assert_eq!(key("{a}").as_deref(), Some("leasehold_holders::{a}"));
+        assert_eq!(key("a{b"), None);
+    }
+}

@@ -1,0 +1,42 @@
+-- hold_describe: says who holds locks and what for, for as long as they are held.
+-- KEYS[2i-1]  hash or string  the lock
+-- KEYS[2i]    hash            owner -> since when in ms, name and purpose, with line feeds between
+-- ARGV[1]     most            integer > 0, how many owners of one lock are described
+-- ARGV[3i-1]  owner
+-- ARGV[3i]    age_ms          integer >= 0, since its grant
+-- ARGV[3i+1]  text            name and purpose, with a line feed between
+-- Returns     integer         how many of them hold their lock
+local function holds(lock, form, owner)
+  if form == 'hash' then
+    return redis.call('hexists', lock, owner) == 1
+  end
+  return form == 'string' and redis.call('get', lock) == owner
+end
+local function forget_those_who_left(lock, form, key)
+  for _, owner in ipairs(redis.call('hkeys', key)) do
+    if not holds(lock, form, owner) then
+      redis.call('hdel', key, owner)
+    end
+  end
+end
+local most, now, described = tonumber(ARGV[1]), now_ms(), 0
+for i = 1, #KEYS, 2 do
+  local lock, key, first = KEYS[i], KEYS[i + 1], 3 * (i + 1) / 2 - 1
+  local owner, age_ms, text = ARGV[first], tonumber(ARGV[first + 1]), ARGV[first + 2]
+  local form, left_ms = redis.call('type', lock).ok, redis.call('pttl', lock)
+  if left_ms > 0 and holds(lock, form, owner) then
+    described = described + 1
+    local there = redis.call('type', key).ok
+    -- Somebody else's key stays as it is.
+    if there == 'none' or there == 'hash' then
+      forget_those_who_left(lock, form, key)
+      if redis.call('hexists', key, owner) == 1 or redis.call('hlen', key) < most then
+        redis.call('hset', key, owner, string.format('%.0f', now - age_ms) .. '\n' .. text)
+      end
+      if redis.call('exists', key) == 1 then
+        redis.call('pexpire', key, left_ms)
+      end
+    end
+  end
+end
+return described

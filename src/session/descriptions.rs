@@ -1,0 +1,150 @@
+//! Says in Redis who holds a lock and what for.
+//!
+//! It is said after the grant and after each renewal, in the background, by one call for many holds. The script
+//! says it only of who holds the lock, for as long as the lease lasts: what comes late or twice does no harm, and
+//! what is lost is said again with the next renewal.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+use super::Session;
+use super::hold::Hold;
+use crate::clock::Moment;
+use crate::error::Error;
+use crate::holder::Holder;
+use crate::protocol::description::{self, Said, describe};
+use crate::protocol::replies;
+use crate::protocol::resource::Resource;
+use crate::transport::{Group, Lane};
+
+/// Holds in one call.
+const BATCH: usize = 100;
+/// More are not remembered while Redis does not answer: each is said again when it is renewed.
+const MOST: usize = 10_000;
+
+/// The holds of which something is to be said.
+#[derive(Debug, Default)]
+pub(crate) struct Descriptions {
+    queue: Mutex<Vec<Arc<Hold>>>,
+    added: Notify,
+}
+
+/// What is said of one hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Description {
+    pub(crate) since: Moment,
+    pub(crate) text: Arc<str>,
+}
+
+impl Descriptions {
+    /// Says what is known of a hold, if anything.
+    pub(super) fn say(&self, hold: &Arc<Hold>) {
+        if hold.description().is_none() {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        if queue.len() < MOST {
+            queue.push(hold.clone());
+            drop(queue);
+            self.added.notify_one();
+        }
+    }
+
+    async fn next(&self) -> Vec<Arc<Hold>> {
+        loop {
+            let queued = std::mem::take(&mut *self.queue.lock());
+            if !queued.is_empty() {
+                return queued;
+            }
+            // Posted between the two: a permit is kept.
+            self.added.notified().await;
+        }
+    }
+}
+
+/// Until it is dropped.
+pub(crate) async fn run(session: &Session) {
+    loop {
+        let mut holds = session.descriptions.next().await;
+        holds.retain(|hold| hold.is_live());
+        let groups = session.by_group(holds, |hold| &hold.resource.key);
+        let calls = groups.iter().flat_map(|(group, holds)| {
+            holds.chunks(BATCH).map(|batch| describe_batch(session, *group, batch))
+        });
+        join_all(calls).await;
+    }
+}
+
+/// Nobody waits for it: an error is as good as no answer.
+async fn describe_batch(session: &Session, group: Group, holds: &[Arc<Hold>]) {
+    let now = session.clock.now();
+    let said: Vec<_> = holds
+        .iter()
+        .filter_map(|hold| {
+            let Description { since, text } = hold.description()?;
+            let age = now.saturating_duration_since(*since);
+            Some(Said { resource: &hold.resource, field: &hold.field, age, text })
+        })
+        .collect();
+    let call = session.call_group(group, Lane::Background, describe(&said));
+    drop(timeout(session.settings.command_timeout, call).await);
+}
+
+impl Session {
+    /// What is said of the holds of an acquisition; `None`: nothing.
+    pub(crate) fn description(&self, purpose: Option<&str>) -> Option<Arc<str>> {
+        let settings = &self.settings;
+        (purpose.is_some() || settings.describe_holds)
+            .then(|| description::text(settings.name.as_deref(), purpose))
+    }
+
+    /// A hold was granted: says what there is to say of it.
+    pub(super) fn describe(&self, hold: &Arc<Hold>, text: Option<&Arc<str>>) {
+        let text = match text {
+            Some(text) => text.clone(),
+            // What was said of the hold before is not true of this one.
+            None if hold.follows_described() => {
+                description::text(self.settings.name.as_deref(), None)
+            }
+            None => return,
+        };
+        hold.describe(Description { since: self.clock.now(), text });
+        self.descriptions.say(hold);
+    }
+
+    /// A hold of this client as others see it.
+    pub(super) fn holder(&self, hold: &Hold) -> Holder {
+        let mut holder = Holder::default();
+        if let Some(Description { since, text }) = hold.description() {
+            description::tell(&mut holder, text);
+            holder.held_for = Some(self.clock.now().saturating_duration_since(*since));
+        }
+        let lease = hold.deadline().saturating_duration_since(Instant::now());
+        Holder {
+            owner: hold.field.to_string(),
+            holds: hold.guards().into(),
+            lease: Some(lease),
+            name: self.settings.name.as_deref().map(str::to_owned),
+            ..holder
+        }
+    }
+
+    /// Adds to the error of a wait that ended who is in the way: one call, which is not waited for beyond the usual
+    /// time of a reply. Other errors stay as they are.
+    pub(super) async fn with_holder(&self, resource: &Resource, error: Error) -> Error {
+        let Error::Timeout { name, waited, no_expiry, by_this_client: false, holder: None } = error
+        else {
+            return error;
+        };
+        let limit = Instant::now() + self.reply_times.grace();
+        // CANCEL: nothing was taken.
+        let reply = self.call_until(Some(limit), resource.inspect()).await;
+        let seen = reply.ok().and_then(|reply| replies::seen(reply).ok()?);
+        let holder = seen.and_then(|seen| seen.holders.into_iter().next()).map(Box::new);
+        Error::Timeout { name, waited, no_expiry, by_this_client: false, holder }
+    }
+}

@@ -1,0 +1,282 @@
+//! Who holds a lock and what for, and who waits for it.
+
+use leasehold::{Client, ConfigError, Error, Holder, Lease, Lock};
+use tokio::task::JoinSet;
+
+use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::kinds::KINDS;
+
+/// Those that are one lock, of which there is one holder to be told.
+fn single_kinds() -> impl Iterator<Item = &'static crate::kinds::Kind> {
+    KINDS.iter().filter(|kind| kind.is_single())
+}
+
+async fn billing(backend: &Backend) -> Client {
+    let builder = backend.builder().name("billing@pod-7").describe_holds(true);
+    builder.connect().await.expect("a client")
+}
+
+async fn holder(lock: &Lock) -> Holder {
+    lock.holder().await.unwrap().expect("it is held")
+}
+
+/// Its purpose, as soon as one is told.
+async fn purpose(lock: &Lock, expected: Option<&str>) {
+    let told = async || {
+        let holder = holder(lock).await;
+        holder.held_for.is_some() && holder.purpose.as_deref() == expected
+    };
+    eventually("it is told", told).await;
+}
+
+fn key(name: &str) -> String {
+    format!("leasehold_holders:{{{name}}}")
+}
+
+pub(crate) async fn a_holder_tells_its_name_and_its_purpose(backend: Backend) {
+    let (teller, other) = (billing(&backend).await, backend.client().await);
+    for kind in single_kinds() {
+        let lock = kind.lock(&teller, kind.name);
+        let guard = lock.acquire().purpose("nightly invoices").await.unwrap();
+        let seen = kind.lock(&other, kind.name);
+        purpose(&seen, Some("nightly invoices")).await;
+        let told = holder(&seen).await;
+        assert_eq!((&*told.owner, told.holds), (guard.owner(), 1), "{}", kind.name);
+        assert_eq!(told.name.as_deref(), Some("billing@pod-7"));
+        assert_eq!(told.to_string(), "billing@pod-7 (nightly invoices)");
+        assert!(told.held_for.is_some());
+        let found = other.locks(kind.name).await.unwrap();
+        let told = &found[0].holders[0];
+        assert_eq!(told.name.as_deref(), Some("billing@pod-7"), "{}", kind.name);
+        assert_eq!(told.purpose.as_deref(), Some("nightly invoices"));
+        assert!(told.held_for.is_some());
+        // It is there no longer than the lock.
+        let left = backend.left(&key(kind.name));
+        assert!(left > 0 && left <= 30_000, "{}: {left}", kind.name);
+        guard.unlock().await.unwrap();
+
+        // The next holder does not inherit it.
+        let guard = kind.lock(&other, kind.name).lock().await.unwrap();
+        let told = holder(&seen).await;
+        assert_eq!((told.name, told.purpose, told.held_for), (None, None, None), "{}", kind.name);
+        guard.unlock().await.unwrap();
+    }
+}
+
+pub(crate) async fn a_client_that_describes_its_holds_needs_no_purpose(backend: Backend) {
+    let (teller, other) = (billing(&backend).await, backend.client().await);
+    let guard = teller.lock("x").lock().await.unwrap();
+    purpose(&other.lock("x"), None).await;
+    assert_eq!(holder(&other.lock("x")).await.name.as_deref(), Some("billing@pod-7"));
+    // And one with a purpose needs no name.
+    let named = other.lock("y").acquire().purpose("backup").await.unwrap();
+    purpose(&teller.lock("y"), Some("backup")).await;
+    assert_eq!(holder(&teller.lock("y")).await.name, None);
+    named.unlock().await.unwrap();
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn what_is_told_lasts_with_the_renewals(backend: Backend) {
+    let lease = backend.lease(300);
+    let teller = backend.client_with_lease(lease).await;
+    let lock = teller.lock("x");
+    let guard = lock.acquire().purpose("long").await.unwrap();
+    purpose(&lock, Some("long")).await;
+    // Somebody takes it away, and a renewal brings it back.
+    backend.command(&["DEL", &key("x")]);
+    purpose(&lock, Some("long")).await;
+    let renewed = teller.stats().renewed;
+    eventually("three renewals", async || teller.stats().renewed >= renewed + 3).await;
+    purpose(&lock, Some("long")).await;
+    let told = holder(&lock).await.held_for.unwrap();
+    assert!(told >= lease / 3, "since its grant, not since a renewal: {told:?}");
+    // Without its lock there is nothing that it tells of.
+    backend.command(&["DEL", "x"]);
+    let _ = soon("it is told", guard.ended()).await;
+    backend.until_gone(&key("x")).await;
+}
+
+pub(crate) async fn a_hold_that_was_handed_over_tells_its_own_purpose(backend: Backend) {
+    let client = backend.client_with_long_streaks().await;
+    let lock = client.lock("x");
+    let first = lock.acquire().purpose("first").await.unwrap();
+    purpose(&lock, Some("first")).await;
+    let second = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire().purpose("second").await }
+    });
+    waiting(&client, 1).await;
+    let third = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.lock().await }
+    });
+    waiting(&client, 2).await;
+    first.unlock().await.unwrap();
+    let second = second.await.unwrap().unwrap();
+    purpose(&lock, Some("second")).await;
+    second.unlock().await.unwrap();
+    let third = third.await.unwrap().unwrap();
+    // It has none, and the one before it is gone.
+    purpose(&lock, None).await;
+    third.unlock().await.unwrap();
+    assert!(client.stats().handed_over >= 2);
+}
+
+pub(crate) async fn many_readers_are_told_apart(backend: Backend) {
+    let (teller, other) = (billing(&backend).await, backend.client().await);
+    let read = |purpose: &str| {
+        let (lock, purpose) = (teller.read_write_lock("x"), purpose.to_owned());
+        async move { lock.read().acquire().purpose(purpose).await.unwrap() }
+    };
+    let mut guards = Vec::new();
+    for number in 0..70 {
+        guards.push(read(&format!("reader {number}")).await);
+    }
+    let told = async || {
+        let found = other.locks("x").await.unwrap();
+        let told = |holder: &&Holder| holder.purpose.is_some();
+        let holders = found[0].holders.iter().filter(told).cloned().collect::<Vec<_>>();
+        for holder in &holders {
+            let number = guards.iter().position(|guard| guard.owner() == holder.owner).unwrap();
+            assert_eq!(holder.purpose, Some(format!("reader {number}")));
+        }
+        holders.len()
+    };
+    // As many as there is room for.
+    eventually("64 are told", async || told().await == 64).await;
+    assert_eq!(backend.number(&["HLEN", &key("x")]), 64);
+    // Those that left make room.
+    for guard in guards.drain(..60) {
+        guard.unlock().await.unwrap();
+    }
+    let late = read("late").await;
+    guards.push(late);
+    let fields = || backend.number(&["HLEN", &key("x")]);
+    eventually("those that left are forgotten", async || fields() <= 11).await;
+    for guard in guards {
+        guard.unlock().await.unwrap();
+    }
+}
+
+pub(crate) async fn a_time_out_with_a_purpose_says_who_is_in_the_way(backend: Backend) {
+    let (teller, other) = (billing(&backend).await, backend.client().await);
+    for kind in single_kinds().filter(|kind| kind.exclusive) {
+        let lock = kind.lock(&teller, kind.name);
+        let guard = lock.acquire().purpose("nightly invoices").await.unwrap();
+        let asking = kind.lock(&other, kind.name);
+        purpose(&asking, Some("nightly invoices")).await;
+        for wait in [ms(0), ms(60)] {
+            let ask = async || asking.acquire().wait(wait).purpose("mine").await;
+            let error = backend.in_vain(ask).await;
+            let text = error.to_string();
+            assert!(text.contains("holder=`billing@pod-7 (nightly invoices)`"), "{text}");
+            let Error::Timeout { holder: Some(holder), by_this_client: false, .. } = error else {
+                panic!("{text}")
+            };
+            assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
+            // Without a purpose it is not asked for.
+            let ask = async || asking.try_lock(wait, Lease::Renewed).await;
+            let error = backend.in_vain(ask).await;
+            assert!(matches!(error, Error::Timeout { holder: None, .. }), "{error}");
+        }
+        guard.unlock().await.unwrap();
+    }
+}
+
+pub(crate) async fn who_tells_nothing_pays_nothing(backend: Backend) {
+    let client = backend.client_without_polls().await;
+    let lock = client.lock("x");
+    // The first one may bring the script.
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let (before, sent) = (backend.calls(), client.stats().calls);
+    for _ in 0..10 {
+        lock.lock().await.unwrap().unlock().await.unwrap();
+    }
+    assert_eq!((backend.calls() - before, client.stats().calls - sent), (20, 20));
+    assert!(!backend.exists(&key("x")));
+
+    let sent = client.stats().calls;
+    let guard = lock.acquire().purpose("one more").await.unwrap();
+    purpose(&lock, Some("one more")).await;
+    guard.unlock().await.unwrap();
+    // What was asked to see that it is told comes on top.
+    assert!(client.stats().calls >= sent + 4);
+}
+
+pub(crate) async fn a_purpose_that_cannot_be_told_is_refused(backend: Backend) {
+    let client = backend.client().await;
+    let sent = client.stats().calls;
+    for bad in ["", "two\nlines", "a\0", &"x".repeat(257), "\u{7f}"] {
+        let refused = client.lock("x").acquire().purpose(bad).await.unwrap_err();
+        let Error::Config(ConfigError::OutOfRange { what: "purpose", given, .. }) = &refused else {
+            panic!("{refused}")
+        };
+        assert!(given.len() <= 256 && !given.contains('\n'), "{given}");
+    }
+    // No key beside it is in its slot.
+    let refused = client.string_lock("a{b").acquire().purpose("x").await.unwrap_err();
+    assert!(matches!(refused, Error::Config(_)), "{refused}");
+    assert_eq!(client.stats().calls, sent);
+    let guard = client.lock("x").acquire().purpose("é".repeat(128)).await.unwrap();
+    purpose(&client.lock("x"), Some(&*"é".repeat(128))).await;
+    guard.unlock().await.unwrap();
+}
+
+pub(crate) async fn a_key_of_another_kind_in_its_place_harms_nobody(backend: Backend) {
+    let client = billing(&backend).await;
+    backend.command(&["SET", &key("x"), "no hash"]);
+    let guard = client.lock("x").lock().await.unwrap();
+    let lock = client.lock("x");
+    // What is told of the second one is told after what is told of the first.
+    let second = client.lock("y").acquire().purpose("later").await.unwrap();
+    purpose(&client.lock("y"), Some("later")).await;
+    second.unlock().await.unwrap();
+    let told = holder(&lock).await;
+    assert_eq!((&*told.owner, told.name), (guard.owner(), None));
+    assert_eq!(client.locks("x").await.unwrap()[0].holders[0].name, None);
+    guard.unlock().await.unwrap();
+    assert_eq!(backend.command(&["GET", &key("x")]), "no hash");
+}
+
+pub(crate) async fn those_who_wait_are_told(backend: Backend) {
+    let (client, other, third) =
+        (backend.client().await, backend.client().await, backend.client().await);
+    let (plain, fair) = (client.lock("plain"), client.fair_lock("fair"));
+    let guards = [plain.lock().await.unwrap(), fair.lock().await.unwrap()];
+    let waiters = plain.waiters().await.unwrap();
+    assert_eq!((waiters.queue.len(), waiters.listening), (0, Some(0)));
+    let waiters = fair.waiters().await.unwrap();
+    assert_eq!((waiters.queue.len(), waiters.listening), (0, None));
+
+    let mut tasks = JoinSet::new();
+    for waiter in [&other, &other, &third] {
+        let lock = waiter.lock("plain");
+        tasks.spawn(async move { lock.lock().await });
+    }
+    // Each client listens once, however many of it wait.
+    let listening = async || plain.waiters().await.unwrap().listening == Some(2);
+    eventually("two clients listen", listening).await;
+    let found = client.locks("plain").await.unwrap();
+    assert_eq!((found[0].listening, found[0].queue), (Some(2), 0));
+
+    for (at, waiter) in [&other, &third, &other].into_iter().enumerate() {
+        let lock = waiter.fair_lock("fair");
+        tasks.spawn(async move { lock.lock().await });
+        let queued = async || fair.waiters().await.unwrap().queue.len() == at + 1;
+        eventually("it has its place", queued).await;
+    }
+    let queue = fair.waiters().await.unwrap().queue;
+    let of: Vec<_> = queue.iter().map(|owner| owner.split(':').next().unwrap()).collect();
+    let ids = [&other, &third, &other].map(Client::id);
+    assert_eq!(of, ids.each_ref().map(ToString::to_string));
+    let found = client.locks("fair").await.unwrap();
+    assert_eq!((found[0].listening, found[0].queue), (None, 3));
+
+    for polling in [client.spin_lock("s"), client.string_lock("t")] {
+        assert_eq!(polling.waiters().await.unwrap().listening, None);
+    }
+    let several = client.multi_lock(["a", "b"]).waiters().await.unwrap_err();
+    assert!(matches!(several, Error::Config(ConfigError::Several { call: "waiters" })));
+    tasks.shutdown().await;
+    drop(guards);
+}
