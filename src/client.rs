@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::connections::Connection;
 use crate::error::{ConfigError, Error};
 use crate::fencing::FencingToken;
 use crate::locks::LockList;
@@ -226,6 +227,44 @@ impl Client {
     /// or by the client's [`name`](crate::ClientBuilder::name) instead of `leasehold`.
     pub fn id(&self) -> String {
         self.handle.session.client_id().to_string()
+    }
+
+    /// The connections of all servers, by `CLIENT LIST`: for an operator, to find the process of a holder.
+    ///
+    /// The [owner](crate::Holder::owner) of a hold of this library begins with the
+    /// [`client`](Connection::client) of its connections. Redisson's does not: its connections are found if they
+    /// are [named](Connection::name) by Redisson's `clientName`. The embedded engine has no such list: it is
+    /// empty.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 command to each server, which looks at all its connections.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`] if a server gives no answer, [`Error::Protocol`] if the user may not ask
+    /// (`CLIENT LIST` is one of the dangerous commands), [`Error::Closed`] after shutdown.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example(client: leasehold::Client) -> Result<(), leasehold::Error> {
+    /// let holder = client.lock("orders:42").holder().await?;
+    /// for connection in client.connections().await? {
+    ///     let id = connection.client.as_deref().unwrap_or("none");
+    ///     if holder.as_ref().is_some_and(|holder| holder.owner.starts_with(id)) {
+    ///         println!("{} holds it, from {}", id, connection.address);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connections(&self) -> Result<Vec<Connection>, Error> {
+        crate::connections::list(&self.handle.session).await
     }
 
     /// Checks that this client could ask for a lock now, for a readiness probe.

@@ -97,6 +97,7 @@
 pub mod blocking;
 mod client;
 mod clock;
+mod connections;
 #[cfg(all(doctest, feature = "embedded"))]
 mod doctests;
 mod durability;
@@ -120,6 +121,7 @@ mod telemetry;
 mod transport;
 
 pub use client::{Client, ClientBuilder, LocalHandover};
+pub use connections::Connection;
 pub use durability::Durability;
 pub use error::{Cause, ConfigError, Error, Unmet};
 pub use fencing::FencingToken;

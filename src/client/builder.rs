@@ -241,9 +241,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether every hold of a lock says who holds it and since when: the [name](ClientBuilder::name) of the client
-    /// and the [purpose](crate::Acquire::purpose), if there is one. Default: those with a purpose say so, others do
-    /// not.
+    /// Lets every hold of a lock say who holds it and since when: the [name](ClientBuilder::name) of the client,
+    /// and the [purpose](crate::Acquire::purpose) if there is one. Default: those with a purpose do, others do not.
     ///
     /// [`Lock::holder`](crate::Lock::holder), [`Client::locks`](crate::Client::locks) and the command line show
     /// it, and an [`Error::Timeout`](crate::Error::Timeout) says who is in the way.
@@ -258,8 +257,8 @@ impl ClientBuilder {
     ///
     /// The hash `leasehold_holders:{name}`, with up to 64 owners. Clients that do not know it, as Redisson, do
     /// not read it. It goes when the lease ends; what is said of a hold that was released is not shown any more.
-    pub fn describe_holds(mut self, describe_holds: bool) -> Self {
-        self.describe_holds = describe_holds;
+    pub fn describe_holds(mut self) -> Self {
+        self.describe_holds = true;
         self
     }
 

@@ -48,8 +48,10 @@ impl SingleLock {
             });
         }
         let request = Request::new(&self.handle.session, resource, proofs, terms, options.wait);
-        // A quorum asks its members again and again.
-        Ok(request.described(description, !options.of_quorum))
+        // Who says something of itself is told of others; a quorum asks its members again and again.
+        let asks_who = description.is_some() && !options.of_quorum;
+        let request = request.described(description);
+        Ok(if asks_who { request.asking_who() } else { request })
     }
 
     pub(crate) async fn take(&self, options: &Options) -> Result<HoldShare, Error> {

@@ -161,9 +161,12 @@ impl Request {
         Request { permits, ..self }
     }
 
-    /// What is said of its hold, and whether its time-out says who is in the way.
-    pub(crate) fn described(self, description: Option<Arc<str>>, asks_who: bool) -> Self {
-        Request { asks_who: asks_who && description.is_some(), description, ..self }
+    pub(crate) fn described(self, description: Option<Arc<str>>) -> Self {
+        Request { description, ..self }
+    }
+
+    pub(crate) fn asking_who(self) -> Self {
+        Request { asks_who: true, ..self }
     }
 
     /// Another owner holds it for this long.
@@ -304,7 +307,8 @@ impl Request {
             if request.asks_who
                 && let Err(error) = done
             {
-                done = Err(session.with_holder(&request.resource, error).await);
+                // Boxed: every acquisition would keep room for it.
+                done = Err(Box::pin(session.with_holder(&request.resource, error)).await);
             }
             request.told.ends(done.as_ref().err());
             done

@@ -12,7 +12,7 @@ fn single_kinds() -> impl Iterator<Item = &'static crate::kinds::Kind> {
 }
 
 async fn billing(backend: &Backend) -> Client {
-    let builder = backend.builder().name("billing@pod-7").describe_holds(true);
+    let builder = backend.builder().name("billing@pod-7").describe_holds();
     builder.connect().await.expect("a client")
 }
 

@@ -149,7 +149,7 @@ impl User<Vec<Kind>> {
     async fn together(&mut self, names: Vec<usize>) {
         let lock = Lock::multi(names.iter().map(|number| self.member(*number)));
         let request = self.request();
-        let Some(entry) = self.take(&lock, names, request).await else { return };
+        let Some(entry) = Box::pin(self.take(&lock, names, request)).await else { return };
         self.works(&entry).await;
         self.extends(&entry).await;
         self.lets_go(entry).await;
@@ -170,7 +170,7 @@ impl User<Vec<Kind>> {
         for number in names {
             let lock = self.member(*number);
             let request = Request { cancel_at: None, ..self.request() };
-            match self.take(&lock, vec![*number], request).await {
+            match Box::pin(self.take(&lock, vec![*number], request)).await {
                 Some(entry) => entries.push(entry),
                 None => break,
             }

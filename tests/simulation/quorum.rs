@@ -169,7 +169,7 @@ impl User<Servers> {
         while !self.is_over() {
             self.pauses().await;
             let number = self.rng.usize(0..locks.len());
-            self.visit(&locks[number], number).await;
+            Box::pin(self.visit(&locks[number], number)).await;
         }
     }
 

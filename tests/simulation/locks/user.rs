@@ -29,7 +29,7 @@ impl User<Owned> {
             self.pauses().await;
             let name = self.rng.usize(0..locks.len());
             let wish = Wish { prefers_writers, ..Wish::new(self.actor, vec![name]) };
-            self.visit(&locks[name], wish).await;
+            Box::pin(self.visit(&locks[name], wish)).await;
         }
     }
 
@@ -38,7 +38,7 @@ impl User<Owned> {
         let request = self.request();
         let wish = Wish { side: request.side, ..wish };
         let taking = request.take(lock.side(request.side));
-        if let Some(entry) = self.takes(wish, request, taking).await {
+        if let Some(entry) = Box::pin(self.takes(wish, request, taking)).await {
             self.shared.shared.check_grant(self, &entry);
             self.inside(lock, entry, 0).await;
         }

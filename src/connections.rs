@@ -1,0 +1,134 @@
+//! The connections of a server, and whose they are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::error::Error;
+use crate::protocol::{Unexpected, Value};
+use crate::session::Session;
+use crate::transport::{DeploymentKind, Lane};
+
+/// A connection to a server, as `CLIENT LIST` shows it; see [`Client::connections`](crate::Client::connections).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Connection {
+    /// The server.
+    pub server: String,
+    /// Where the connection comes from: address and port.
+    pub address: String,
+    /// The name that it was given: of a client of this library, [its own](crate::ClientBuilder::name).
+    pub name: Option<String>,
+    /// The [id](crate::Client::id) of its client, if that is one of this library: the owners of its holds begin
+    /// with it.
+    pub client: Option<String>,
+    /// Name and version of the library, as it says itself. Servers before Redis 7.2 do not know it.
+    pub library: Option<String>,
+    /// Since it was made.
+    pub age: Duration,
+    /// Since its last command.
+    pub idle: Duration,
+    /// Channels and patterns that it listens to.
+    pub subscriptions: u64,
+}
+
+impl Connection {
+    /// A line of `CLIENT LIST`; `None` if it has no address.
+    fn read(server: &str, line: &str) -> Option<Self> {
+        let mut connection = Connection { server: server.to_owned(), ..Connection::default() };
+        let (mut library, mut version) = ("", "");
+        for (key, value) in line.split(' ').filter_map(|pair| pair.split_once('=')) {
+            let seconds = || Duration::from_secs(value.parse().unwrap_or(0));
+            match key {
+                "addr" => value.clone_into(&mut connection.address),
+                "name" => connection.is_called(value),
+                "lib-name" => library = value,
+                "lib-ver" => version = value,
+                "age" => connection.age = seconds(),
+                "idle" => connection.idle = seconds(),
+                "sub" | "psub" | "ssub" => {
+                    connection.subscriptions += value.parse::<u64>().unwrap_or(0);
+                }
+                _ => {}
+            }
+        }
+        connection.library = match (library, version) {
+            ("", _) => None,
+            (library, "") => Some(library.to_owned()),
+            (library, version) => Some(format!("{library} {version}")),
+        };
+        (!connection.address.is_empty()).then_some(connection)
+    }
+
+    /// `<name>:<id>`, or the name that another library gave.
+    fn is_called(&mut self, given: &str) {
+        let ours = given.rsplit_once(':').filter(|(_, id)| Uuid::try_parse(id).is_ok());
+        let (name, id) = ours.map_or((given, None), |(name, id)| (name, Some(id.to_owned())));
+        self.name = (!name.is_empty()).then(|| name.to_owned());
+        self.client = id;
+    }
+}
+
+/// Asks every server.
+pub(crate) async fn list(session: &Session) -> Result<Vec<Connection>, Error> {
+    if session.is_closed() {
+        return Err(Error::Closed);
+    }
+    let transport = &session.transport;
+    if transport.kind() == DeploymentKind::Embedded {
+        return Ok(Vec::new());
+    }
+    let asked = transport.groups().into_iter().map(|group| async move {
+        let server = transport.server_of(group);
+        let reply = transport.command(group, Lane::Caller, &[b"CLIENT", b"LIST"]).await;
+        let name: Arc<str> = Arc::from(&*server);
+        // Nothing was taken: a lost reply leaves nothing in doubt.
+        let reply =
+            reply.map_err(|error| Error::from_call(&name, Duration::ZERO, error.took_nothing()))?;
+        let Value::Text(text) = reply else {
+            return Err(Error::unexpected(&name, &Unexpected(reply)));
+        };
+        Ok(text.lines().filter_map(|line| Connection::read(&server, line)).collect::<Vec<_>>())
+    });
+    Ok(futures::future::try_join_all(asked).await?.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11";
+
+    fn read(line: &str) -> Connection {
+        Connection::read("server", line).expect("an address")
+    }
+
+    #[test]
+    fn a_connection_of_this_library_has_the_id_of_its_client() {
+        let ours = read(&format!(
+            "id=7 addr=10.0.0.1:4711 laddr=10.0.0.9:6379 fd=8 name=billing:eu@pod-7:{ID} age=12 idle=3 \
+             flags=N db=0 sub=2 psub=0 ssub=1 multi=-1 lib-name=leasehold lib-ver=0.9.0"
+        ));
+        let expected = Connection {
+            server: "server".to_owned(),
+            address: "10.0.0.1:4711".to_owned(),
+            name: Some("billing:eu@pod-7".to_owned()),
+            client: Some(ID.to_owned()),
+            library: Some("leasehold 0.9.0".to_owned()),
+            age: Duration::from_secs(12),
+            idle: Duration::from_secs(3),
+            subscriptions: 3,
+        };
+        assert_eq!(ours, expected);
+    }
+
+    #[test]
+    fn others_have_the_name_that_they_gave() {
+        let other = read("id=7 addr=[::1]:4711 name=a:b age=1 idle=0 lib-name= lib-ver=");
+        assert_eq!((other.name.as_deref(), other.client, other.library), (Some("a:b"), None, None));
+        assert_eq!(read("addr=1.2.3.4:5 name= age=x").name, None);
+        assert_eq!(Connection::read("server", ""), None);
+        assert_eq!(Connection::read("server", "name=x"), None);
+    }
+}
