@@ -121,6 +121,12 @@ pub(crate) struct RunArguments {
     /// Keep the lock for this time since it was acquired, if the command was faster: for cron on several machines.
     #[arg(long, value_parser = span, value_name = "TIME")]
     pub(crate) at_least: Option<Duration>,
+    /// What others see as the holder: `billing@pod-7`. Default: user and host.
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) holder: Option<String>,
+    /// What others see as the purpose. Default: the name of the command.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) purpose: Option<String>,
     /// The time between SIGTERM and SIGKILL. Default: a sixth of the lease, 10s at most.
     #[arg(long, value_parser = span, value_name = "TIME")]
     pub(crate) grace: Option<Duration>,

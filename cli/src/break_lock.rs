@@ -10,7 +10,7 @@ use crate::exit::Failure;
 use crate::found::{Found, look};
 use crate::output::{complain, say_json};
 use crate::server::close;
-use crate::show::text;
+use crate::show::{Connections, text};
 
 /// The lock was free.
 const WAS_FREE: u8 = 1;
@@ -77,8 +77,10 @@ async fn broken(client: &Client, asked: &BreakArguments) -> Result<Option<Found>
 /// An error unless the answer is yes.
 fn ask(found: &Found) -> Result<(), Failure> {
     let mut answer = String::new();
-    let question =
-        format!("{}\n\nFree it? Its holder goes on until it notices. [y/N] ", text(found));
+    let question = format!(
+        "{}\n\nFree it? Its holder goes on until it notices. [y/N] ",
+        text(found, &[], &Connections::default())
+    );
     write!(io::stderr(), "{question}")
         .and_then(|()| io::stdin().lock().read_line(&mut answer))
         .map_err(Failure::internal("the terminal"))?;

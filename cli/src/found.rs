@@ -1,5 +1,6 @@
 //! Locks as they are shown: the columns of the tables, and the fields of the JSON.
 
+use std::fmt;
 use std::time::Duration;
 
 use leasehold::{Client, Error, Holder, Lock, LockInfo};
@@ -18,6 +19,8 @@ pub(crate) struct Found {
     pub(crate) lease_ms: Option<u64>,
     /// Waiters in the queue of a fair lock. Those of other kinds are not in Redis.
     pub(crate) waiters: Option<u64>,
+    /// Clients that listen for the release of a lock of another kind, each for all its waiters.
+    pub(crate) listening: Option<u64>,
     /// A string that this library did not write: a lock of another program, or any data.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) foreign: bool,
@@ -28,6 +31,10 @@ pub(crate) struct FoundHolder {
     pub(crate) owner: String,
     pub(crate) holds: u64,
     pub(crate) lease_ms: Option<u64>,
+    /// What its client is called, what it holds the lock for, and for how long it has: if it tells.
+    pub(crate) name: Option<String>,
+    pub(crate) purpose: Option<String>,
+    pub(crate) held_for_ms: Option<u64>,
 }
 
 impl From<LockInfo> for Found {
@@ -39,6 +46,7 @@ impl From<LockInfo> for Found {
             holders: lock.holders.into_iter().map(FoundHolder::from).collect(),
             lease_ms: lock.lease.map(ms),
             waiters: is_fair.then_some(lock.queue),
+            listening: lock.listening,
             foreign: false,
         }
     }
@@ -46,8 +54,9 @@ impl From<LockInfo> for Found {
 
 impl From<Holder> for FoundHolder {
     fn from(holder: Holder) -> Self {
-        let Holder { owner, holds, lease, .. } = holder;
-        FoundHolder { owner, holds, lease_ms: lease.map(ms) }
+        let Holder { owner, holds, lease, name, purpose, held_for, .. } = holder;
+        let (lease_ms, held_for_ms) = (lease.map(ms), held_for.map(ms));
+        FoundHolder { owner, holds, lease_ms, name, purpose, held_for_ms }
     }
 }
 
@@ -67,6 +76,7 @@ pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Found>, E
             lease_ms: holder.lease_ms,
             holders: vec![holder],
             waiters: None,
+            listening: None,
             foreign: true,
         }
     }))
@@ -97,8 +107,8 @@ impl Found {
     pub(crate) fn holder(&self) -> String {
         match self.holders.as_slice() {
             [] => String::new(),
-            [one] => one.owner.clone(),
-            [first, others @ ..] => format!("{} +{}", first.owner, others.len()),
+            [one] => one.to_string(),
+            [first, others @ ..] => format!("{first} +{}", others.len()),
         }
     }
 
@@ -107,7 +117,24 @@ impl Found {
     }
 
     pub(crate) fn waiters(&self) -> String {
-        self.waiters.map_or("-".to_owned(), |waiters| waiters.to_string())
+        match (self.waiters, self.listening) {
+            (Some(waiters), _) => waiters.to_string(),
+            // A client listens once for all its waiters.
+            (None, Some(clients @ 1..)) => format!("{clients}+"),
+            (None, Some(0)) => "0".to_owned(),
+            (None, None) => "-".to_owned(),
+        }
+    }
+}
+
+/// The name and the purpose, if they are told, or else the owner.
+impl fmt::Display for FoundHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name.as_deref().unwrap_or(&self.owner))?;
+        match &self.purpose {
+            Some(purpose) => write!(f, " ({purpose})"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `hold` | what is held |
 //! | `enclosing` | a run inside a run |
+//! | `identity` | what others see of it |
 //! | `plan` | when the command must stop |
 //! | `command` | its processes |
 //! | `supervisor` | signals, terminal, loss, and the end |
@@ -13,6 +14,7 @@
 mod command;
 mod enclosing;
 mod hold;
+mod identity;
 mod plan;
 mod reaper;
 mod signals;
@@ -76,7 +78,7 @@ pub(crate) async fn run(job: &RunArguments, server: &ServerArguments) -> Result<
     let outer = enclosing::outer()?;
     let mut signals = Signals::listen()?;
     let client = tokio::select! {
-        client = server.connect_with(|builder| builder.lease(job.lease)) => client?,
+        client = server.connect_with(|builder| builder.lease(job.lease).name(job.client_name())) => client?,
         signal = signals.next_to_leave() => return Ok(exit::of_signal(signal)),
     };
     let taken = tokio::select! {

@@ -1,11 +1,14 @@
 //! `show`: one lock.
 
+use std::time::Duration;
+
+use leasehold::{Client, Connection, Error};
 use serde::Serialize;
 
 use crate::arguments::{ServerArguments, ShowArguments};
 use crate::exit::Failure;
-use crate::found::{Found, lease, look};
-use crate::output::{Rows, Tone, say, say_json};
+use crate::found::{Found, FoundHolder, lease, look};
+use crate::output::{Rows, Tone, say, say_json, short};
 use crate::server::close;
 
 /// Free locks have a name alone.
@@ -19,45 +22,119 @@ struct Shown<'a> {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Lock<'a> {
-    Held(&'a Found),
-    Free { name: &'a str },
+    Held {
+        #[serde(flatten)]
+        found: &'a Found,
+        /// The owners in the queue of a fair lock, the next one first.
+        queue: Vec<String>,
+        /// Of each holder where its client's connections come from, as far as that is known.
+        addresses: Vec<Vec<String>>,
+    },
+    Free {
+        name: &'a str,
+    },
 }
 
 /// The exit code.
 pub(crate) async fn show(asked: &ShowArguments, server: &ServerArguments) -> Result<u8, Failure> {
     let client = server.connect().await?;
-    let found = look(&client, &asked.name).await;
+    let seen = see(&client, &asked.name).await;
     close(&client).await;
-    let found = found?;
+    let Seen { found, queue, connections } = seen?;
     if asked.json {
-        let lock = found.as_ref().map_or(Lock::Free { name: &asked.name }, Lock::Held);
+        let lock = match &found {
+            Some(found) => {
+                let addresses = found.holders.iter().map(|holder| connections.of(holder)).collect();
+                Lock::Held { found, queue, addresses }
+            }
+            None => Lock::Free { name: &asked.name },
+        };
         say_json(&Shown { held: found.is_some(), lock })?;
         return Ok(0);
     }
     match found {
-        Some(found) => say(&text(&found))?,
+        Some(found) => say(&text(&found, &queue, &connections))?,
         None => say(&format!("{} is free", asked.name))?,
     }
     Ok(0)
 }
 
-pub(crate) fn text(found: &Found) -> String {
-    let waiters = match found.waiters {
-        Some(waiters) => format!(", {waiters} waiting in its queue"),
-        None => String::new(),
+/// What there is to know of one name.
+struct Seen {
+    found: Option<Found>,
+    queue: Vec<String>,
+    connections: Connections,
+}
+
+async fn see(client: &Client, name: &str) -> Result<Seen, Error> {
+    let found = look(client, name).await?;
+    let (mut queue, mut connections) = (Vec::new(), Connections::default());
+    if let Some(found) = &found {
+        if found.waiters.is_some() {
+            queue = client.fair_lock(name).waiters().await?.queue;
+        }
+        // Not every user may ask for them.
+        connections = Connections(client.connections().await.unwrap_or_default());
+    }
+    Ok(Seen { found, queue, connections })
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Connections(Vec<Connection>);
+
+impl Connections {
+    /// The hosts of the client that a holder is of.
+    fn of(&self, holder: &FoundHolder) -> Vec<String> {
+        let is_its = |connection: &&Connection| {
+            let id = connection.client.as_deref();
+            id.is_some() && id == holder.owner.split(':').next()
+        };
+        let host = |connection: &Connection| match connection.address.rsplit_once(':') {
+            Some((host, _)) => host.to_owned(),
+            None => connection.address.clone(),
+        };
+        let mut hosts: Vec<_> = self.0.iter().filter(is_its).map(host).collect();
+        hosts.sort();
+        hosts.dedup();
+        hosts
+    }
+}
+
+pub(crate) fn text(found: &Found, queue: &[String], connections: &Connections) -> String {
+    let waiters = match (found.waiters, found.listening) {
+        (Some(waiters), _) => format!(", {waiters} waiting in its queue"),
+        (None, Some(1)) => ", 1 client listens for its release".to_owned(),
+        (None, Some(clients @ 2..)) => format!(", {clients} clients listen for its release"),
+        (None, _) => String::new(),
     };
     let what = if found.foreign {
         "is a string that this library did not write: a lock of another program, or any data"
     } else {
         "is held"
     };
-    let mut rows = Rows::new(&["HOLDER", "HOLDS", "LEASE"]);
+    let mut rows = Rows::new(&["OWNER", "HOLDS", "LEASE", "FOR", "NAME", "PURPOSE", "HOST"]);
+    let known = |text: Option<&str>| (text.unwrap_or("-").to_owned(), Tone::Plain);
     for holder in &found.holders {
+        let held_for = holder.held_for_ms.map(|span| short(Duration::from_millis(span)));
         rows.add([
             (holder.owner.clone(), Tone::Plain),
             (holder.holds.to_string(), Tone::Plain),
             lease(holder.lease_ms),
+            known(held_for.as_deref()),
+            known(holder.name.as_deref()),
+            known(holder.purpose.as_deref()),
+            known(
+                Some(connections.of(holder).join(", ")).filter(|host| !host.is_empty()).as_deref(),
+            ),
         ]);
     }
-    format!("{} ({}) {what}{waiters}\n\n{}", found.name, found.kind, rows.text())
+    let mut text = format!("{} ({}) {what}{waiters}\n\n{}", found.name, found.kind, rows.text());
+    if !queue.is_empty() {
+        let mut rows = Rows::new(&["NEXT"]);
+        for owner in queue {
+            rows.add([(owner.clone(), Tone::Plain)]);
+        }
+        text = format!("{text}\n\n{}", rows.text());
+    }
+    text
 }

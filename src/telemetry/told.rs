@@ -67,6 +67,10 @@ pub(crate) struct Holding {
 }
 
 impl Telemetry {
+    #[cfg_attr(
+        not(feature = "metrics"),
+        expect(clippy::unused_self, reason = "it is this client's label")
+    )]
     fn subject(&self, kind: &'static str, name: &Arc<str>) -> Subject {
         Subject {
             kind,

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use leasehold::Lease;
+use leasehold::{Connection, Lease};
 
 use crate::harness::builder;
 use crate::observer::Observer;
 use crate::redisson::Redisson;
 use crate::support::deployment::Borrowed;
+use crate::support::server::Server;
 
 const LOCK: &str = "lock:seen";
 /// What is left of a lease of 30 s that was taken, or renewed, a moment ago.
@@ -86,4 +87,67 @@ async fn our_hash_has_the_form_of_redissons() {
     }
     let _inner = outer.reenter().await.expect("lock");
     assert_eq!(observer.ask("HVALS ours").await, ["2"]);
+}
+
+/// Nothing in the list of clients leads from a holder of Redisson to its connections: they have neither its id nor
+/// a name, unless `clientName` gives one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_tell_our_owners_and_not_redissons() {
+    let server = Server::start();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = builder(&server.url()).name("billing@pod-7").connect().await.expect("connect");
+    java.lock("a", LOCK, None).await;
+
+    let connections = client.connections().await.expect("connections");
+    let is_ours = |connection: &&Connection| connection.client == Some(client.id());
+    let ours = connections.iter().filter(is_ours).collect::<Vec<_>>();
+    assert_eq!(ours.len(), 3, "{connections:?}");
+    for connection in ours {
+        assert_eq!(connection.name.as_deref(), Some("billing@pod-7"));
+        assert!(connection.address.starts_with("127.0.0.1:"), "{connection:?}");
+    }
+    let owner = java.owner("a").await;
+    let id = owner.split(':').next().expect("an id");
+    let others = connections.iter().filter(|connection| !is_ours(connection));
+    let others: Vec<_> = others.collect();
+    assert!(!others.is_empty());
+    for connection in others {
+        assert_eq!((&connection.client, &connection.name), (&None, &None));
+        assert!(!format!("{connection:?}").contains(id), "{connection:?}");
+    }
+    java.unlock("a", LOCK).await.expect("unlock");
+}
+
+/// A thread of Redisson that waits listens as one client, and the place of another one is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_of_redisson_are_told() {
+    let server = Borrowed::take();
+    let java = Redisson::start(&server.url(), None).await;
+    let client = builder(&server.url()).connect().await.expect("connect");
+    let (lock, fair) = (client.lock("seen"), client.fair_lock("in-line"));
+    let guards = [lock.lock().await.expect("lock"), fair.lock().await.expect("lock")];
+
+    let waiting = java.lock("a", LOCK, None);
+    let listening = async || lock.waiters().await.expect("waiters").listening == Some(1);
+    until("it listens", listening).await;
+    let queued = java.lock("b", "fair:in-line", None);
+    let owner = java.owner("b");
+    until("it has its place", async || fair.waiters().await.expect("waiters").queue.len() == 1)
+        .await;
+    let queue = fair.waiters().await.expect("waiters").queue;
+    for guard in guards {
+        guard.unlock().await.expect("unlock");
+    }
+    waiting.await;
+    queued.await;
+    assert_eq!(queue, [owner.await]);
+}
+
+async fn until(what: &str, mut is_it: impl AsyncFnMut() -> bool) {
+    let seen = async {
+        while !is_it().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), seen).await.expect(what);
 }

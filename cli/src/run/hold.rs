@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{
-    Client, Ended, Error, FencingToken, Lease, LockGuard, LossReason, SemaphorePermit,
-};
+use leasehold::{Client, Ended, Error, FencingToken, LockGuard, LossReason, SemaphorePermit};
 
 use super::enclosing::Enclosing;
 use crate::arguments::{Kind, RunArguments};
@@ -40,9 +38,10 @@ impl Hold {
             return Ok(Hold::Permit(permit));
         }
         let lock = lock(client, job.kind(), &job.name);
+        let acquire = lock.acquire().purpose(job.purpose());
         Ok(Hold::Lock(match job.wait {
-            Some(wait) => lock.try_lock(wait, Lease::Renewed).await?,
-            None => lock.lock().await?,
+            Some(wait) => acquire.wait(wait).await?,
+            None => acquire.await?,
         }))
     }
 

@@ -123,9 +123,17 @@ mod tests {
         Found {
             name: name.to_owned(),
             kind: "lock".to_owned(),
-            holders: vec![FoundHolder { owner: owner.to_owned(), holds: 1, lease_ms: Some(1) }],
+            holders: vec![FoundHolder {
+                owner: owner.to_owned(),
+                holds: 1,
+                lease_ms: Some(1),
+                name: None,
+                purpose: None,
+                held_for_ms: None,
+            }],
             lease_ms: Some(1),
             waiters: None,
+            listening: None,
             foreign: false,
         }
     }
