@@ -18,7 +18,9 @@ const GRACE: Duration = Duration::from_secs(15);
 
 /// Every task has a key of its own; the latency is that of lock and unlock together.
 pub(crate) async fn own_keys(options: &Options, tasks: usize) -> Result<Report, Failure> {
-    let client = Client::connect(options.url()).await?;
+    let builder = Client::builder(options.url());
+    let builder = if options.described { builder.describe_holds() } else { builder };
+    let client = builder.connect().await?;
     wait_for_start(options.start_at).await;
     let watch = Arc::new(Watch::default());
     let mut running = JoinSet::new();

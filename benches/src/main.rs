@@ -25,6 +25,7 @@
 //! | `--threads` | one per core | worker threads; 1 is a runtime on the calling thread |
 //! | `--start-at` | now | Unix time in ms at which S1 to S4 begin |
 //! | `--verify` | false | S3, S4: mutual exclusion is checked in Redis as well |
+//! | `--described` | false | S1, S2: every hold says who holds it |
 //! | `--url` | `redis://127.0.0.1:7399` | S2, S9: also of a cluster, with all its masters; S9 starts its own without it |
 //! | `--peer`, `--proc` | ours, none | copied into the output |
 

@@ -25,6 +25,7 @@ pub(crate) struct Options {
     /// Unix time in milliseconds.
     pub(crate) start_at: Option<u64>,
     pub(crate) verify: bool,
+    pub(crate) described: bool,
     /// The folder of the pages that S9 writes its results into.
     pub(crate) docs: Option<PathBuf>,
 }
@@ -49,6 +50,7 @@ impl Options {
             hold: Duration::from_millis(given.or("hold-ms", 5)?),
             start_at: given.get("start-at")?,
             verify: given.or("verify", false)?,
+            described: given.or("described", false)?,
             docs: given.get("docs")?,
         })
     }

@@ -4,6 +4,7 @@ use super::asked::Asked;
 use super::node::Rights;
 use crate::error::ConfigError;
 use crate::protocol::Value;
+use crate::protocol::description::description_key;
 use crate::protocol::keys::KeyName;
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
@@ -43,6 +44,9 @@ impl Wanted {
                     let fence = KeyName::Ours("leasehold_fence").of(&wanted.key);
                     wanted.further_keys.push(fence.to_string());
                 }
+                None if use_ == Use::DescribeHolds => {
+                    wanted.further_keys.push(description_key(&wanted.key).to_string());
+                }
                 None => {}
             }
         }
@@ -66,7 +70,9 @@ impl Wanted {
         let mut questions: Vec<_> =
             commands.iter().map(|command| Question::command(command, &self.key)).collect();
         // The scripts write to the further keys of a kind.
-        if let Some(writes) = ["del", "set"].iter().find(|command| commands.contains(command)) {
+        if let Some(writes) =
+            ["del", "set", "hset"].iter().find(|command| commands.contains(command))
+        {
             let of = |key: &String| Question::further_key(writes, key);
             questions.extend(self.further_keys.iter().map(of));
         }

@@ -63,15 +63,20 @@ pub(super) fn tell_all(holders: &mut [Holder], said: &[Value]) {
         for holder in holders.iter_mut().filter(|holder| holder.owner == *owner) {
             tell(holder, text);
             let age_ms = u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0);
-            holder.held_for = Some(Duration::from_millis(age_ms));
+            // Not every user may ask for the time.
+            holder.held_for = (*now_ms >= 0).then(|| Duration::from_millis(age_ms));
         }
     }
+}
+
+pub(crate) fn description_key(key: &str) -> Arc<str> {
+    KeyName::Ours(DESCRIPTION).of(key)
 }
 
 impl Resource {
     /// The key of what is said of its holders. None for a string lock whose name would put it in another slot.
     pub(crate) fn description_key(&self) -> Option<Arc<str>> {
-        slot_fault(&self.key).is_none().then(|| KeyName::Ours(DESCRIPTION).of(&self.key))
+        slot_fault(&self.key).is_none().then(|| description_key(&self.key))
     }
 
     pub(super) fn description_args(&self) -> Vec<Arg> {

@@ -30,6 +30,9 @@ pub enum Use {
     SetFenced,
     /// [`Client::locks`](crate::Client::locks).
     Listing,
+    /// [`ClientBuilder::describe_holds`](crate::ClientBuilder::describe_holds), and a
+    /// [purpose](crate::Acquire::purpose).
+    DescribeHolds,
 }
 
 /// What every use needs: scripts, and watching the connections.
@@ -92,6 +95,7 @@ const WORDS: &[(&str, &[&str])] = &[
     ("hexists", &[KEY, "f"]),
     ("hdel", &[KEY, "f"]),
     ("hgetall", &[KEY]),
+    ("hkeys", &[KEY]),
     ("hlen", &[KEY]),
     ("hrandfield", &[KEY]),
     ("lindex", &[KEY, "0"]),
@@ -130,7 +134,7 @@ return answers
 
 impl Use {
     /// All of them.
-    pub const ALL: [Use; 10] = [
+    pub const ALL: [Use; 11] = [
         Use::Lock,
         Use::FairLock,
         Use::FencedLock,
@@ -141,6 +145,7 @@ impl Use {
         Use::Latch,
         Use::SetFenced,
         Use::Listing,
+        Use::DescribeHolds,
     ];
 
     /// The commands within its scripts.
@@ -159,6 +164,10 @@ impl Use {
                 "scan", "type", "pttl", "hlen", "hget", "hgetall", "llen", "exists", "strlen",
                 "get",
             ]],
+            Use::DescribeHolds => &[&[
+                "type", "pttl", "pexpire", "exists", "get", "hset", "hexists", "hdel", "hgetall",
+                "hkeys", "hlen", "time",
+            ]],
         };
         parts.concat()
     }
@@ -174,7 +183,7 @@ impl Use {
             Use::Semaphore => Some(Kind::Semaphore),
             Use::Permits => Some(Kind::Permit),
             Use::Latch => Some(Kind::Latch),
-            Use::SetFenced | Use::Listing => None,
+            Use::SetFenced | Use::Listing | Use::DescribeHolds => None,
         }
     }
 }
@@ -211,6 +220,7 @@ mod tests {
             Use::Latch => "latch",
             Use::SetFenced => "`client.set_fenced`",
             Use::Listing => "`client.locks`",
+            Use::DescribeHolds => "`describe_holds`, `purpose`",
         }
     }
 

@@ -1,10 +1,11 @@
--- What is said of the holders of a lock: the time of day in ms, then each owner and its text; nothing if
--- nothing is said, or if this user may not read it.
+-- What is said of the holders of a lock: the time of day in ms, -1 if this user may not ask for it, then each
+-- owner and its text; nothing if nothing is said, or if this user may not read it.
 local function described(key)
   local said = key and redis.pcall('hgetall', key) or {}
   if said.err or #said == 0 then
     return {}
   end
-  table.insert(said, 1, now_ms())
+  local told, now = pcall(now_ms)
+  table.insert(said, 1, told and now or -1)
   return said
 end
