@@ -8,6 +8,7 @@
 //! | `told`, or `untold` | an acquisition and a hold as they are told, or nothing |
 //! | `meters`, or `no_meters` | what becomes metrics of that |
 //! | `spans`, or `no_spans` | what becomes spans and events of it |
+//! | `subject` | what those are told |
 //! | `names` | the names of all of them, and what they mean |
 //! | `counter` | a number of `Stats`, which is a metric, too |
 
@@ -20,6 +21,8 @@ mod names;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 #[cfg_attr(not(feature = "tracing"), path = "telemetry/no_spans.rs")]
 mod spans;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+mod subject;
 #[cfg_attr(not(any(feature = "metrics", feature = "tracing")), path = "telemetry/untold.rs")]
 mod told;
 

@@ -24,7 +24,7 @@ mod terminal;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use leasehold::{Client, Error, Holder};
+use leasehold::{Client, Error};
 use nix::unistd::Pid;
 
 use crate::arguments::{RunArguments, ServerArguments};
@@ -114,11 +114,11 @@ async fn why_not(client: &Client, job: &RunArguments, error: Error) -> Failure {
     }
     let holder = lock(client, job.kind(), &job.name).holder().await.ok().flatten();
     match holder.filter(|holder| !holder.owner.starts_with(&client.id())) {
-        Some(Holder { owner, lease, .. }) => {
-            let left = lease.map_or("without expiry".to_owned(), |left| {
+        Some(holder) => {
+            let left = holder.lease.map_or("without expiry".to_owned(), |left| {
                 format!("{} left of its lease", short(left))
             });
-            let text = format!("not acquired in time: `{}` is held by {owner}, {left}", job.name);
+            let text = format!("not acquired in time: `{}` is held by {holder}, {left}", job.name);
             with_conflict_code(job, Failure::new(exit::NOT_ACQUIRED, text))
         }
         None => with_conflict_code(job, error.into()),

@@ -134,6 +134,90 @@ fn show_tells_one_lock_of_whatever_kind() {
 }
 
 #[test]
+fn a_run_says_who_it_is_and_what_for() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    let file = bed.file("owner");
+    let script = format!("echo $LEASEHOLD_OWNER >{}; cat", file.display());
+    let named = ["--as", "billing@pod-7", "--purpose", "nightly invoices"];
+    let runner = bed.run(&[&["job"][..], &named].concat(), &script);
+    let owner = await_line(&file);
+    let holder = || json(&bed, &["show", "job"])["holders"][0].clone();
+    wait_until("it is told", LATE, || holder()["purpose"] == json!("nightly invoices"));
+    assert_eq!((&holder()["owner"], &holder()["name"]), (&json!(owner), &json!("billing@pod-7")));
+    assert!(holder()["held_for_ms"].is_u64());
+    assert_eq!(json(&bed, &["show", "job"])["addresses"], json!([["127.0.0.1"]]));
+    let text = stdout(&bed.output(&["show", "job"]));
+    for part in [&*owner, "billing@pod-7", "nightly invoices", "127.0.0.1"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let list = stdout(&bed.output(&["ls"]));
+    assert!(list.contains("billing@pod-7 (nightly invoices)"), "{list}");
+
+    // Who waits, and gets nothing, is told who is in the way.
+    let refused = bed.output(&["run", "job", "--wait", "0", "--", "true"]);
+    assert_eq!(exit_code(&refused), 120);
+    assert!(stderr(&refused).contains("billing@pod-7 (nightly invoices)"), "{}", stderr(&refused));
+    assert_eq!(runner.end().0, 0);
+
+    // By itself it says the name of its command, and not its arguments.
+    let runner = bed.run(&["other"], "exec cat");
+    wait_until("it is told", LATE, || {
+        let shown = json(&bed, &["show", "other"]);
+        shown["held"] == json!(true) && shown["holders"][0]["purpose"] == json!("sh")
+    });
+    assert_eq!(runner.end().0, 0);
+}
+
+#[test]
+fn a_run_refuses_names_and_purposes_that_cannot_be_told() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    for option in ["--as", "--purpose"] {
+        for bad in ["", "two\nlines"] {
+            let output = bed.output(&["run", "job", option, bad, "--", "true"]);
+            assert_eq!(exit_code(&output), 124, "{option} {bad:?}: {}", stderr(&output));
+        }
+    }
+    assert!(!bed.is_held("job"));
+}
+
+#[test]
+fn those_who_wait_are_told() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    locks_of_others(&bed);
+    // Waiters of Redisson whose places are kept.
+    let deadlines = "redisson_lock_timeout:{java:fair}";
+    for (score, number) in [("9000000000000", 7), ("9000000000001", 8)] {
+        let owner = format!("11111111-2222-4333-8444-555555555555:{number}");
+        bed.server.command(&["ZADD", deadlines, score, &owner]);
+    }
+    let queue = json(&bed, &["show", "java:fair"])["queue"].clone();
+    let owner = |number| json!(format!("11111111-2222-4333-8444-555555555555:{number}"));
+    assert_eq!(queue, json!([owner(7), owner(8)]));
+    let text = stdout(&bed.output(&["show", "java:fair"]));
+    let places = [7, 8].map(|number| text.find(&format!("555555555555:{number}")));
+    assert!(places[0].is_some() && places[0] < places[1], "{text}");
+
+    let runner = bed.run(&["java:plain", "--wait", "1m"], "exec cat");
+    let listening = || json(&bed, &["show", "java:plain"])["listening"] == json!(1);
+    wait_until("it listens", LATE, listening);
+    assert!(stdout(&bed.output(&["show", "java:plain"])).contains("1 client listens"));
+    let list = stdout(&bed.output(&["ls", "java:plain"]));
+    assert!(list.lines().last().is_some_and(|line| line.trim_end().ends_with("1+")), "{list}");
+    bed.server.command(&["DEL", "java:plain"]);
+    bed.server.command(&["PUBLISH", "redisson_lock__channel:{java:plain}", "0"]);
+    assert_eq!(runner.end().0, 0);
+}
+
+#[test]
 fn break_frees_a_lock_of_whatever_kind() {
     if is_missing() {
         return;

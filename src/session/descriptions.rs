@@ -12,8 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::Session;
-use super::hold::Hold;
-use crate::clock::Moment;
+use super::hold::{Description, Hold};
 use crate::error::Error;
 use crate::holder::Holder;
 use crate::protocol::description::{self, Said, describe};
@@ -31,13 +30,6 @@ const MOST: usize = 10_000;
 pub(crate) struct Descriptions {
     queue: Mutex<Vec<Arc<Hold>>>,
     added: Notify,
-}
-
-/// What is said of one hold.
-#[derive(Clone, Debug)]
-pub(crate) struct Description {
-    pub(crate) since: Moment,
-    pub(crate) text: Arc<str>,
 }
 
 impl Descriptions {

@@ -22,7 +22,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::descriptions::Description;
 use super::release::under_way::ReleaseUnderWay;
 use crate::clock::{Clock, Moment};
 use crate::error::Error;
@@ -30,7 +29,7 @@ use crate::lease::{Ended, HoldState, LossReason};
 use crate::protocol::resource::Resource;
 use crate::telemetry::{Holding, Telemetry};
 
-pub(crate) use terms::{HoldIdentity, HoldTerms, InDoubt};
+pub(crate) use terms::{Description, HoldIdentity, HoldTerms, InDoubt};
 
 #[derive(Debug)]
 pub(crate) struct Hold {

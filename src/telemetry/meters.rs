@@ -10,7 +10,7 @@ use super::names::METRICS;
 use super::names::metric::{
     CALLS, FAILOVERS, HELD, HOLD, LAG, LOSSES, Metric, RECONNECTS, RELEASE, Shape, WAIT, WAITING,
 };
-use super::told::{Acquired, Subject};
+use super::subject::{Acquired, Subject};
 
 type MapName = dyn Fn(&str) -> Option<String> + Send + Sync;
 

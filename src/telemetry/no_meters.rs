@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::told::{Acquired, Subject};
+use super::subject::{Acquired, Subject};
 
 pub(super) fn waiting(_: &Subject, _: f64) {}
 

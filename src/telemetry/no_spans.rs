@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::told::{Acquired, Subject};
+use super::subject::{Acquired, Subject};
 
 #[derive(Debug)]
 pub(super) struct Acquire;

@@ -9,7 +9,7 @@ use tracing::field::Empty;
 use tracing::{Instrument as _, Span, debug_span, info, warn};
 
 use super::names::TARGET;
-use super::told::{Acquired, Subject};
+use super::subject::{Acquired, Subject};
 
 #[derive(Debug)]
 pub(super) struct Acquire(Span);

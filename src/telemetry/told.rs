@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::subject::{Acquired, Subject};
 use super::{meters, spans};
 use crate::error::Error;
 use crate::lease::{Ended, LossReason};
@@ -16,17 +17,6 @@ use crate::lease::{Ended, LossReason};
 pub(crate) struct Telemetry {
     #[cfg(feature = "metrics")]
     pub(crate) name_label: meters::NameLabel,
-}
-
-/// Whose lock it is.
-#[derive(Clone, Debug)]
-pub(super) struct Subject {
-    pub(super) kind: &'static str,
-    #[cfg(feature = "tracing")]
-    pub(super) name: Arc<str>,
-    /// By the function that the builder was given.
-    #[cfg(feature = "metrics")]
-    pub(super) label: Option<Arc<str>>,
 }
 
 /// One call of a caller for a lock.
@@ -40,18 +30,6 @@ pub(crate) struct Acquisition {
     /// Since it began.
     span: OnceLock<spans::Acquire>,
     ended: AtomicBool,
-}
-
-/// What an acquisition came to.
-#[derive(Debug)]
-pub(super) struct Acquired {
-    pub(super) outcome: &'static str,
-    pub(super) wait: Duration,
-    pub(super) calls: u32,
-    #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "spans have it"))]
-    pub(super) wakes: u32,
-    #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "spans have it"))]
-    pub(super) handed_over: bool,
 }
 
 /// One hold, from its grant to its end.

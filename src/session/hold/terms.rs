@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::clock::Moment;
 use crate::protocol::resource::Resource;
 use crate::transport::Epoch;
 
@@ -29,6 +30,13 @@ pub(crate) struct HoldTerms {
     pub(crate) max_hold: Option<Duration>,
     /// How much earlier than the lease the hold ends here, beyond the usual.
     pub(crate) drift: Duration,
+}
+
+/// What is said of it in Redis.
+#[derive(Clone, Debug)]
+pub(crate) struct Description {
+    pub(crate) since: Moment,
+    pub(crate) text: Arc<str>,
 }
 
 /// A field that may be taken by a call whose outcome is not known.
