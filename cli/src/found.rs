@@ -62,12 +62,17 @@ impl From<Holder> for FoundHolder {
 
 /// The lock of a name, of whatever kind; `None` if it is free.
 pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Found>, Error> {
-    let locks = client.locks(&escaped(name)).await?;
-    if let Some(found) = locks.into_iter().find(|lock| lock.key == name) {
-        return Ok(Some(found.into()));
+    if let Some(found) = search(client, name).await? {
+        return Ok(Some(found));
     }
     // A search does not show it: its text may be anything.
-    let holder = client.string_lock(name).holder().await?;
+    let holder = match client.string_lock(name).holder().await {
+        Ok(holder) => holder,
+        Err(error) => {
+            // It may have been taken since, as a lock of another kind.
+            return search(client, name).await?.map_or(Err(error), |found| Ok(Some(found)));
+        }
+    };
     Ok(holder.map(|holder| {
         let holder = FoundHolder::from(holder);
         Found {
@@ -80,6 +85,11 @@ pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Found>, E
             foreign: true,
         }
     }))
+}
+
+async fn search(client: &Client, name: &str) -> Result<Option<Found>, Error> {
+    let locks = client.locks(&escaped(name)).await?;
+    Ok(locks.into_iter().find(|lock| lock.key == name).map(Found::from))
 }
 
 /// A name as a pattern that fits nothing else.

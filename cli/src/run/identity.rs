@@ -19,8 +19,7 @@ impl RunArguments {
         let user = User::from_uid(Uid::effective()).ok().flatten().map(|user| user.name);
         let host = gethostname().ok().and_then(|host| host.into_string().ok());
         let name = [user, host].into_iter().flatten().collect::<Vec<_>>().join("@");
-        let name: String =
-            name.chars().filter(|letter| letter.is_ascii_graphic()).take(NAME_MAX).collect();
+        let name: String = name.chars().filter(char::is_ascii_graphic).take(NAME_MAX).collect();
         if name.is_empty() { "leasehold".to_owned() } else { name }
     }
 
