@@ -49,12 +49,21 @@ pub struct Acquire<'a, G = LockGuard> {
     wait: Option<Duration>,
     lease: Lease,
     max_hold: Option<Duration>,
+    unlock_not_before: Option<Duration>,
     within: Option<Vec<Arc<Hold>>>,
 }
 
 impl<'a, G: Guard> Acquire<'a, G> {
     pub(super) fn new(lock: &'a Lock<G>) -> Self {
-        Acquire { lock, wait: None, lease: Lease::Renewed, max_hold: None, within: None }
+        let (max_hold, unlock_not_before) = (None, None);
+        Acquire {
+            lock,
+            wait: None,
+            lease: Lease::Renewed,
+            max_hold,
+            unlock_not_before,
+            within: None,
+        }
     }
 
     /// Waits at most this long. Zero asks once; more than a year has no end. Default: no end.
@@ -76,6 +85,51 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// lease.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
+        self
+    }
+
+    /// Keeps the lock for at least this time, counted from the acquisition, even if it is released sooner.
+    /// Default: a release frees it. From 10 ms to a year, and not longer than a fixed lease.
+    ///
+    /// For a job that must not run again too soon: cron on a fleet whose clocks differ, as the
+    /// `lockAtLeastFor` of Java's `ShedLock`. A release before that moment ends the guard as ever, renewals stop, and
+    /// Redis keeps the lock until then by itself: the process may end. Every end of the guard is such a release:
+    /// [`unlock`](LockGuard::unlock), a drop, [`max_hold`](Acquire::max_hold),
+    /// [`Client::shutdown`](crate::Client::shutdown). Nobody is given the lock before, neither other clients nor
+    /// waiters of this one. A process that dies leaves the lock as long: the lease of the acquisition is at least
+    /// this time. Renewals come as ever.
+    ///
+    /// - An acquisition that fails or is dropped keeps nothing. A [forced](Lock::force_unlock) release frees the lock
+    ///   at once.
+    /// - Of nested acquisitions the latest moment counts; their guards are released in any order.
+    /// - A hold that is [handed on](LockGuard::hand_on) takes it to no other guard.
+    /// - A read hold that was taken under a write hold and outlives it keeps the write side locked: for as long as
+    ///   it lasts, and up to its lease longer.
+    ///
+    /// Not for the read side of a read/write lock, whose readers share the key, nor for sets with such a member:
+    /// [`ConfigError::Setting`].
+    ///
+    /// # Redis cost
+    ///
+    /// None more: the release is 1 round trip, which publishes the new end of the lease.
+    ///
+    /// # Examples
+    ///
+    #[cfg_attr(feature = "embedded", doc = "```")]
+    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let lock = leasehold::Client::embedded().lock("nightly");
+    /// let tick = lock.acquire().wait(Duration::ZERO).unlock_not_before(Duration::from_secs(300));
+    /// tick.run(async |_guard| { /* the job, which may be fast */ }).await?;
+    /// assert!(lock.is_locked().await?, "another machine whose clock is behind finds it taken");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn unlock_not_before(mut self, span: Duration) -> Self {
+        self.unlock_not_before = Some(span);
         self
     }
 
@@ -150,6 +204,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
         let wait = self.wait.map_or(Wait::Forever, Wait::from);
         let mut options = Options::new(wait, self.lease);
         options.max_hold = self.max_hold;
+        options.unlock_not_before = self.unlock_not_before;
         if let Some(within) = self.within {
             if !self.lock.is_lock_of_any(&within) {
                 return Err(Error::Config(ConfigError::OtherLock {

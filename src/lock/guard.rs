@@ -112,6 +112,11 @@ impl LockGuard {
         }
     }
 
+    /// The guard is given to its caller, whose lock is not to be free for so long.
+    pub(super) fn unlock_not_before(&self, span: Duration) {
+        self.holds().iter().for_each(|hold| hold.unlock_not_before(span));
+    }
+
     fn lost_error(&self, reason: LossReason) -> Error {
         match &self.share {
             Share::Single(share) => Error::lost(&share.hold().resource.name, reason),

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::protocol::replies::{self, Inspected};
 use crate::protocol::resource::Resource;
 use crate::session::hold::Hold;
+use crate::session::lock_settings::LockSettings;
 use crate::session::owner::Owner;
 use crate::session::request::{Options, Proofs, Request};
 use crate::session::{Handle, HoldShare};
@@ -18,11 +19,15 @@ pub(crate) struct SingleLock {
     pub(crate) resource: Result<Arc<Resource>, ConfigError>,
     /// The owner of all acquisitions; without one, each acquisition is an owner of its own.
     pub(crate) owner: Option<Owner>,
+    pub(crate) settings: LockSettings,
 }
 
 impl SingleLock {
+    /// What every call looks at first: a bad name and bad settings are refused.
     pub(crate) fn resource(&self) -> Result<&Arc<Resource>, ConfigError> {
-        self.resource.as_ref().map_err(Clone::clone)
+        let resource = self.resource.as_ref().map_err(Clone::clone)?;
+        self.settings.check(resource.kind)?;
+        Ok(resource)
     }
 
     /// Changes the resource for later acquisitions; a hold keeps the resource that it was taken for.
@@ -32,12 +37,25 @@ impl SingleLock {
         }
     }
 
+    /// Refuses what this kind of lock cannot do.
+    pub(crate) fn check_options(&self, options: &Options) -> Result<(), ConfigError> {
+        let resource = self.resource()?;
+        if options.unlock_not_before.is_none() || resource.can_linger() {
+            return Ok(());
+        }
+        let (setting, kind) = ("unlock_not_before", resource.kind.to_string());
+        let reason = "its holders share one key, whose lease is that of all";
+        Err(ConfigError::Setting { setting, kind, reason })
+    }
+
     pub(crate) fn request(&self, options: &Options) -> Result<Request, ConfigError> {
-        let terms = options.terms(&self.handle.session)?;
+        let (session, resource) = (&self.handle.session, self.resource()?.clone());
+        self.check_options(options)?;
+        let terms = options.terms(self.settings.lease(&session.settings))?;
         let holds = options.shown.iter().filter(|hold| self.is_lock_of(hold)).cloned().collect();
-        let (resource, proofs) =
-            (self.resource()?.clone(), Proofs { holds, owner: self.owner.clone() });
-        Ok(Request::new(&self.handle.session, resource, proofs, terms, options.wait))
+        let proofs = Proofs { holds, owner: self.owner.clone() };
+        let request = Request::new(session, resource, proofs, terms, options.wait);
+        Ok(request.with_settings(self.settings))
     }
 
     pub(crate) async fn take(&self, options: &Options) -> Result<HoldShare, Error> {

@@ -52,6 +52,8 @@ pub(super) struct Calls {
     pub(super) take_over: fn(&Resource, &Field, &Field, Duration) -> Call,
     /// Lowers the count to so many; zero ends the hold, and a wait in Redis.
     pub(super) release: fn(&Resource, Publish, u32, &Field) -> Call,
+    /// Leaves a hold to an expiry, if that is possible without touching other holds.
+    pub(super) linger: Option<fn(&Resource, Publish, &Field, Duration) -> Call>,
     /// Ends whatever hold there is.
     pub(super) force_release: fn(&Resource, Publish) -> Call,
     pub(super) inspect: fn(&Resource) -> Call,

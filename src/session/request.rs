@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::hold::{Hold, HoldTerms};
+use super::lock_settings::{LockSettings, in_range};
 use super::owner::Owner;
 use super::retry::Retry;
 use super::wait::Wait;
@@ -29,6 +30,7 @@ pub(crate) struct Options {
     pub(crate) wait: Wait,
     pub(crate) lease: Lease,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) unlock_not_before: Option<Duration>,
     /// The lock is one of a quorum, whose servers have clocks of their own.
     pub(crate) of_quorum: bool,
     /// Holds of the guards that were shown, and of the sections around the call.
@@ -37,18 +39,35 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) fn new(wait: Wait, lease: Lease) -> Self {
-        Options { wait, lease, max_hold: None, of_quorum: false, shown: Arc::default() }
+        let (max_hold, unlock_not_before) = (None, None);
+        Options {
+            wait,
+            lease,
+            max_hold,
+            unlock_not_before,
+            of_quorum: false,
+            shown: Arc::default(),
+        }
     }
 
-    /// The terms for Redis and the watchdog.
-    pub(crate) fn terms(&self, session: &Session) -> Result<HoldTerms, ConfigError> {
+    /// The terms for Redis and the watchdog, of a lock whose renewed holds have that lease.
+    pub(crate) fn terms(&self, of_lock: Duration) -> Result<HoldTerms, ConfigError> {
         let max_hold = self.max_hold.map(|span| Lease::checked("max_hold", span)).transpose()?;
-        let (lease, renewed) = self.lease.terms(session.settings.lease)?;
+        let (lease, renewed) = self.lease.terms(of_lock)?;
+        let unlock_not_before = self.unlock_not_before.map(|span| lingering(span, lease, renewed));
+        let unlock_not_before = unlock_not_before.transpose()?;
         // Redlock's allowance: a hundredth of the lease and two milliseconds.
         let allowance = lease / 100 + Duration::from_millis(2);
         let drift = if self.of_quorum { allowance } else { Duration::ZERO };
-        Ok(HoldTerms { lease, renewed, max_hold, drift })
+        Ok(HoldTerms { lease, unlock_not_before, renewed, max_hold, drift })
     }
+}
+
+/// Checks for how long a lock is to stay locked. A hold with a fixed lease is over by itself.
+fn lingering(span: Duration, lease: Duration, renewed: bool) -> Result<Duration, ConfigError> {
+    let longest = if renewed { Lease::MAX } else { lease };
+    in_range("unlock_not_before", span, &(Lease::MIN..=longest))?;
+    Lease::checked("unlock_not_before", span)
 }
 
 /// One acquisition, checked.
@@ -60,6 +79,7 @@ pub(crate) struct Request {
     pub(crate) terms: HoldTerms,
     /// How many permits of a semaphore; one of anything else.
     pub(crate) permits: u32,
+    pub(super) settings: LockSettings,
     pub(crate) wait: Wait,
     pub(crate) started: Instant,
     /// What was in the way had no expiry.
@@ -129,7 +149,23 @@ impl Request {
         let (started, no_expiry) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         let client = session.client_id;
         let told = session.settings.telemetry.acquisition(resource.kind.label(), &resource.name);
-        Request { client, resource, proofs, terms, permits: 1, wait, started, no_expiry, told }
+        let (permits, settings) = (1, LockSettings::default());
+        Request {
+            client,
+            resource,
+            proofs,
+            terms,
+            permits,
+            settings,
+            wait,
+            started,
+            no_expiry,
+            told,
+        }
+    }
+
+    pub(crate) fn with_settings(self, settings: LockSettings) -> Self {
+        Request { settings, ..self }
     }
 
     pub(crate) fn with_permits(self, permits: u32) -> Self {
@@ -222,7 +258,7 @@ impl Request {
     }
 
     pub(super) fn failed(&self, error: CallError) -> Error {
-        Error::from_call(&self.resource.name, self.terms.lease, error)
+        Error::from_call(&self.resource.name, self.terms.first_lease(), error)
     }
 
     /// The calls of this acquisition that meet an outage.
