@@ -65,8 +65,8 @@ pub(super) fn linger_telling(
     field: &Field,
     rest: Duration,
 ) -> Call {
-    let left = vec![message.into(), field.clone().into(), ms(rest)];
-    call(&LINGER, resource.only_key(), [resource.publish_args(publish), left].concat())
+    let left = vec![ms(rest), message.into()];
+    call(&LINGER, resource.only_key(), [resource.release_args(publish, field), left].concat())
 }
 
 fn force_release(resource: &Resource, publish: Publish) -> Call {
