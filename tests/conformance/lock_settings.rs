@@ -138,6 +138,20 @@ pub(crate) async fn a_lock_has_a_safety_poll_of_its_own(backend: Backend) {
     guard.unwrap().unwrap().unlock().await.unwrap();
 }
 
+pub(crate) async fn a_lock_that_waits_for_long_is_polled_again(backend: Backend) {
+    let client = backend.client_without_polls().await;
+    let held = backend.client().await.lock("x").lock().await.unwrap();
+    let lock = client.lock("x").with_safety_poll(ms(50));
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    eventually("it is polled again", async || client.stats().polls >= 5).await;
+    held.unlock().await.unwrap();
+    drop(soon("its turn", waiter).await.0.unwrap().unwrap());
+    // Nobody waits, nobody asks.
+    let polls = client.stats().polls;
+    sleep(ms(500)).await;
+    assert!(client.stats().polls <= polls + 1);
+}
+
 pub(crate) async fn a_lock_may_be_polled_less_often(backend: Backend) {
     let client = backend.builder().safety_poll(ms(50)).connect().await.unwrap();
     let other = backend.client().await;

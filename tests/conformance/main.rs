@@ -102,6 +102,7 @@ behaviours! {
         a_hold_passes_to_no_shorter_lease,
         a_nested_lease_does_not_shorten_renewals,
         a_lock_has_a_safety_poll_of_its_own,
+        a_lock_that_waits_for_long_is_polled_again,
         a_lock_may_be_polled_less_often,
         permits_and_latches_are_asked_for_as_often,
         retries_end_an_acquisition,

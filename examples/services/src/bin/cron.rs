@@ -83,8 +83,7 @@ async fn once(
     at_most: Duration,
     job: impl Future<Output = ()>,
 ) -> Result<Ran, Error> {
-    let tick =
-        lock.acquire().wait(Duration::ZERO).max_hold(at_most).unlock_not_before(at_least);
+    let tick = lock.acquire().wait(Duration::ZERO).max_hold(at_most).unlock_not_before(at_least);
     match tick.run(async |_guard| job.await).await {
         Ok(()) => Ok(Ran::Here),
         Err(error) if error.is_timeout() => Ok(Ran::Elsewhere),
