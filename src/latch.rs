@@ -70,7 +70,7 @@ impl CountDownLatch {
     /// One waiter of the client asks for all. A bad value is refused by the first call.
     #[must_use = "the latch is moved into the returned value"]
     pub fn with_safety_poll(mut self, every: Duration) -> Self {
-        self.inner.settings.safety_poll = Some(every);
+        self.inner.settings.own_mut().safety_poll = Some(every);
         self
     }
 

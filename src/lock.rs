@@ -309,12 +309,9 @@ impl<G: Guard> Lock<G> {
         if !around.is_empty() {
             options.shown = options.shown.iter().cloned().chain(around).collect();
         }
-        let unlock_not_before = options.unlock_not_before;
         let guard = G::of(self.target.take(options).await?)?;
         // Not before: what its caller never had is released at once.
-        if let Some(span) = unlock_not_before {
-            guard.as_ref().unlock_not_before(span);
-        }
+        guard.as_ref().begins_to_linger();
         Ok(guard)
     }
 

@@ -80,7 +80,7 @@ impl Semaphore {
     /// Permits of a holder that died come back after it. A bad value is refused by the first call.
     #[must_use = "the semaphore is moved into the returned value"]
     pub fn with_lease(mut self, lease: Duration) -> Self {
-        self.inner.settings.lease = Some(lease);
+        self.inner.settings.own_mut().lease = Some(lease);
         self
     }
 
@@ -90,7 +90,7 @@ impl Semaphore {
     /// One waiter of the client asks for all. A bad value is refused by the first call.
     #[must_use = "the semaphore is moved into the returned value"]
     pub fn with_safety_poll(mut self, every: Duration) -> Self {
-        self.inner.settings.safety_poll = Some(every);
+        self.inner.settings.own_mut().safety_poll = Some(every);
         self
     }
 

@@ -41,7 +41,7 @@ impl Synchronizer {
     /// What every call looks at first: a bad name and bad settings are refused.
     pub(crate) fn resource(&self) -> Result<&Arc<Resource>, ConfigError> {
         let resource = self.resource.as_ref().map_err(Clone::clone)?;
-        self.settings.check(resource.kind)?;
+        self.settings.own().check(resource.kind)?;
         Ok(resource)
     }
 
@@ -68,9 +68,10 @@ impl Synchronizer {
 
     pub(crate) fn request(&self, wait: Wait, lease: Lease) -> Result<Request, ConfigError> {
         let (session, resource) = (&self.handle.session, self.resource()?.clone());
-        let terms = Options::new(wait, lease).terms(self.settings.lease(&session.settings))?;
+        let of_lock = self.settings.own().lease(&session.settings);
+        let terms = Options::new(wait, lease).terms(of_lock)?;
         let request = Request::new(session, resource, Proofs::default(), terms, wait);
-        Ok(request.with_settings(self.settings))
+        Ok(request.with_settings(self.settings.clone()))
     }
 
     /// Adds permits, or takes some away.

@@ -13,7 +13,7 @@ use crate::error::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::session::hold::Hold;
-use crate::session::request::Options;
+use crate::session::request::{Ends, Options};
 use crate::session::wait::Wait;
 
 /// An acquisition with settings; `.await` it for the guard, or [`run`](Acquire::run) work under it.
@@ -48,22 +48,13 @@ pub struct Acquire<'a, G = LockGuard> {
     lock: &'a Lock<G>,
     wait: Option<Duration>,
     lease: Lease,
-    max_hold: Option<Duration>,
-    unlock_not_before: Option<Duration>,
+    ends: Option<Box<Ends>>,
     within: Option<Vec<Arc<Hold>>>,
 }
 
 impl<'a, G: Guard> Acquire<'a, G> {
     pub(super) fn new(lock: &'a Lock<G>) -> Self {
-        let (max_hold, unlock_not_before) = (None, None);
-        Acquire {
-            lock,
-            wait: None,
-            lease: Lease::Renewed,
-            max_hold,
-            unlock_not_before,
-            within: None,
-        }
+        Acquire { lock, wait: None, lease: Lease::Renewed, ends: None, within: None }
     }
 
     /// Waits at most this long. Zero asks once; more than a year has no end. Default: no end.
@@ -84,7 +75,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// ([`LossReason::MaxHold`](crate::LossReason::MaxHold)) and is released. The limits are those of a
     /// lease.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.max_hold = Some(max_hold);
+        self.ends.get_or_insert_default().max_hold = Some(max_hold);
         self
     }
 
@@ -129,7 +120,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// # }
     /// ```
     pub fn unlock_not_before(mut self, span: Duration) -> Self {
-        self.unlock_not_before = Some(span);
+        self.ends.get_or_insert_default().unlock_not_before = Some(span);
         self
     }
 
@@ -203,8 +194,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     async fn take(self) -> Result<G, Error> {
         let wait = self.wait.map_or(Wait::Forever, Wait::from);
         let mut options = Options::new(wait, self.lease);
-        options.max_hold = self.max_hold;
-        options.unlock_not_before = self.unlock_not_before;
+        options.ends = self.ends;
         if let Some(within) = self.within {
             if !self.lock.is_lock_of_any(&within) {
                 return Err(Error::Config(ConfigError::OtherLock {

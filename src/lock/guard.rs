@@ -112,9 +112,12 @@ impl LockGuard {
         }
     }
 
-    /// The guard is given to its caller, whose lock is not to be free for so long.
-    pub(super) fn unlock_not_before(&self, span: Duration) {
-        self.holds().iter().for_each(|hold| hold.unlock_not_before(span));
+    /// The guard is given to its caller: from now on a release leaves the lock locked for as long as was asked for.
+    pub(super) fn begins_to_linger(&self) {
+        match &self.share {
+            Share::Single(share) => share.begins_to_linger(),
+            Share::Multi(multi) => multi.begins_to_linger(),
+        }
     }
 
     fn lost_error(&self, reason: LossReason) -> Error {

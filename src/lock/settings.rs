@@ -7,7 +7,7 @@ use super::single::SingleLock;
 use super::{Guard, Lock, Target};
 use crate::protocol::resource::Resource;
 use crate::session::Owner;
-use crate::session::lock_settings::LockSettings;
+use crate::session::lock_settings::OwnSettings;
 
 /// # Settings
 ///
@@ -66,7 +66,7 @@ impl<G: Guard> Lock<G> {
     /// ```
     #[must_use = "the lock is moved into the returned value"]
     pub fn with_lease(self, lease: Duration) -> Self {
-        self.changed(&|single| single.settings.lease = Some(lease))
+        self.changed(&|single| single.settings.own_mut().lease = Some(lease))
     }
 
     /// How often this value's waiters are looked after, in case a message was lost. Default:
@@ -76,7 +76,7 @@ impl<G: Guard> Lock<G> {
     /// have a heartbeat.
     #[must_use = "the lock is moved into the returned value"]
     pub fn with_safety_poll(self, every: Duration) -> Self {
-        self.changed(&|single| single.settings.safety_poll = Some(every))
+        self.changed(&|single| single.settings.own_mut().safety_poll = Some(every))
     }
 
     /// How often an acquisition asks again before it ends with [`Error::Timeout`](crate::Error::Timeout), even
@@ -135,13 +135,13 @@ impl<G: Guard> Lock<G> {
     }
 
     /// A quorum asks as a whole; several locks of which all are needed ask one by one.
-    fn changed_where_it_asks(mut self, change: &dyn Fn(&mut LockSettings)) -> Self {
+    fn changed_where_it_asks(mut self, change: &dyn Fn(&mut OwnSettings)) -> Self {
         match &mut self.target {
-            Target::Single(single) => change(&mut single.settings),
+            Target::Single(single) => change(single.settings.own_mut()),
             Target::Multi(multi) => {
                 let multi = Arc::make_mut(multi);
                 if multi.quorum {
-                    change(&mut multi.settings);
+                    change(multi.settings.own_mut());
                 } else {
                     multi.change(|member| member.changed_where_it_asks(change));
                 }

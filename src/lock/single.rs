@@ -26,7 +26,7 @@ impl SingleLock {
     /// What every call looks at first: a bad name and bad settings are refused.
     pub(crate) fn resource(&self) -> Result<&Arc<Resource>, ConfigError> {
         let resource = self.resource.as_ref().map_err(Clone::clone)?;
-        self.settings.check(resource.kind)?;
+        self.settings.own().check(resource.kind)?;
         Ok(resource)
     }
 
@@ -40,7 +40,7 @@ impl SingleLock {
     /// Refuses what this kind of lock cannot do.
     pub(crate) fn check_options(&self, options: &Options) -> Result<(), ConfigError> {
         let resource = self.resource()?;
-        if options.unlock_not_before.is_none() || resource.can_linger() {
+        if options.unlock_not_before().is_none() || resource.can_linger() {
             return Ok(());
         }
         let (setting, kind) = ("unlock_not_before", resource.kind.to_string());
@@ -51,11 +51,11 @@ impl SingleLock {
     pub(crate) fn request(&self, options: &Options) -> Result<Request, ConfigError> {
         let (session, resource) = (&self.handle.session, self.resource()?.clone());
         self.check_options(options)?;
-        let terms = options.terms(self.settings.lease(&session.settings))?;
+        let terms = options.terms(self.settings.own().lease(&session.settings))?;
         let holds = options.shown.iter().filter(|hold| self.is_lock_of(hold)).cloned().collect();
         let proofs = Proofs { holds, owner: self.owner.clone() };
         let request = Request::new(session, resource, proofs, terms, options.wait);
-        Ok(request.with_settings(self.settings))
+        Ok(request.with_settings(self.settings.clone()))
     }
 
     pub(crate) async fn take(&self, options: &Options) -> Result<HoldShare, Error> {

@@ -40,11 +40,16 @@ enum Outcome {
 }
 
 /// Takes the lock, again where what is held already is shown.
-pub(crate) async fn acquire(handle: &Arc<Handle>, request: Request) -> Result<HoldShare, Error> {
+///
+/// No `async fn`: those keep room for their arguments for as long as they live.
+pub(crate) fn acquire(
+    handle: &Arc<Handle>,
+    request: Request,
+) -> impl Future<Output = Result<HoldShare, Error>> {
     let work = async |handle: Arc<Handle>, request: Arc<Request>| {
         take(&handle, &request).await?.unless_closed()
     };
-    request.attended(handle, work).await
+    request.attended(handle, work)
 }
 
 async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Error> {
@@ -132,7 +137,7 @@ struct QueueSlot<'a> {
 impl<'a> QueueSlot<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
         let session = &handle.session;
-        let poll = request.settings.safety_poll(&session.settings);
+        let poll = request.settings.own().safety_poll(&session.settings);
         let waiter = Waiter::new(request.terms, poll, request.no_expiry.clone());
         if let Some(owner) = &request.proofs.owner {
             owner.waits(session.client_id, &request.resource.key, &waiter);
@@ -237,7 +242,7 @@ impl<'a> QueueSlot<'a> {
     ) -> Result<Outcome, Error> {
         let (session, request) = (&*self.handle.session, self.request);
         let mut retry = Request::retry();
-        let mut delay = RetryDelay::new(session, request.resource.kind, &request.settings);
+        let mut delay = RetryDelay::new(session, request.resource.kind, &request.settings.own());
         let mut listener = None;
         let mut woken = false;
         let mut yielded = if yielding.is_some() { Yielded::InVain } else { Yielded::Not };

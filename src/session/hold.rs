@@ -63,8 +63,7 @@ struct State {
     renewed: u32,
     /// The longest lease that a renewed guard asked for, since there was one.
     lease: Duration,
-    /// Its first lease was longer: renewals do not wait until that is nearly over, as they find losses.
-    began_longer: bool,
+    first_lease: FirstLease,
     /// A release before this leaves the hold in Redis until then.
     unlock_not_before: Option<Moment>,
     /// The longest lease that was ever asked for.
@@ -82,6 +81,20 @@ struct State {
     release: Release,
     /// The hold's key in the watchdog's table.
     due: Option<Instant>,
+}
+
+/// The lease that a hold began with, beside those of its renewals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstLease {
+    Usual,
+    /// Renewals do not wait until it is nearly over, as they find losses.
+    Longer,
+}
+
+impl FirstLease {
+    fn of(terms: HoldTerms, lease: Duration) -> Self {
+        if terms.first_lease() > lease { FirstLease::Longer } else { FirstLease::Usual }
+    }
 }
 
 /// The release of the last guard, for a caller that asks later.
@@ -172,7 +185,7 @@ impl Hold {
             guards: 1,
             renewed: terms.renewed.into(),
             lease: terms.lease,
-            began_longer: terms.first_lease() > terms.lease,
+            first_lease: FirstLease::of(terms, terms.lease),
             unlock_not_before: None,
             longest: terms.first_lease(),
             ends_at: terms.max_hold.map(|span| sent + span),
@@ -335,7 +348,9 @@ impl Hold {
             // The hold goes on for the outer guards, too.
             let outer = if state.renewed > 0 { state.lease } else { Duration::ZERO };
             state.lease = terms.lease.max(outer);
-            state.began_longer |= terms.first_lease() > state.lease;
+            if FirstLease::of(terms, state.lease) == FirstLease::Longer {
+                state.first_lease = FirstLease::Longer;
+            }
             state.renewed += 1;
         }
         if let Some(span) = terms.max_hold {
@@ -594,10 +609,9 @@ impl State {
     /// When it is to be renewed, if it is.
     fn renew_at(&self, now: Moment) -> Option<Moment> {
         let before_its_end = self.deadline.checked_sub(self.lease / 3 * 2).unwrap_or(now);
-        let due = if self.began_longer {
-            before_its_end.min(self.confirmed + self.lease / 3)
-        } else {
-            before_its_end
+        let due = match self.first_lease {
+            FirstLease::Usual => before_its_end,
+            FirstLease::Longer => before_its_end.min(self.confirmed + self.lease / 3),
         };
         (self.renewed > 0).then_some(due)
     }

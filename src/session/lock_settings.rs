@@ -1,6 +1,7 @@
 //! What one lock value has in place of its client's settings.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Settings;
@@ -15,9 +16,13 @@ pub(crate) const SAFETY_POLL: RangeInclusive<Duration> =
 /// How long a waiter that asks again may pause.
 const RETRY_PAUSE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
 
+/// The settings of one lock value; mostly none. Small, as every acquisition has them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LockSettings(Option<Arc<OwnSettings>>);
+
 /// As they were given; `None` is what the client has, or the kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LockSettings {
+pub(crate) struct OwnSettings {
     pub(crate) lease: Option<Duration>,
     pub(crate) safety_poll: Option<Duration>,
     /// How often it asks again.
@@ -27,6 +32,17 @@ pub(crate) struct LockSettings {
 }
 
 impl LockSettings {
+    /// The settings, to be changed for later acquisitions.
+    pub(crate) fn own_mut(&mut self) -> &mut OwnSettings {
+        Arc::make_mut(self.0.get_or_insert_default())
+    }
+
+    pub(crate) fn own(&self) -> OwnSettings {
+        self.0.as_deref().copied().unwrap_or_default()
+    }
+}
+
+impl OwnSettings {
     /// For a single lock, a semaphore or a latch of a kind.
     pub(crate) fn check(&self, kind: Kind) -> Result<(), ConfigError> {
         if let Some(lease) = self.lease {
@@ -97,43 +113,40 @@ mod tests {
         Duration::from_millis(span)
     }
 
-    fn refused(settings: LockSettings, kind: Kind) -> Option<String> {
+    fn refused(settings: OwnSettings, kind: Kind) -> Option<String> {
         settings.check(kind).err().map(|error| error.to_string())
     }
 
     #[test]
     fn spans_have_the_limits_of_the_client() {
-        type Set = fn(Duration) -> LockSettings;
-        let none = LockSettings::default;
+        type Set = fn(Duration) -> OwnSettings;
+        let none = OwnSettings::default;
         assert_eq!(refused(none(), Kind::Lock), None);
         let table: [(&str, Set, Duration, Duration); 4] = [
             (
                 "with_lease",
-                |span| LockSettings { lease: Some(span), ..LockSettings::default() },
+                |span| OwnSettings { lease: Some(span), ..OwnSettings::default() },
                 ms(100),
                 Lease::MAX,
             ),
             (
                 "with_safety_poll",
-                |span| LockSettings { safety_poll: Some(span), ..LockSettings::default() },
+                |span| OwnSettings { safety_poll: Some(span), ..OwnSettings::default() },
                 ms(10),
                 ms(60_000),
             ),
             (
                 "first pause of with_retry_pause",
-                |span| LockSettings {
+                |span| OwnSettings {
                     retry_pause: Some((span, ms(60_000))),
-                    ..LockSettings::default()
+                    ..OwnSettings::default()
                 },
                 ms(1),
                 ms(60_000),
             ),
             (
                 "longest pause of with_retry_pause",
-                |span| LockSettings {
-                    retry_pause: Some((ms(20), span)),
-                    ..LockSettings::default()
-                },
+                |span| OwnSettings { retry_pause: Some((ms(20), span)), ..OwnSettings::default() },
                 ms(20),
                 ms(60_000),
             ),
@@ -153,9 +166,9 @@ mod tests {
 
     #[test]
     fn what_means_nothing_for_a_kind_is_refused() {
-        let count = LockSettings { retry_count: Some(0), ..LockSettings::default() };
-        let pause = LockSettings { retry_pause: Some((ms(1), ms(1))), ..LockSettings::default() };
-        let poll = LockSettings { safety_poll: Some(ms(10)), ..LockSettings::default() };
+        let count = OwnSettings { retry_count: Some(0), ..OwnSettings::default() };
+        let pause = OwnSettings { retry_pause: Some((ms(1), ms(1))), ..OwnSettings::default() };
+        let poll = OwnSettings { safety_poll: Some(ms(10)), ..OwnSettings::default() };
         for kind in [Kind::Spin, Kind::String] {
             for settings in [count, pause, poll] {
                 assert_eq!(refused(settings, kind), None, "{kind}");

@@ -29,33 +29,39 @@ const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Options {
     pub(crate) wait: Wait,
     pub(crate) lease: Lease,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) unlock_not_before: Option<Duration>,
+    /// Mostly none. Small, as every acquisition has them.
+    pub(crate) ends: Option<Box<Ends>>,
     /// The lock is one of a quorum, whose servers have clocks of their own.
     pub(crate) of_quorum: bool,
     /// Holds of the guards that were shown, and of the sections around the call.
     pub(crate) shown: Arc<[Arc<Hold>]>,
 }
 
+/// When a hold is to end, beside its lease.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ends {
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) unlock_not_before: Option<Duration>,
+}
+
 impl Options {
     pub(crate) fn new(wait: Wait, lease: Lease) -> Self {
-        let (max_hold, unlock_not_before) = (None, None);
-        Options {
-            wait,
-            lease,
-            max_hold,
-            unlock_not_before,
-            of_quorum: false,
-            shown: Arc::default(),
-        }
+        Options { wait, lease, ends: None, of_quorum: false, shown: Arc::default() }
+    }
+
+    pub(crate) fn unlock_not_before(&self) -> Option<Duration> {
+        self.ends.as_ref()?.unlock_not_before
     }
 
     /// The terms for Redis and the watchdog, of a lock whose renewed holds have that lease.
     pub(crate) fn terms(&self, of_lock: Duration) -> Result<HoldTerms, ConfigError> {
-        let max_hold = self.max_hold.map(|span| Lease::checked("max_hold", span)).transpose()?;
+        let max_hold = self.ends.as_ref().and_then(|ends| ends.max_hold);
+        let max_hold = max_hold.map(|span| Lease::checked("max_hold", span)).transpose()?;
         let (lease, renewed) = self.lease.terms(of_lock)?;
-        let unlock_not_before = self.unlock_not_before.map(|span| lingering(span, lease, renewed));
-        let unlock_not_before = unlock_not_before.transpose()?;
+        // A hold with a fixed lease is over by itself.
+        let longest = if renewed { Lease::MAX } else { lease };
+        let unlock_not_before =
+            self.unlock_not_before().map(|span| lingering(span, longest)).transpose()?;
         // Redlock's allowance: a hundredth of the lease and two milliseconds.
         let allowance = lease / 100 + Duration::from_millis(2);
         let drift = if self.of_quorum { allowance } else { Duration::ZERO };
@@ -63,9 +69,8 @@ impl Options {
     }
 }
 
-/// Checks for how long a lock is to stay locked. A hold with a fixed lease is over by itself.
-fn lingering(span: Duration, lease: Duration, renewed: bool) -> Result<Duration, ConfigError> {
-    let longest = if renewed { Lease::MAX } else { lease };
+/// Checks for how long a lock is to stay locked.
+fn lingering(span: Duration, longest: Duration) -> Result<Duration, ConfigError> {
     in_range("unlock_not_before", span, &(Lease::MIN..=longest))?;
     Lease::checked("unlock_not_before", span)
 }

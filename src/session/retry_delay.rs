@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::lock_settings::LockSettings;
+use super::lock_settings::OwnSettings;
 use super::{Session, jittered};
 use crate::protocol::kind::{Kind, WaitMode};
 
@@ -37,7 +37,7 @@ impl GrowingPause {
 }
 
 impl RetryDelay {
-    pub(super) fn new(session: &Session, kind: Kind, settings: &LockSettings) -> Self {
+    pub(super) fn new(session: &Session, kind: Kind, settings: &OwnSettings) -> Self {
         let wait_mode = kind.wait_mode();
         let of_kind = match wait_mode {
             WaitMode::Poll { first, longest } => (first, longest),

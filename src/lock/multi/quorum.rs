@@ -74,8 +74,9 @@ impl MultiLock {
         started: Instant,
     ) -> Result<Vec<LockGuard>, Error> {
         let (mut answered, mut last) = (0, Vec::new());
-        let mut own_pause = self.settings.retry_pause.map(GrowingPause::new);
-        let mut retries = self.settings.retry_count;
+        let own = self.settings.own();
+        let mut own_pause = own.retry_pause.map(GrowingPause::new);
+        let mut retries = own.retry_count;
         loop {
             let (guards, errors) = self.ask_all(options).await;
             let valid = guards.iter().filter(|guard| guard.check().is_ok()).count();
@@ -136,7 +137,7 @@ impl Lock {
         match (lease, &self.target) {
             (Lease::Fixed(lease) | Lease::RenewedFor(lease), _) => lease,
             (Lease::Renewed, Target::Single(single)) => {
-                single.settings.lease(&single.handle.session.settings)
+                single.settings.own().lease(&single.handle.session.settings)
             }
             (Lease::Renewed, Target::Multi(multi)) => {
                 multi.members.iter().map(|member| member.lease(lease)).min().unwrap_or_default()
