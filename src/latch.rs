@@ -64,6 +64,16 @@ impl CountDownLatch {
         CountDownLatch { inner }
     }
 
+    /// How often a waiter of this value asks, in case a message was lost. Default:
+    /// [`ClientBuilder::safety_poll`](crate::ClientBuilder::safety_poll). From 10 ms to 60 s.
+    ///
+    /// One waiter of the client asks for all. A bad value is refused by the first call.
+    #[must_use = "the latch is moved into the returned value"]
+    pub fn with_safety_poll(mut self, every: Duration) -> Self {
+        self.inner.settings.own_mut().safety_poll = Some(every);
+        self
+    }
+
     /// Sets the count, unless there is one already; false then.
     ///
     /// A count of zero sets nothing: a latch that was never set is open.

@@ -32,11 +32,12 @@ use crate::error::ConfigError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Lease {
-    /// The client's lease ([`ClientBuilder::lease`](crate::ClientBuilder::lease), 30 s unless set
-    /// otherwise), renewed in the background while the guard lives.
+    /// The lock's lease ([`Lock::with_lease`](crate::Lock::with_lease)), or else the client's
+    /// ([`ClientBuilder::lease`](crate::ClientBuilder::lease), 30 s unless set otherwise), renewed in the
+    /// background while the guard lives.
     #[default]
     Renewed,
-    /// As [`Lease::Renewed`], with this lease instead of the client's; see [`Lease::renewed`].
+    /// As [`Lease::Renewed`], with this lease instead; see [`Lease::renewed`].
     RenewedFor(Duration),
     /// Exactly this long; see [`Lease::fixed`].
     Fixed(Duration),
@@ -70,13 +71,16 @@ impl Lease {
         Self::at_least(Self::MIN, what, lease)
     }
 
+    /// Checks a lease that is to be renewed.
+    pub(crate) fn renewable(what: &'static str, lease: Duration) -> Result<Duration, ConfigError> {
+        Self::at_least(Self::RENEWED_MIN, what, lease)
+    }
+
     /// The lease that Redis gets, and whether it is renewed.
-    pub(crate) fn terms(self, of_client: Duration) -> Result<(Duration, bool), ConfigError> {
+    pub(crate) fn terms(self, of_lock: Duration) -> Result<(Duration, bool), ConfigError> {
         match self {
-            Lease::Renewed => Ok((of_client, true)),
-            Lease::RenewedFor(lease) => {
-                Ok((Self::at_least(Self::RENEWED_MIN, "renewed lease", lease)?, true))
-            }
+            Lease::Renewed => Ok((of_lock, true)),
+            Lease::RenewedFor(lease) => Ok((Self::renewable("renewed lease", lease)?, true)),
             Lease::Fixed(lease) => Ok((Self::checked("lease", lease)?, false)),
         }
     }

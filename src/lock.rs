@@ -7,6 +7,7 @@ mod hand_on;
 mod inspect;
 mod members;
 mod multi;
+mod settings;
 mod single;
 
 use std::fmt;
@@ -17,12 +18,13 @@ use std::time::Duration;
 use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
 use crate::protocol::resource::Resource;
+use crate::session::Handle;
 use crate::session::attendance::UNATTENDED_MAX;
 use crate::session::hold::Hold;
+use crate::session::lock_settings::LockSettings;
 use crate::session::request::Options;
 use crate::session::section;
 use crate::session::wait::Wait;
-use crate::session::{Handle, Owner};
 
 use guard::run::{flat, run};
 use multi::MultiLock;
@@ -83,7 +85,7 @@ pub use inspect::Waiters;
 /// ```
 ///
 /// Any other acquisition waits for the release, even in the task that holds the lock:
-/// [`Error::Timeout`] says whether the hold in the way is one of this client. [`Owner`] is for code that
+/// [`Error::Timeout`] says whether the hold in the way is one of this client. [`Owner`](crate::Owner) is for code that
 /// has neither a guard nor a section.
 ///
 /// # Futures that nobody polls
@@ -119,7 +121,7 @@ pub use inspect::Waiters;
 /// | held         | 2 + w, + 1      | `lock_acquire` each time, one `SUBSCRIBE` per name |
 /// | handed over  | 0               | none; 1 `lock_take_over` for a fixed lease         |
 /// | re-entered   | 1               | `lock_reenter`                                     |
-/// | released     | 1               | `lock_release`                                     |
+/// | released     | 1               | `lock_release`; `lock_linger` if it is to [stay locked](Acquire::unlock_not_before) |
 /// | while held   | 1 per third of the lease | `lock_renew`, many holds in one call      |
 /// | while waited for | 1 a second  | `keys_exist`, many names in one call               |
 ///
@@ -177,38 +179,8 @@ impl<G: Guard> Lock<G> {
             handle,
             resource: resource.map(Arc::new),
             owner: None,
+            settings: LockSettings::default(),
         }))
-    }
-
-    /// Makes `owner` the owner of all acquisitions through this value.
-    ///
-    /// They re-enter the holds of the owner, so that **they do not exclude each other**. See [`Owner`] for
-    /// what to take instead.
-    #[must_use = "the lock is moved into the returned value"]
-    pub fn owned_by(self, owner: &Owner) -> Self {
-        self.changed(&|single| single.owner = Some(owner.clone()))
-    }
-
-    /// Makes it an error to take the lock again: inside a section, by a guard, or by an [`Owner`].
-    ///
-    /// The error is [`Error::AlreadyHeld`], at once.
-    #[must_use = "the lock is moved into the returned value"]
-    pub fn non_reentrant(self) -> Self {
-        self.changed(&|single| single.change(|resource| resource.reentrant = false))
-    }
-
-    fn changed(mut self, change: &dyn Fn(&mut SingleLock)) -> Self {
-        match &mut self.target {
-            Target::Single(single) => change(single),
-            Target::Multi(multi) => Arc::make_mut(multi).change(change),
-        }
-        self
-    }
-
-    pub(crate) fn prefer_writers(&mut self) {
-        if let Target::Single(single) = &mut self.target {
-            single.change(Resource::prefer_writers);
-        }
     }
 
     /// Takes the lock, waiting as long as it takes; the lease is renewed.
@@ -337,7 +309,10 @@ impl<G: Guard> Lock<G> {
         if !around.is_empty() {
             options.shown = options.shown.iter().cloned().chain(around).collect();
         }
-        G::of(self.target.take(options).await?)
+        let guard = G::of(self.target.take(options).await?)?;
+        // Not before: what its caller never had is released at once.
+        guard.as_ref().begins_to_linger();
+        Ok(guard)
     }
 
     /// The name as it was given; empty if the name was refused.

@@ -79,6 +79,26 @@ impl PermitExpirableSemaphore {
         PermitExpirableSemaphore { inner }
     }
 
+    /// What a renewed lease is for this value, [`Lease::Renewed`]. Default:
+    /// [`ClientBuilder::lease`](crate::ClientBuilder::lease). From 100 ms to a year.
+    ///
+    /// Permits of a holder that died come back after it. A bad value is refused by the first call.
+    #[must_use = "the semaphore is moved into the returned value"]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.inner.settings.own_mut().lease = Some(lease);
+        self
+    }
+
+    /// How often a waiter of this value asks, in case a message was lost or permits came back without one.
+    /// Default: [`ClientBuilder::safety_poll`](crate::ClientBuilder::safety_poll). From 10 ms to 60 s.
+    ///
+    /// One waiter of the client asks for all. A bad value is refused by the first call.
+    #[must_use = "the semaphore is moved into the returned value"]
+    pub fn with_safety_poll(mut self, every: Duration) -> Self {
+        self.inner.settings.own_mut().safety_poll = Some(every);
+        self
+    }
+
     /// Sets the number of permits, unless the semaphore is there already; false then.
     ///
     /// # Redis cost

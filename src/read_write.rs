@@ -1,6 +1,7 @@
 //! The read/write lock: one name with two sides.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::lock::Lock;
 use crate::session::owner::Owner;
@@ -78,6 +79,22 @@ impl ReadWriteLock {
     pub fn prefer_writers(mut self) -> Self {
         self.read.prefer_writers();
         self
+    }
+
+    /// As [`Lock::with_lease`], for both sides.
+    #[must_use = "the lock is moved into the returned value"]
+    pub fn with_lease(self, lease: Duration) -> Self {
+        let ReadWriteLock { read, write } = self;
+        ReadWriteLock { read: read.with_lease(lease), write: write.with_lease(lease) }
+    }
+
+    /// As [`Lock::with_safety_poll`], for both sides.
+    ///
+    /// Waiting readers ask as often, because not everything that lets them in is published.
+    #[must_use = "the lock is moved into the returned value"]
+    pub fn with_safety_poll(self, every: Duration) -> Self {
+        let ReadWriteLock { read, write } = self;
+        ReadWriteLock { read: read.with_safety_poll(every), write: write.with_safety_poll(every) }
     }
 
     /// The side that many may hold.

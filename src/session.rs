@@ -20,6 +20,7 @@ pub(crate) mod hold;
 mod hold_share;
 mod idempotency;
 mod local_queue;
+pub(crate) mod lock_settings;
 mod outcome;
 pub(crate) mod owner;
 mod recent_releases;
@@ -27,7 +28,7 @@ pub(crate) mod release;
 mod reply_times;
 pub(crate) mod request;
 mod retry;
-mod retry_delay;
+pub(crate) mod retry_delay;
 mod safety_poll;
 pub(crate) mod section;
 mod subscriptions;
@@ -61,6 +62,7 @@ use local_queue::LocalQueues;
 use recent_releases::RecentReleases;
 use release::cleanup::{Cleanup, Cleanups};
 use reply_times::ReplyTimes;
+use safety_poll::rounds::Rounds;
 use watchdog::Watchdog;
 
 pub(crate) use events::Reported;
@@ -94,6 +96,8 @@ pub(crate) struct Session {
     pub(crate) transport: Transport,
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) queues: LocalQueues,
+    /// When which waiters are looked after.
+    polls: Rounds,
     pub(crate) watchdog: Arc<Watchdog>,
     /// Kept only where there are failovers.
     recent_releases: Arc<RecentReleases>,
@@ -162,6 +166,7 @@ impl Session {
             transport,
             subscriptions,
             queues: LocalQueues::new(settings.streak),
+            polls: Rounds::new(settings.safety_poll),
             watchdog,
             recent_releases,
             descriptions: Descriptions::default(),
@@ -281,9 +286,12 @@ impl Session {
         resource.release(self.publish_command(resource), holds, field)
     }
 
-    /// Ends a hold whose last guard is gone.
+    /// Ends a hold whose last guard is gone, or leaves it to Redis for as long as it is to stay locked.
     fn end_call(&self, hold: &Hold) -> Call {
-        self.release_call(&hold.resource, &hold.field, 0)
+        let resource = &hold.resource;
+        let linger = |rest| resource.linger(self.publish_command(resource), &hold.field, rest);
+        let linger = hold.lingers_for().and_then(linger);
+        linger.unwrap_or_else(|| self.release_call(resource, &hold.field, 0))
     }
 
     /// A hold is lost: its guards learn of it, its waiters go on, what may be left of it is released.
@@ -297,6 +305,9 @@ impl Session {
         let under_way = self.watchdog.release_under_way(&hold.resource, &hold.field);
         self.watchdog.disarm(hold);
         count(&self.counters.lost);
+        if reason == LossReason::Gone {
+            hold.lingers_no_more();
+        }
         let doubt = hold.doubt();
         if reason != LossReason::Gone || hold.resource.entries(&hold.field) > 1 || doubt.is_some() {
             // Not by the caller's lane, which stands still if the caller's runtime does.
@@ -305,7 +316,7 @@ impl Session {
         if let Some(doubt) = doubt {
             // What stands is by the call that was granted: its end says nothing of an earlier one.
             let (epoch, lease) = (doubt.epoch, hold.longest_lease());
-            self.undo(&hold.resource, &hold.field, InDoubt { epoch, lease, once: false });
+            self.undo_of(hold, InDoubt { epoch, lease, once: false });
         }
         self.queues.vacate(hold, 0);
     }
@@ -330,11 +341,18 @@ impl Session {
         // One of them is this client, if it listens: only others need to be let first.
         let own = i64::from(self.subscriptions.is_subscribed(&hold.resource.channel));
         self.queues.vacate(hold, receivers - own);
-        self.note_release(&hold.resource, &hold.field, hold.longest_lease());
+        self.note_end(hold);
         if let Some(doubt) = hold.doubt() {
-            self.undo(&hold.resource, &hold.field, doubt);
+            self.undo_of(hold, doubt);
         }
         hold.has_ended();
+    }
+
+    /// As [`note_release`](Self::note_release), unless the hold is to be found again.
+    fn note_end(&self, hold: &Hold) {
+        if hold.lingers_for().is_none() {
+            self.note_release(&hold.resource, &hold.field, hold.longest_lease());
+        }
     }
 
     /// A field is gone from Redis: released, undone or passed on. A server that succeeds the one that said so may
@@ -347,9 +365,25 @@ impl Session {
 
     /// Ends what a hold may have left, and what an earlier call for its field may take yet.
     fn undo(&self, resource: &Arc<Resource>, field: &Arc<str>, doubt: InDoubt) {
+        self.undo_after(None, resource, field, doubt);
+    }
+
+    /// The same for a hold that was granted, when it does not stay locked any more.
+    fn undo_of(&self, hold: &Hold, doubt: InDoubt) {
+        let after = hold.lingers_for().map(|rest| Instant::now() + rest);
+        self.undo_after(after, &hold.resource, &hold.field, doubt);
+    }
+
+    fn undo_after(
+        &self,
+        after: Option<Instant>,
+        resource: &Arc<Resource>,
+        field: &Arc<str>,
+        doubt: InDoubt,
+    ) {
         let under_way = self.watchdog.release_under_way(resource, field);
         let (resource, field) = (resource.clone(), field.clone());
-        self.cleanups.post(Cleanup::Undo { resource, field, doubt, under_way });
+        self.cleanups.post(Cleanup::Undo { resource, field, doubt, after, under_way });
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::protocol::counter::{ReplyKey, number};
 use crate::protocol::resource::Resource;
 use crate::protocol::semaphore::{self, IfAbsent};
 use crate::protocol::{Call, Unexpected, Value};
+use crate::session::lock_settings::LockSettings;
 use crate::session::request::{Options, Proofs, Request};
 use crate::session::wait::Wait;
 use crate::session::{Handle, HoldShare};
@@ -28,15 +29,20 @@ fn in_range(permits: i64) -> Result<i64, ConfigError> {
 pub(crate) struct Synchronizer {
     pub(crate) handle: Arc<Handle>,
     resource: Result<Arc<Resource>, ConfigError>,
+    pub(crate) settings: LockSettings,
 }
 
 impl Synchronizer {
     pub(crate) fn new(handle: Arc<Handle>, resource: Result<Resource, ConfigError>) -> Self {
-        Synchronizer { handle, resource: resource.map(Arc::new) }
+        let settings = LockSettings::default();
+        Synchronizer { handle, resource: resource.map(Arc::new), settings }
     }
 
+    /// What every call looks at first: a bad name and bad settings are refused.
     pub(crate) fn resource(&self) -> Result<&Arc<Resource>, ConfigError> {
-        self.resource.as_ref().map_err(Clone::clone)
+        let resource = self.resource.as_ref().map_err(Clone::clone)?;
+        self.settings.own().check(resource.kind)?;
+        Ok(resource)
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -61,9 +67,11 @@ impl Synchronizer {
     }
 
     pub(crate) fn request(&self, wait: Wait, lease: Lease) -> Result<Request, ConfigError> {
-        let terms = Options::new(wait, lease).terms(&self.handle.session)?;
-        let resource = self.resource()?.clone();
-        Ok(Request::new(&self.handle.session, resource, Proofs::default(), terms, wait))
+        let (session, resource) = (&self.handle.session, self.resource()?.clone());
+        let of_lock = self.settings.own().lease(&session.settings);
+        let terms = Options::new(wait, lease).terms(of_lock)?;
+        let request = Request::new(session, resource, Proofs::default(), terms, wait);
+        Ok(request.with_settings(self.settings.clone()))
     }
 
     /// Adds permits, or takes some away.

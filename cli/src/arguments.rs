@@ -119,6 +119,8 @@ pub(crate) struct RunArguments {
     #[arg(long, conflicts_with = "kind")]
     pub(crate) fenced: bool,
     /// Keep the lock for this time since it was acquired, if the command was faster: for cron on several machines.
+    ///
+    /// Redis keeps it: the runner may end, or die. With --permits and --kind read the runner stays instead.
     #[arg(long, value_parser = span, value_name = "TIME")]
     pub(crate) at_least: Option<Duration>,
     /// What others see as the holder: `billing@pod-7`. Default: user and host.

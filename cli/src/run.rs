@@ -146,7 +146,8 @@ async fn run_under(
     let reaper = Reaper::start(plan).map_err(Failure::internal("no process could be started"))?;
     let command = Command::prepare(&job.command, &environment(&hold, job, outer)).await?;
     let code = Supervisor::new(&hold, plan, command, reaper).run(signals).await?;
-    let hold = match job.at_least.filter(|_| code != exit::LOST) {
+    let stays = code != exit::LOST && !job.is_kept_by_redis();
+    let hold = match job.at_least.filter(|_| stays) {
         Some(span) => stay(hold, since.after(span), signals).await,
         None => Some(hold),
     };
@@ -185,12 +186,11 @@ fn environment(
     ]
 }
 
-/// Keeps the lock until `end`: in Redis if that is possible, else by staying. `None` if it is left to its lease.
+/// Keeps the lock until `end` by staying. `None` if it is left to its lease.
 async fn stay(hold: Hold, end: Moment, signals: &mut Signals) -> Option<Hold> {
     if matches!(hold, Hold::Enclosing(_)) || end.left() == Duration::ZERO {
         return Some(hold);
     }
-    let hold = hold.leave_for(end.left()).await?;
     while !end.has_come() {
         tokio::select! {
             () = tokio::time::sleep(end.left().min(Duration::from_millis(250))) => {}

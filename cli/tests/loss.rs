@@ -249,39 +249,50 @@ fn at_least_leaves_the_lock_to_its_lease() {
         return;
     }
     let bed = Testbed::new();
-    // Longer than the lease: the runner need not stay.
-    let output = bed.output(&[
-        "run",
-        "job",
-        "--lease",
-        "1s",
-        "--at-least",
-        "1h",
-        "--",
-        "sh",
-        "-c",
-        "exit 4",
-    ]);
-    assert_eq!(output.status.code(), Some(4));
-    let left = bed.left("job").expect("it is kept");
-    assert!(left > Duration::from_secs(3_590) && left <= Duration::from_secs(3_600), "{left:?}");
-    // Another machine's cron has nothing to do.
-    let output = bed.output(&["run", "job", "--wait", "0", "--at-least", "1h", "--", "true"]);
-    assert_eq!(output.status.code(), Some(120));
+    // Shorter and longer than the lease of 30 s: the runner need not stay.
+    for (name, at_least, seconds) in [("hour", "1h", 3600), ("moment", "10s", 10)] {
+        for kind in ["lock", "fair", "fenced", "spin", "string", "write"] {
+            let name = format!("{name}-{kind}");
+            let job = ["run", &name, "--kind", kind, "--at-least", at_least];
+            let output = bed.output(&[&job[..], &["--", "sh", "-c", "exit 4"]].concat());
+            assert_eq!(output.status.code(), Some(4));
+            let (left, most) = (bed.left(&name).expect("it is kept"), Duration::from_secs(seconds));
+            assert!(left > most - Duration::from_secs(9) && left <= most, "{name}: {left:?}");
+            // Another machine's cron has nothing to do.
+            let output = bed.output(&[&job[..], &["--wait", "0", "--", "true"]].concat());
+            assert_eq!(output.status.code(), Some(120));
+        }
+    }
 }
 
 #[test]
-fn at_least_stays_if_the_lease_would_be_longer() {
+fn at_least_outlives_a_runner_that_is_killed() {
     if is_missing() {
         return;
     }
     let bed = Testbed::new();
-    for options in [&["job"][..], &["job2", "--permits", "1"]] {
+    let ready = bed.file("ready");
+    let script = format!("echo >{}; read x", ready.display());
+    let runner = bed.run(&["job", "--lease", "1s", "--at-least", "1h"], &script);
+    wait_until("it is ready", LATE, || ready.exists());
+    runner.signal(Signal::SIGKILL);
+    runner.end();
+    let left = bed.left("job").expect("it is kept");
+    assert!(left > Duration::from_secs(3_590), "{left:?}");
+}
+
+#[test]
+fn at_least_stays_where_redis_cannot_keep_it() {
+    if is_missing() {
+        return;
+    }
+    let bed = Testbed::new();
+    for options in [&["readers", "--kind", "read"][..], &["job", "--permits", "1"]] {
         let began = wall_nanos();
         let arguments = [&["run"], options, &["--at-least", "1s", "--", "true"]].concat();
         assert_eq!(bed.output(&arguments).status.code(), Some(0));
         assert!(wall_nanos() - began >= 1_000_000_000);
-        assert!(!bed.is_held("job"), "it is released, and not left for 30 s");
     }
-    assert_eq!(bed.server.command(&["GET", "job2"]).text(), "1");
+    assert!(!bed.is_held("readers"), "it is released, and not left for 30 s");
+    assert_eq!(bed.server.command(&["GET", "job"]).text(), "1");
 }

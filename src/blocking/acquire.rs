@@ -63,6 +63,11 @@ impl<'a, G: crate::Guard> Acquire<'a, G> {
         Acquire { inner: self.inner.purpose(purpose), ..self }
     }
 
+    /// As [`Acquire::unlock_not_before`](crate::Acquire::unlock_not_before).
+    pub fn unlock_not_before(self, span: Duration) -> Self {
+        Acquire { inner: self.inner.unlock_not_before(span), ..self }
+    }
+
     /// As [`Acquire::within`](crate::Acquire::within).
     pub fn within(self, guard: &'a impl AsRef<LockGuard>) -> Self {
         Acquire { inner: self.inner.within(guard), ..self }

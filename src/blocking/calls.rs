@@ -1,5 +1,19 @@
 //! Blocking calls, each made of the async call of its name.
 
+/// Settings of a type that has `inner`, the async value, and `driver`.
+macro_rules! settings {
+    ($async:ident: $( $call:ident($($argument:ident: $type:ty),*); )*) => {$(
+        #[doc = concat!(
+            "As [`", stringify!($async), "::", stringify!($call),
+            "`](crate::", stringify!($async), "::", stringify!($call), "). Does not block.",
+        )]
+        #[must_use = "it is moved into the returned value"]
+        pub fn $call(self $(, $argument: $type)*) -> Self {
+            Self { inner: self.inner.$call($($argument),*), driver: self.driver }
+        }
+    )*};
+}
+
 /// Calls of a type that has `inner`, the async value, and `driver`.
 ///
 /// What is behind `=` makes the blocking value from an async one and the driver.

@@ -35,6 +35,10 @@ impl CountDownLatch {
         CountDownLatch { inner, driver: driver.clone() }
     }
 
+    settings! { CountDownLatch:
+        with_safety_poll(every: Duration);
+    }
+
     blocking_calls! { CountDownLatch:
         try_set_count(count: u32) -> bool;
         count_down() -> i64;

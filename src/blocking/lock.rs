@@ -52,6 +52,13 @@ impl<G: crate::Guard> Lock<G> {
         Lock { inner: self.inner.non_reentrant(), driver: self.driver }
     }
 
+    settings! { Lock:
+        with_lease(lease: Duration);
+        with_safety_poll(every: Duration);
+        with_retry_count(retries: u32);
+        with_retry_pause(first: Duration, longest: Duration);
+    }
+
     blocking_calls! { Lock:
         lock() -> Guard<G> = Guard::new;
         try_lock(wait: Duration, lease: Lease) -> Guard<G> = Guard::new;

@@ -37,6 +37,11 @@ impl PermitExpirableSemaphore {
         PermitExpirableSemaphore { inner, driver: driver.clone() }
     }
 
+    settings! { PermitExpirableSemaphore:
+        with_lease(lease: Duration);
+        with_safety_poll(every: Duration);
+    }
+
     blocking_calls! { PermitExpirableSemaphore:
         try_set_permits(permits: u32) -> bool;
         set_permits(permits: u32) -> i64;

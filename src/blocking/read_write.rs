@@ -1,5 +1,7 @@
 //! The read/write lock with blocking calls.
 
+use std::time::Duration;
+
 use super::driver::Driver;
 use super::lock::Lock;
 use crate::session::Owner;
@@ -39,6 +41,11 @@ impl ReadWriteLock {
     #[must_use = "the lock is moved into the returned value"]
     pub fn prefer_writers(self) -> Self {
         ReadWriteLock { inner: self.inner.prefer_writers(), driver: self.driver }
+    }
+
+    settings! { ReadWriteLock:
+        with_lease(lease: Duration);
+        with_safety_poll(every: Duration);
     }
 
     /// The side that many may hold.

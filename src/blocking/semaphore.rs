@@ -33,6 +33,11 @@ impl Semaphore {
         Semaphore { inner, driver: driver.clone() }
     }
 
+    settings! { Semaphore:
+        with_lease(lease: Duration);
+        with_safety_poll(every: Duration);
+    }
+
     blocking_calls! { Semaphore:
         try_set_permits(permits: u32) -> bool;
         try_set_permits_for(permits: u32, life: Duration) -> bool;

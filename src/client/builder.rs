@@ -11,6 +11,7 @@ use crate::durability::Durability;
 use crate::error::ConfigError;
 use crate::lease::Lease;
 use crate::preflight::Requirements;
+use crate::session::lock_settings::{SAFETY_POLL, in_range};
 use crate::session::{Settings, Streak};
 #[cfg(feature = "metrics")]
 use crate::telemetry::NameLabel;
@@ -358,7 +359,7 @@ impl ClientBuilder {
         in_range("lease", self.lease, &(Duration::from_millis(100)..=Lease::MAX))?;
         in_range("command_timeout", self.command_timeout, &short)?;
         in_range("connect_timeout", self.connect_timeout, &short)?;
-        in_range("safety_poll", self.safety_poll, &short)?;
+        in_range("safety_poll", self.safety_poll, &SAFETY_POLL)?;
         in_range("fair_claim", self.fair_claim, &(Duration::from_millis(100)..=minute))?;
         if self.key_prefix.len() > PREFIX_MAX {
             return Err(ConfigError::OutOfRange {
@@ -406,18 +407,6 @@ impl ClientBuilder {
             describe_holds: self.describe_holds,
         })
     }
-}
-
-fn in_range(
-    what: &'static str,
-    given: Duration,
-    allowed: &std::ops::RangeInclusive<Duration>,
-) -> Result<(), ConfigError> {
-    if allowed.contains(&given) {
-        return Ok(());
-    }
-    let allowed = format!("{:?} to {:?}", allowed.start(), allowed.end());
-    Err(ConfigError::OutOfRange { what, given: format!("{given:?}"), allowed })
 }
 
 #[cfg(test)]

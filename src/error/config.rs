@@ -57,6 +57,16 @@ pub enum ConfigError {
         /// The values that are allowed.
         allowed: String,
     },
+    /// A setting that means nothing for this kind of lock.
+    #[error("`{setting}` is not for a {kind}: {reason}")]
+    Setting {
+        /// The call that made the setting.
+        setting: &'static str,
+        /// The kind of the lock.
+        kind: String,
+        /// Why not, or what to take instead.
+        reason: &'static str,
+    },
     /// A lock name that cannot be used.
     #[error("unusable lock name: {reason}, name=`{name}`")]
     Name {

@@ -13,7 +13,7 @@ use crate::error::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::session::hold::Hold;
-use crate::session::request::Options;
+use crate::session::request::{Ends, Options};
 use crate::session::wait::Wait;
 
 /// An acquisition with settings; `.await` it for the guard, or [`run`](Acquire::run) work under it.
@@ -48,7 +48,7 @@ pub struct Acquire<'a, G = LockGuard> {
     lock: &'a Lock<G>,
     wait: Option<Duration>,
     lease: Lease,
-    max_hold: Option<Duration>,
+    ends: Option<Box<Ends>>,
     within: Option<Vec<Arc<Hold>>>,
     purpose: Option<String>,
 }
@@ -58,14 +58,8 @@ const PURPOSE_MAX: usize = 256;
 
 impl<'a, G: Guard> Acquire<'a, G> {
     pub(super) fn new(lock: &'a Lock<G>) -> Self {
-        Acquire {
-            lock,
-            wait: None,
-            lease: Lease::Renewed,
-            max_hold: None,
-            within: None,
-            purpose: None,
-        }
+        let (wait, lease, purpose) = (None, Lease::Renewed, None);
+        Acquire { lock, wait, lease, ends: None, within: None, purpose }
     }
 
     /// Waits at most this long. Zero asks once; more than a year has no end. Default: no end.
@@ -86,7 +80,52 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// ([`LossReason::MaxHold`](crate::LossReason::MaxHold)) and is released. The limits are those of a
     /// lease.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.max_hold = Some(max_hold);
+        self.ends.get_or_insert_default().max_hold = Some(max_hold);
+        self
+    }
+
+    /// Keeps the lock for at least this time, counted from the acquisition, even if it is released sooner.
+    /// Default: a release frees it. From 10 ms to a year, and not longer than a fixed lease.
+    ///
+    /// For a job that must not run again too soon: cron on a fleet whose clocks differ, as the
+    /// `lockAtLeastFor` of Java's `ShedLock`. A release before that moment ends the guard as ever, renewals stop, and
+    /// Redis keeps the lock until then by itself: the process may end. Every end of the guard is such a release:
+    /// [`unlock`](LockGuard::unlock), a drop, [`max_hold`](Acquire::max_hold),
+    /// [`Client::shutdown`](crate::Client::shutdown). Nobody is given the lock before, neither other clients nor
+    /// waiters of this one. A process that dies leaves the lock as long: the lease of the acquisition is at least
+    /// this time. Renewals come as ever.
+    ///
+    /// - An acquisition that fails or is dropped keeps nothing. A [forced](Lock::force_unlock) release frees the lock
+    ///   at once.
+    /// - Of nested acquisitions the latest moment counts; their guards are released in any order.
+    /// - A hold that is [handed on](LockGuard::hand_on) takes it to no other guard.
+    /// - A read hold that was taken under a write hold and outlives it keeps the write side locked: for as long as
+    ///   it lasts, and up to its lease longer.
+    ///
+    /// Not for the read side of a read/write lock, whose readers share the key, nor for sets with such a member:
+    /// [`ConfigError::Setting`].
+    ///
+    /// # Redis cost
+    ///
+    /// None more: the release is 1 round trip, which publishes the new end of the lease.
+    ///
+    /// # Examples
+    ///
+    #[cfg_attr(feature = "embedded", doc = "```")]
+    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), leasehold::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let lock = leasehold::Client::embedded().lock("nightly");
+    /// let tick = lock.acquire().wait(Duration::ZERO).unlock_not_before(Duration::from_secs(300));
+    /// tick.run(async |_guard| { /* the job, which may be fast */ }).await?;
+    /// assert!(lock.is_locked().await?, "another machine whose clock is behind finds it taken");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn unlock_not_before(mut self, span: Duration) -> Self {
+        self.ends.get_or_insert_default().unlock_not_before = Some(span);
         self
     }
 
@@ -177,7 +216,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     async fn take(self) -> Result<G, Error> {
         let wait = self.wait.map_or(Wait::Forever, Wait::from);
         let mut options = Options::new(wait, self.lease);
-        options.max_hold = self.max_hold;
+        options.ends = self.ends;
         options.purpose = self.purpose.map(checked_purpose).transpose()?;
         if let Some(within) = self.within {
             if !self.lock.is_lock_of_any(&within) {

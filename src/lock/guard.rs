@@ -112,6 +112,14 @@ impl LockGuard {
         }
     }
 
+    /// The guard is given to its caller: from now on a release leaves the lock locked for as long as was asked for.
+    pub(super) fn begins_to_linger(&self) {
+        match &self.share {
+            Share::Single(share) => share.begins_to_linger(),
+            Share::Multi(multi) => multi.begins_to_linger(),
+        }
+    }
+
     fn lost_error(&self, reason: LossReason) -> Error {
         match &self.share {
             Share::Single(share) => Error::lost(&share.hold().resource.name, reason),

@@ -15,10 +15,7 @@ const MEMBERS_MAX: usize = 1024;
 ///
 /// A member that can never be taken is refused here. Later it would look like a server that is down: a
 /// quorum would go on without it.
-pub(super) fn config_error_of(members: &[Lock]) -> Option<ConfigError> {
-    if let Some(config_error) = members.iter().find_map(Lock::config_error) {
-        return Some(config_error);
-    }
+pub(super) fn set_error_of(members: &[Lock]) -> Option<ConfigError> {
     let reason = if members.is_empty() {
         "no lock was given"
     } else if members.iter().flat_map(Lock::singles).count() > MEMBERS_MAX {
@@ -70,18 +67,16 @@ impl Lock {
     /// set stay as they are.
     pub(super) fn into_members(self) -> Vec<Lock> {
         match self.target {
-            Target::Multi(multi) if !multi.quorum && multi.config_error.is_none() => {
-                multi.members.clone()
-            }
+            Target::Multi(multi) if !multi.quorum && multi.check().is_ok() => multi.members.clone(),
             target => vec![Lock::of(target)],
         }
     }
 
     /// Why the lock can never be taken.
-    fn config_error(&self) -> Option<ConfigError> {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
         match &self.target {
-            Target::Single(single) => single.resource().err(),
-            Target::Multi(multi) => multi.config_error.clone(),
+            Target::Single(single) => single.resource().map(|_| ()),
+            Target::Multi(multi) => multi.check(),
         }
     }
 

@@ -13,12 +13,13 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::guard::multi::MultiGuard;
-use super::members::{config_error_of, conflicts_on_a_server};
+use super::members::{conflicts_on_a_server, set_error_of};
 use super::single::SingleLock;
 use super::{Lock, LockGuard, Target};
 use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
 use crate::session::batch_acquire::acquire_batch;
+use crate::session::lock_settings::LockSettings;
 use crate::session::request::Options;
 use crate::session::wait::Wait;
 
@@ -37,7 +38,10 @@ pub(crate) struct MultiLock {
     /// The members are on servers that know nothing of each other.
     pub(super) quorum: bool,
     name: Arc<str>,
-    pub(super) config_error: Option<ConfigError>,
+    /// Why these members can never be one lock.
+    set_error: Option<ConfigError>,
+    /// How often a quorum asks again, and when.
+    pub(super) settings: LockSettings,
 }
 
 impl Lock {
@@ -94,9 +98,9 @@ impl MultiLock {
         members.sort_by_cached_key(Lock::rank);
         let required = members.len();
         let mut all = MultiLock::new(members, required);
-        if all.config_error.is_none() && conflicts_on_a_server(&all.members) {
+        if all.set_error.is_none() && conflicts_on_a_server(&all.members) {
             let reason = "the same lock of one server was given twice";
-            all.config_error = Some(ConfigError::Members { reason });
+            all.set_error = Some(ConfigError::Members { reason });
         }
         all
     }
@@ -104,17 +108,26 @@ impl MultiLock {
     fn new(members: Vec<Lock>, required: usize) -> Self {
         let names: Vec<_> = members.iter().map(Lock::name).collect();
         let name = Arc::from(names.join("+"));
-        let config_error = config_error_of(&members);
-        MultiLock { members, required, quorum: false, name, config_error }
+        let (set_error, settings) = (set_error_of(&members), LockSettings::default());
+        MultiLock { members, required, quorum: false, name, set_error, settings }
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(crate) fn change(&mut self, change: &dyn Fn(&mut SingleLock)) {
+    /// Refuses members that can never be one lock, and bad settings.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        if let Some(error) = &self.set_error {
+            return Err(error.clone());
+        }
+        self.settings.own().check_retries()?;
+        self.members.iter().try_for_each(Lock::check)
+    }
+
+    pub(crate) fn change(&mut self, change: impl Fn(Lock) -> Lock) {
         let members = std::mem::take(&mut self.members);
-        self.members = members.into_iter().map(|member| member.changed(change)).collect();
+        self.members = members.into_iter().map(change).collect();
     }
 
     /// Takes the locks for a caller that may stop polling. The members that were taken until then are
@@ -126,9 +139,10 @@ impl MultiLock {
         options: Options,
     ) -> BoxFuture<'static, Result<LockGuard, Error>> {
         Box::pin(async move {
-            if let Some(config_error) = &self.config_error {
-                return Err(Error::Config(config_error.clone()));
-            }
+            self.check()?;
+            // Before one of them is asked: a quorum would go on without it.
+            let singles = self.members.iter().flat_map(|member| member.target.singles());
+            singles.into_iter().try_for_each(|single| single.check_options(&options))?;
             let first = self.members.iter().find_map(|member| member.target.singles().pop());
             let session = first.expect("BUG: there are members").handle.session.clone();
             let started = Instant::now();

@@ -8,6 +8,7 @@ use crate::protocol::replies::{self, Inspected};
 use crate::protocol::resource::Resource;
 use crate::protocol::waiters::{self, Waiting};
 use crate::session::hold::Hold;
+use crate::session::lock_settings::LockSettings;
 use crate::session::owner::Owner;
 use crate::session::request::{Options, Proofs, Request};
 use crate::session::{Handle, HoldShare};
@@ -19,11 +20,15 @@ pub(crate) struct SingleLock {
     pub(crate) resource: Result<Arc<Resource>, ConfigError>,
     /// The owner of all acquisitions; without one, each acquisition is an owner of its own.
     pub(crate) owner: Option<Owner>,
+    pub(crate) settings: LockSettings,
 }
 
 impl SingleLock {
+    /// What every call looks at first: a bad name and bad settings are refused.
     pub(crate) fn resource(&self) -> Result<&Arc<Resource>, ConfigError> {
-        self.resource.as_ref().map_err(Clone::clone)
+        let resource = self.resource.as_ref().map_err(Clone::clone)?;
+        self.settings.own().check(resource.kind)?;
+        Ok(resource)
     }
 
     /// Changes the resource for later acquisitions; a hold keeps the resource that it was taken for.
@@ -33,12 +38,24 @@ impl SingleLock {
         }
     }
 
+    /// Refuses what this kind of lock cannot do.
+    pub(crate) fn check_options(&self, options: &Options) -> Result<(), ConfigError> {
+        let resource = self.resource()?;
+        if options.unlock_not_before().is_none() || resource.can_linger() {
+            return Ok(());
+        }
+        let (setting, kind) = ("unlock_not_before", resource.kind.to_string());
+        let reason = "its holders share one key, whose lease is that of all";
+        Err(ConfigError::Setting { setting, kind, reason })
+    }
+
     pub(crate) fn request(&self, options: &Options) -> Result<Request, ConfigError> {
-        let terms = options.terms(&self.handle.session)?;
+        let (session, resource) = (&self.handle.session, self.resource()?.clone());
+        self.check_options(options)?;
+        let terms = options.terms(self.settings.own().lease(&session.settings))?;
         let holds = options.shown.iter().filter(|hold| self.is_lock_of(hold)).cloned().collect();
-        let (resource, proofs) =
-            (self.resource()?.clone(), Proofs { holds, owner: self.owner.clone() });
-        let description = self.handle.session.description(options.purpose.as_deref());
+        let proofs = Proofs { holds, owner: self.owner.clone() };
+        let description = session.description(options.purpose.as_deref());
         if options.purpose.is_some() && resource.description_key().is_none() {
             return Err(ConfigError::OutOfRange {
                 what: "purpose",
@@ -47,10 +64,10 @@ impl SingleLock {
                     .to_owned(),
             });
         }
-        let request = Request::new(&self.handle.session, resource, proofs, terms, options.wait);
+        let request = Request::new(session, resource, proofs, terms, options.wait);
         // Who says something of itself is told of others; a quorum asks its members again and again.
         let asks_who = description.is_some() && !options.of_quorum;
-        let request = request.described(description);
+        let request = request.with_settings(self.settings.clone()).described(description);
         Ok(if asks_who { request.asking_who() } else { request })
     }
 

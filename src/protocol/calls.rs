@@ -52,6 +52,8 @@ pub(super) struct Calls {
     pub(super) take_over: fn(&Resource, &Field, &Field, Duration) -> Call,
     /// Lowers the count to so many; zero ends the hold, and a wait in Redis.
     pub(super) release: fn(&Resource, Publish, u32, &Field) -> Call,
+    /// Leaves a hold to an expiry, if that is possible without touching other holds.
+    pub(super) linger: Option<Linger>,
     /// Ends whatever hold there is.
     pub(super) force_release: fn(&Resource, Publish) -> Call,
     pub(super) inspect: fn(&Resource) -> Call,
@@ -59,6 +61,9 @@ pub(super) struct Calls {
     pub(super) renewal: &'static Script,
     pub(super) renewal_keys: fn(&Resource, &str) -> Vec<Arc<str>>,
 }
+
+/// Leaves the hold of a field to an expiry.
+pub(super) type Linger = fn(&Resource, Publish, &Field, Duration) -> Call;
 
 pub(crate) fn ms(span: Duration) -> Arg {
     Arg::Int(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))

@@ -65,6 +65,16 @@ impl Resource {
         (calls_of(self.kind).release)(self, publish, holds, field)
     }
 
+    /// Leaves a hold to Redis for `rest`, after which the lock is free; `None` if this kind cannot.
+    pub(crate) fn linger(&self, publish: Publish, field: &Field, rest: Duration) -> Option<Call> {
+        calls_of(self.kind).linger.map(|linger| linger(self, publish, field, rest))
+    }
+
+    /// Whether a hold of this kind can be left to an expiry.
+    pub(crate) fn can_linger(&self) -> bool {
+        calls_of(self.kind).linger.is_some()
+    }
+
     pub(crate) fn force_release(&self, publish: Publish) -> Call {
         (calls_of(self.kind).force_release)(self, publish)
     }

@@ -15,10 +15,12 @@ scripts! {
     ACQUIRE = "fair_acquire" from "shared/clock.lua" "fair/queue.lua" "fair/acquire.lua";
     FORCE_RELEASE = "fair_force_release" from "shared/clock.lua" "fair/queue.lua" "fair/force_release.lua";
     HEARTBEAT = "fair_heartbeat" from "shared/clock.lua" "fair/queue.lua" "shared/full_server.lua" "fair/heartbeat.lua";
+    LINGER = "fair_linger" from "shared/clock.lua" "fair/queue.lua" "fair/linger.lua";
     RELEASE = "fair_release" from "shared/clock.lua" "fair/queue.lua" "fair/release.lua";
 }
 
-pub(super) const CALLS: Calls = Calls { field, acquire, release, force_release, ..lock::CALLS };
+pub(super) const CALLS: Calls =
+    Calls { field, acquire, release, linger: Some(linger), force_release, ..lock::CALLS };
 
 /// The number of a field in the queue has 19 digits: so the scripts know ours from those of Redisson.
 const FIELD_NUMBER: u64 = 4_000_000_000_000_000_000;
@@ -44,6 +46,11 @@ fn release(resource: &Resource, publish: Publish, holds: u32, field: &Field) -> 
         return lock::release(resource, publish, holds, field);
     }
     call(&RELEASE, resource.keys(), resource.release_args(publish, field))
+}
+
+fn linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) -> Call {
+    let args = [resource.release_args(publish, field), vec![ms(rest)]].concat();
+    call(&LINGER, resource.keys(), args)
 }
 
 fn force_release(resource: &Resource, publish: Publish) -> Call {

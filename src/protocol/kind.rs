@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::keys::KeyName::{self, DoubleTagged, Ours, Prefixed, Suffixed, Tagged};
 
@@ -52,8 +53,8 @@ pub(crate) enum WaitMode {
     Listen,
     /// Listens, and asks about once in a safety poll: not everything that lets it in is published.
     ListenAndPoll,
-    /// Asks, with growing pauses up to so many milliseconds.
-    Poll { first_ms: u64, most_ms: u64 },
+    /// Asks, with growing pauses.
+    Poll { first: Duration, longest: Duration },
 }
 
 impl WaitMode {
@@ -93,8 +94,14 @@ const LOCK: Row = Row {
     extra_keys: &[],
 };
 
-const SPIN: Row =
-    Row { name: "spin lock", wait_mode: WaitMode::Poll { first_ms: 1, most_ms: 128 }, ..LOCK };
+const SPIN: Row = Row {
+    name: "spin lock",
+    wait_mode: WaitMode::Poll {
+        first: Duration::from_millis(1),
+        longest: Duration::from_millis(128),
+    },
+    ..LOCK
+};
 
 const FAIR: Row = Row {
     name: "fair lock",
@@ -130,7 +137,10 @@ const STRING: Row = Row {
     name: "string lock",
     // The owner's text may be in other hands.
     hand_over: HandOver::ByCall,
-    wait_mode: WaitMode::Poll { first_ms: 5, most_ms: 100 },
+    wait_mode: WaitMode::Poll {
+        first: Duration::from_millis(5),
+        longest: Duration::from_millis(100),
+    },
     ..LOCK
 };
 

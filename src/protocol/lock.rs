@@ -13,6 +13,7 @@ scripts! {
     ACQUIRE = "lock_acquire" from "lock/acquire.lua";
     FORCE_RELEASE = "lock_force_release" from "lock/force_release.lua";
     INSPECT = "lock_inspect" from "shared/clock.lua" "description/described.lua" "lock/inspect.lua";
+    LINGER = "lock_linger" from "lock/linger.lua";
     REENTER = "lock_reenter" from "shared/lease.lua" "lock/reenter.lua";
     RELEASE = "lock_release" from "lock/release.lua";
     RENEW = "lock_renew" from "shared/lease.lua" "lock/renew.lua";
@@ -26,6 +27,7 @@ pub(super) const CALLS: Calls = Calls {
     reenter,
     take_over,
     release,
+    linger: Some(linger),
     force_release,
     inspect,
     renewal: &RENEW,
@@ -49,6 +51,22 @@ fn take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) 
 pub(super) fn release(resource: &Resource, publish: Publish, holds: u32, field: &Field) -> Call {
     let counted = vec![Arg::Int(holds.into()), field.clone().into()];
     call(&RELEASE, resource.only_key(), [resource.publish_args(publish), counted].concat())
+}
+
+fn linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) -> Call {
+    linger_telling(resource, publish, "0", field, rest)
+}
+
+/// As a release tells the waiters of this kind.
+pub(super) fn linger_telling(
+    resource: &Resource,
+    publish: Publish,
+    message: &'static str,
+    field: &Field,
+    rest: Duration,
+) -> Call {
+    let left = vec![ms(rest), message.into()];
+    call(&LINGER, resource.only_key(), [resource.release_args(publish, field), left].concat())
 }
 
 fn force_release(resource: &Resource, publish: Publish) -> Call {

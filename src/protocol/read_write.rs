@@ -28,6 +28,8 @@ pub(super) const READ_CALLS: Calls = Calls {
     reenter: read_extend,
     take_over: read_take_over,
     release: read_release,
+    // Readers share the key.
+    linger: None,
     force_release,
     renewal: &READ_RENEW,
     renewal_keys: read_keys,
@@ -38,6 +40,7 @@ pub(super) const WRITE_CALLS: Calls = Calls {
     field: write_field,
     acquire: write_acquire,
     release: write_release,
+    linger: Some(write_linger),
     force_release,
     ..lock::CALLS
 };
@@ -85,6 +88,10 @@ fn write_release(resource: &Resource, publish: Publish, holds: u32, field: &Fiel
         return lock::release(resource, publish, holds, field);
     }
     call(&WRITE_RELEASE, resource.keys(), resource.release_args(publish, field))
+}
+
+fn write_linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) -> Call {
+    lock::linger_telling(resource, publish, "1", field, rest)
 }
 
 fn force_release(resource: &Resource, publish: Publish) -> Call {

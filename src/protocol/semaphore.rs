@@ -26,6 +26,7 @@ pub(super) const CALLS: Calls = Calls {
     acquire,
     reenter: |resource, field, lease, _holds| renew(&CALLS, &[(resource, field, lease)]),
     release,
+    linger: None,
     renewal: &RENEW,
     renewal_keys: holds_key,
     ..lock::CALLS

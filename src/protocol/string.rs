@@ -12,6 +12,7 @@ scripts! {
     EXTEND = "string_extend" from "shared/lease.lua" "string/extend.lua";
     FORCE_RELEASE = "string_force_release" from "string/force_release.lua";
     INSPECT = "string_inspect" from "shared/clock.lua" "description/described.lua" "string/inspect.lua";
+    LINGER = "string_linger" from "string/linger.lua";
     RELEASE = "string_release" from "string/release.lua";
     RENEW = "string_renew" from "shared/lease.lua" "string/renew.lua";
     TAKE_OVER = "string_take_over" from "shared/lease.lua" "string/take_over.lua";
@@ -22,6 +23,7 @@ pub(super) const CALLS: Calls = Calls {
     reenter,
     take_over,
     release,
+    linger: Some(linger),
     force_release,
     inspect,
     renewal: &RENEW,
@@ -43,6 +45,10 @@ fn take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) 
 
 fn release(resource: &Resource, _publish: Publish, holds: u32, field: &Field) -> Call {
     call(&RELEASE, resource.keys(), vec![Arg::Int(holds.into()), field.clone().into()])
+}
+
+fn linger(resource: &Resource, _publish: Publish, field: &Field, rest: Duration) -> Call {
+    call(&LINGER, resource.keys(), vec![field.clone().into(), ms(rest)])
 }
 
 fn force_release(resource: &Resource, _publish: Publish) -> Call {

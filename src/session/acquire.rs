@@ -136,11 +136,14 @@ struct QueueSlot<'a> {
 
 impl<'a> QueueSlot<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
-        let waiter = Waiter::new(request.terms, request.no_expiry.clone());
+        let session = &handle.session;
+        let poll = request.settings.own().safety_poll(&session.settings);
+        let waiter = Waiter::new(request.terms, poll, request.no_expiry.clone());
         if let Some(owner) = &request.proofs.owner {
-            owner.waits(handle.session.client_id, &request.resource.key, &waiter);
+            owner.waits(session.client_id, &request.resource.key, &waiter);
         }
-        handle.session.queues.enter(&request.resource, &waiter);
+        session.queues.enter(&request.resource, &waiter);
+        session.polls.join(poll);
         QueueSlot { handle, request, waiter, queued: false, left: false }
     }
 
@@ -240,7 +243,7 @@ impl<'a> QueueSlot<'a> {
     ) -> Result<Outcome, Error> {
         let (session, request) = (&*self.handle.session, self.request);
         let mut retry = Request::retry();
-        let mut delay = RetryDelay::new(session, request.resource.kind.wait_mode());
+        let mut delay = RetryDelay::new(session, request.resource.kind, &request.settings.own());
         let mut listener = None;
         let mut woken = false;
         let mut yielded = if yielding.is_some() { Yielded::InVain } else { Yielded::Not };
@@ -277,7 +280,7 @@ impl<'a> QueueSlot<'a> {
             if woken {
                 count(&session.counters.wakes_in_vain);
             }
-            if request.is_over() {
+            if request.is_over() || delay.is_over() {
                 return Err(request.timed_out(session));
             }
             let channel = attempt.channel();

@@ -158,7 +158,7 @@ impl<'a> Attempt<'a> {
         from: &Arc<str>,
         limit: Option<Instant>,
     ) -> (Moment, Result<TakenOver, CallError>) {
-        let (resource, lease) = (&self.request.resource, self.request.terms.lease);
+        let (resource, lease) = (&self.request.resource, self.request.terms.first_lease());
         let (sent, reply) = self.send(resource.take_over(from, &self.field, lease), limit).await;
         let taken = self.understood(reply, replies::taken_over);
         if matches!(taken, Ok(TakenOver::Held(_))) {
@@ -192,7 +192,7 @@ impl<'a> Attempt<'a> {
         // Its release must know that it may leave a reader behind.
         let under = request.writes_already().filter(|write| write.stays_with_its_owner());
         let writer = under.as_ref().map(|hold| &hold.field);
-        let lease = request.terms.lease;
+        let lease = request.terms.first_lease();
         let ask = AcquireArgs { field: &self.field, lease, queueing, claim, writer };
         request.resource.acquire(session.publish_command(&request.resource), &ask)
     }
@@ -242,7 +242,7 @@ impl<'a> Attempt<'a> {
     /// As if a call about our field were sent now, and none before.
     fn first_doubt(&self) -> InDoubt {
         let epoch = self.session.transport.epoch(Lane::Caller, &self.request.resource.key);
-        InDoubt { epoch, lease: self.request.terms.lease, once: true }
+        InDoubt { epoch, lease: self.request.terms.first_lease(), once: true }
     }
 
     /// It came to an end.

@@ -33,7 +33,7 @@ pub(super) async fn raise(
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
         let limit = request.limit(session);
         request.told.asks();
-        match confirm(session, hold, request.terms.lease, guards, limit).await {
+        match confirm(session, hold, request.terms.first_lease(), guards, limit).await {
             Ok(true) if hold.loss().is_none() => {
                 open.settled();
                 count(&session.counters.reentered);
@@ -139,7 +139,7 @@ async fn restore_once(
     // CANCEL: the hold was given to us; our drop releases it.
     let share = HoldShare::granted(handle, request, &hold).unless_closed()?;
     request.told.asks();
-    let there = confirm(session, &hold, terms.lease, 1, None).await;
+    let there = confirm(session, &hold, terms.first_lease(), 1, None).await;
     match (there, hold.loss()) {
         (Ok(true), None) => Ok(share),
         (Ok(_), None | Some(LossReason::Gone)) => {

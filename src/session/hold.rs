@@ -64,8 +64,11 @@ struct State {
     guards: u32,
     /// Guards whose lease the watchdog renews.
     renewed: u32,
-    /// The lease of the last renewed guard.
+    /// The longest lease that a renewed guard asked for, since there was one.
     lease: Duration,
+    first_lease: FirstLease,
+    /// A release before this leaves the hold in Redis until then.
+    unlock_not_before: Option<Moment>,
     /// The longest lease that was ever asked for.
     longest: Duration,
     ends_at: Option<Moment>,
@@ -81,6 +84,20 @@ struct State {
     release: Release,
     /// The hold's key in the watchdog's table.
     due: Option<Instant>,
+}
+
+/// The lease that a hold began with, beside those of its renewals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstLease {
+    Usual,
+    /// Renewals do not wait until it is nearly over, as they find losses.
+    Longer,
+}
+
+impl FirstLease {
+    fn of(terms: HoldTerms, lease: Duration) -> Self {
+        if terms.first_lease() > lease { FirstLease::Longer } else { FirstLease::Usual }
+    }
 }
 
 /// The release of the last guard, for a caller that asks later.
@@ -165,13 +182,15 @@ impl Hold {
             phase: Phase::Live,
             uncertain: false,
             unverified: None,
-            deadline: local_deadline(sent, terms.lease, terms.drift),
+            deadline: local_deadline(sent, terms.first_lease(), terms.drift),
             confirmed: sent,
             drift: terms.drift,
             guards: 1,
             renewed: terms.renewed.into(),
             lease: terms.lease,
-            longest: terms.lease,
+            first_lease: FirstLease::of(terms, terms.lease),
+            unlock_not_before: None,
+            longest: terms.first_lease(),
             ends_at: terms.max_hold.map(|span| sent + span),
             open_calls: 0,
             doubt: None,
@@ -296,6 +315,11 @@ impl Hold {
         self.state.lock().longest
     }
 
+    /// The lease that renewals ask for.
+    pub(crate) fn renewal_lease(&self) -> Duration {
+        self.state.lock().lease
+    }
+
     /// A call goes on the wire that asks for a lease.
     pub(crate) fn asks_for(&self, lease: Duration) {
         let mut state = self.state.lock();
@@ -341,8 +365,13 @@ impl Hold {
         state.guards += 1;
         state.drift = state.drift.max(terms.drift);
         if terms.renewed {
+            // The hold goes on for the outer guards, too.
+            let outer = if state.renewed > 0 { state.lease } else { Duration::ZERO };
+            state.lease = terms.lease.max(outer);
+            if FirstLease::of(terms, state.lease) == FirstLease::Longer {
+                state.first_lease = FirstLease::Longer;
+            }
             state.renewed += 1;
-            state.lease = terms.lease;
         }
         if let Some(span) = terms.max_hold {
             let ends_at = now + span;
@@ -368,6 +397,27 @@ impl Hold {
         self.told.ends(Ended::Released);
         self.changed.notify_waiters();
         Left::Last
+    }
+
+    /// A guard is given to its caller, whose lock is not to be free for so long after the acquisition.
+    pub(crate) fn unlock_not_before(&self, span: Duration) {
+        let mut state = self.state.lock();
+        // The call that granted this guard is the last one that was confirmed.
+        let until = state.confirmed + span;
+        state.unlock_not_before = state.unlock_not_before.max(Some(until));
+    }
+
+    /// How long it is to stay in Redis when it is released now.
+    pub(crate) fn lingers_for(&self) -> Option<Duration> {
+        let state = self.state.lock();
+        let left = state.unlock_not_before?.saturating_duration_since(self.clock.now());
+        // In whole milliseconds, and not less.
+        (!left.is_zero()).then(|| left + Duration::from_millis(1))
+    }
+
+    /// Somebody else has freed it.
+    pub(crate) fn lingers_no_more(&self) {
+        self.state.lock().unlock_not_before = None;
     }
 
     /// Its only guard leaves it to its lease, or to a later owner that takes it over; false if it has other
@@ -564,6 +614,7 @@ impl Hold {
             && state.doubt.is_none()
             && !state.stays
             && !state.uncertain
+            && state.unlock_not_before.is_none_or(|until| until <= self.clock.now())
             && state.phase == Phase::Leaving
             && state.deadline.saturating_duration_since(self.clock.now()) >= state.lease / 2
     }
@@ -577,8 +628,12 @@ impl Hold {
 impl State {
     /// When it is to be renewed, if it is.
     fn renew_at(&self, now: Moment) -> Option<Moment> {
-        let renewed = self.renewed > 0;
-        renewed.then(|| self.deadline.checked_sub(self.lease / 3 * 2).unwrap_or(now))
+        let before_its_end = self.deadline.checked_sub(self.lease / 3 * 2).unwrap_or(now);
+        let due = match self.first_lease {
+            FirstLease::Usual => before_its_end,
+            FirstLease::Longer => before_its_end.min(self.confirmed + self.lease / 3),
+        };
+        (self.renewed > 0).then_some(due)
     }
 
     fn end(&self) -> Moment {

@@ -48,6 +48,13 @@ impl HoldShare {
         &self.handle
     }
 
+    /// It is given to its caller.
+    pub(crate) fn begins_to_linger(&self) {
+        if let Some(span) = self.terms.unlock_not_before {
+            self.hold.unlock_not_before(span);
+        }
+    }
+
     pub(super) fn terms(&self) -> HoldTerms {
         self.terms
     }

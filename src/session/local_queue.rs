@@ -214,7 +214,9 @@ impl LocalQueues {
         };
         queue.streak += 1;
         let free = hold.resource.kind.hand_over() == HandOver::Free;
-        if free && terms.renewed && next.terms.renewed {
+        // What is to stay locked needs a lease that covers it.
+        let as_it_is = next.terms.renewed && next.terms.unlock_not_before.is_none();
+        if free && terms.renewed && as_it_is {
             let hold = pass(next.terms);
             queue.state = QueueState::Held { id: hold.id, releasing: false };
             next.set_signal(WaiterSignal::Granted(hold));
@@ -352,18 +354,24 @@ impl LocalQueues {
         self.map.retain(|_, queue| !queue.is_over(now));
     }
 
-    /// The resources that a waiter waits for without asking, for the safety poll.
-    pub(crate) fn waited_for(&self) -> Vec<Arc<Resource>> {
+    /// The resources that a waiter waits for without asking, for the safety poll of waiters that want one so
+    /// often. `None` if there is no such waiter.
+    pub(crate) fn waited_for(&self, every: Duration) -> Option<Vec<Arc<Resource>>> {
         let waits = |queue: &LocalQueue| match &queue.state {
             QueueState::Contending(_) => queue.resource.kind.wait_mode().listens(),
             QueueState::Held { .. } => queue.holder().is_some() && !queue.waiters.is_empty(),
             QueueState::Vacant { .. } => false,
         };
-        let waited = |queue: &LocalQueue| queue.resource.kind.is_polled_by_key() && waits(queue);
-        let waited = self.map.iter().filter(|queue| waited(queue));
-        let mut resources: Vec<_> = waited.map(|queue| queue.resource.clone()).collect();
-        resources.sort_by(|one, other| one.queue_name.cmp(&other.queue_name));
-        resources
+        let concerned = self.map.iter().filter(|queue| queue.is_polled(every));
+        let (mut resources, mut nobody) = (Vec::new(), true);
+        for queue in concerned {
+            nobody = false;
+            if queue.resource.kind.is_polled_by_key() && waits(&queue) {
+                resources.push(queue.resource.clone());
+            }
+        }
+        resources.sort_by(|one: &Arc<Resource>, other| one.queue_name.cmp(&other.queue_name));
+        (!nobody).then_some(resources)
     }
 
     pub(crate) fn len(&self) -> usize {

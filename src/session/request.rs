@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::hold::{Hold, HoldTerms};
+use super::lock_settings::{LockSettings, in_range};
 use super::owner::Owner;
 use super::retry::Retry;
 use super::wait::Wait;
@@ -28,7 +29,8 @@ const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Options {
     pub(crate) wait: Wait,
     pub(crate) lease: Lease,
-    pub(crate) max_hold: Option<Duration>,
+    /// Mostly none. Small, as every acquisition has them.
+    pub(crate) ends: Option<Box<Ends>>,
     /// The lock is one of a quorum, whose servers have clocks of their own.
     pub(crate) of_quorum: bool,
     /// Holds of the guards that were shown, and of the sections around the call.
@@ -37,27 +39,43 @@ pub(crate) struct Options {
     pub(crate) purpose: Option<Arc<str>>,
 }
 
+/// When a hold is to end, beside its lease.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ends {
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) unlock_not_before: Option<Duration>,
+}
+
 impl Options {
     pub(crate) fn new(wait: Wait, lease: Lease) -> Self {
-        Options {
-            wait,
-            lease,
-            max_hold: None,
-            of_quorum: false,
-            shown: Arc::default(),
-            purpose: None,
-        }
+        let (ends, shown, purpose) = (None, Arc::default(), None);
+        Options { wait, lease, ends, of_quorum: false, shown, purpose }
     }
 
-    /// The terms for Redis and the watchdog.
-    pub(crate) fn terms(&self, session: &Session) -> Result<HoldTerms, ConfigError> {
-        let max_hold = self.max_hold.map(|span| Lease::checked("max_hold", span)).transpose()?;
-        let (lease, renewed) = self.lease.terms(session.settings.lease)?;
+    pub(crate) fn unlock_not_before(&self) -> Option<Duration> {
+        self.ends.as_ref()?.unlock_not_before
+    }
+
+    /// The terms for Redis and the watchdog, of a lock whose renewed holds have that lease.
+    pub(crate) fn terms(&self, of_lock: Duration) -> Result<HoldTerms, ConfigError> {
+        let max_hold = self.ends.as_ref().and_then(|ends| ends.max_hold);
+        let max_hold = max_hold.map(|span| Lease::checked("max_hold", span)).transpose()?;
+        let (lease, renewed) = self.lease.terms(of_lock)?;
+        // A hold with a fixed lease is over by itself.
+        let longest = if renewed { Lease::MAX } else { lease };
+        let unlock_not_before =
+            self.unlock_not_before().map(|span| lingering(span, longest)).transpose()?;
         // Redlock's allowance: a hundredth of the lease and two milliseconds.
         let allowance = lease / 100 + Duration::from_millis(2);
         let drift = if self.of_quorum { allowance } else { Duration::ZERO };
-        Ok(HoldTerms { lease, renewed, max_hold, drift })
+        Ok(HoldTerms { lease, unlock_not_before, renewed, max_hold, drift })
     }
+}
+
+/// Checks for how long a lock is to stay locked.
+fn lingering(span: Duration, longest: Duration) -> Result<Duration, ConfigError> {
+    in_range("unlock_not_before", span, &(Lease::MIN..=longest))?;
+    Lease::checked("unlock_not_before", span)
 }
 
 /// One acquisition, checked.
@@ -69,6 +87,7 @@ pub(crate) struct Request {
     pub(crate) terms: HoldTerms,
     /// How many permits of a semaphore; one of anything else.
     pub(crate) permits: u32,
+    pub(super) settings: LockSettings,
     pub(crate) wait: Wait,
     pub(crate) started: Instant,
     /// What was in the way had no expiry.
@@ -148,6 +167,7 @@ impl Request {
             proofs,
             terms,
             permits: 1,
+            settings: LockSettings::default(),
             wait,
             started,
             no_expiry,
@@ -155,6 +175,10 @@ impl Request {
             description: None,
             asks_who: false,
         }
+    }
+
+    pub(crate) fn with_settings(self, settings: LockSettings) -> Self {
+        Request { settings, ..self }
     }
 
     pub(crate) fn with_permits(self, permits: u32) -> Self {
@@ -255,7 +279,7 @@ impl Request {
     }
 
     pub(super) fn failed(&self, error: CallError) -> Error {
-        Error::from_call(&self.resource.name, self.terms.lease, error)
+        Error::from_call(&self.resource.name, self.terms.first_lease(), error)
     }
 
     /// The calls of this acquisition that meet an outage.

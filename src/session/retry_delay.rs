@@ -2,19 +2,65 @@
 
 use std::time::Duration;
 
+use super::lock_settings::OwnSettings;
 use super::{Session, jittered};
-use crate::protocol::kind::WaitMode;
+use crate::protocol::kind::{Kind, WaitMode};
 
 /// The pauses of one wait.
 pub(super) struct RetryDelay {
     wait_mode: WaitMode,
     poll: Duration,
+    pause: GrowingPause,
+    /// How often it may yet ask again; `None` is no limit.
+    retries: Option<u32>,
+}
+
+/// Pauses that grow to a longest one, with jitter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GrowingPause {
+    first: Duration,
+    longest: Duration,
     pauses: u32,
 }
 
+impl GrowingPause {
+    pub(crate) fn new((first, longest): (Duration, Duration)) -> Self {
+        GrowingPause { first, longest, pauses: 0 }
+    }
+
+    pub(crate) fn next(&mut self) -> Duration {
+        let grown = self.first.saturating_mul(1 << self.pauses).min(self.longest);
+        self.pauses = (self.pauses + 1).min(16);
+        // Between half of it and all: clients that began together drift apart.
+        grown.mul_f64(0.5 + 0.5 * fastrand::f64())
+    }
+}
+
 impl RetryDelay {
-    pub(super) fn new(session: &Session, wait_mode: WaitMode) -> Self {
-        RetryDelay { wait_mode, poll: session.settings.safety_poll, pauses: 0 }
+    pub(super) fn new(session: &Session, kind: Kind, settings: &OwnSettings) -> Self {
+        let wait_mode = kind.wait_mode();
+        let of_kind = match wait_mode {
+            WaitMode::Poll { first, longest } => (first, longest),
+            WaitMode::Listen | WaitMode::ListenAndPoll => (Duration::ZERO, Duration::ZERO),
+        };
+        RetryDelay {
+            wait_mode,
+            poll: settings.safety_poll(&session.settings),
+            pause: GrowingPause::new(settings.retry_pause.unwrap_or(of_kind)),
+            retries: settings.retry_count,
+        }
+    }
+
+    /// It was refused; true if it has asked as often as it may.
+    pub(super) fn is_over(&mut self) -> bool {
+        match &mut self.retries {
+            None => false,
+            Some(0) => true,
+            Some(retries) => {
+                *retries -= 1;
+                false
+            }
+        }
     }
 
     pub(super) fn listens(&self) -> bool {
@@ -27,12 +73,7 @@ impl RetryDelay {
         let pause = match self.wait_mode {
             WaitMode::Listen => return ends,
             WaitMode::ListenAndPoll => jittered(self.poll),
-            WaitMode::Poll { first_ms, most_ms } => {
-                let grown = first_ms.checked_shl(self.pauses).unwrap_or(most_ms).min(most_ms);
-                self.pauses = (self.pauses + 1).min(16);
-                // Between half of it and all: clients that began together drift apart.
-                Duration::from_millis(grown).mul_f64(0.5 + 0.5 * fastrand::f64())
-            }
+            WaitMode::Poll { .. } => self.pause.next(),
         };
         Some(ends.map_or(pause, |ends| ends.min(pause)))
     }
@@ -47,15 +88,33 @@ fn expiry_jitter() -> Duration {
 mod tests {
     use super::*;
 
-    const ASKS: WaitMode = WaitMode::Poll { first_ms: 4, most_ms: 100 };
+    const ASKS: WaitMode = WaitMode::Poll { first: ms(4), longest: ms(100) };
 
-    fn ms(span: u64) -> Duration {
+    const fn ms(span: u64) -> Duration {
         Duration::from_millis(span)
     }
 
     fn delay(wait_mode: WaitMode, seed: u64) -> RetryDelay {
         fastrand::seed(seed);
-        RetryDelay { wait_mode, poll: ms(1000), pauses: 0 }
+        let pause = GrowingPause::new((ms(4), ms(100)));
+        RetryDelay { wait_mode, poll: ms(1000), pause, retries: None }
+    }
+
+    #[test]
+    fn who_may_ask_so_often_again_asks_no_more() {
+        for retries in 0..5 {
+            let mut delay = RetryDelay { retries: Some(retries), ..delay(ASKS, 1) };
+            assert!((0..retries).all(|_| !delay.is_over()));
+            assert!(delay.is_over() && delay.is_over());
+        }
+        let mut delay = delay(ASKS, 1);
+        assert!((0..1000).all(|_| !delay.is_over()));
+    }
+
+    #[test]
+    fn equal_pauses_do_not_grow() {
+        let mut pause = GrowingPause::new((ms(40), ms(40)));
+        assert!((0..1000).map(|_| pause.next()).all(|pause| pause >= ms(20) && pause <= ms(40)));
     }
 
     fn pauses(seed: u64, number: usize) -> Vec<Duration> {

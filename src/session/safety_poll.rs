@@ -2,15 +2,19 @@
 //!
 //! About once a second one call asks which of the keys that this client waits for are missing. None
 //! is while all are held; where one is, its waiter is woken. Ten thousand waited-for names cost twenty
-//! calls a second, whatever became of them.
+//! calls a second, whatever became of them. Waiters of locks with a safety poll of their own have
+//! [`rounds`] of their own.
+
+pub(super) mod rounds;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
-use tokio::time::{Instant, sleep, timeout};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::{Session, jittered};
+use super::Session;
 use crate::lease::LossReason;
 use crate::protocol::existence;
 use crate::protocol::resource::Resource;
@@ -47,20 +51,29 @@ pub(crate) async fn sweep(session: &Session) {
 
 /// Polls until it is dropped.
 pub(crate) async fn run(session: &Session) {
+    let mut checks = FuturesUnordered::new();
     loop {
-        sleep(jittered(session.settings.safety_poll)).await;
-        let resources = session.queues.waited_for();
-        let groups = session.by_group(resources, |resource| &resource.key);
-        let batches = groups.iter().flat_map(|(group, all)| {
-            all.chunks(BATCH).map(move |batch| check(session, *group, batch))
-        });
-        // Side by side, and not beyond the next poll: a node that does not answer holds up no other.
-        join_all(batches.map(|check| timeout(session.settings.safety_poll, check))).await;
+        tokio::select! {
+            biased;
+            () = sleep_until(session.polls.next()) => {}
+            () = session.polls.sooner() => {}
+            Some(_) = checks.next() => {}
+        }
+        for every in session.polls.take_due(Instant::now()) {
+            let Some(resources) = session.queues.waited_for(every) else { continue };
+            // It goes on for as long as somebody waits so.
+            session.polls.join(every);
+            for (group, all) in session.by_group(resources, |resource| &resource.key) {
+                // Side by side, and not beyond the next poll: a node that does not answer holds up no other.
+                let batches = all.chunks(BATCH).map(<[_]>::to_vec);
+                checks.extend(batches.map(|batch| timeout(every, check(session, group, batch))));
+            }
+        }
     }
 }
 
 /// Finds the keys that are gone: one call, however many those are.
-async fn check(session: &Session, group: Group, resources: &[Arc<Resource>]) {
+async fn check(session: &Session, group: Group, resources: Vec<Arc<Resource>>) {
     // A hold that is older than the question must be there; a younger one may not have been.
     let holders: Vec<_> =
         resources.iter().map(|resource| session.queues.holder(&resource.queue_name)).collect();

@@ -229,7 +229,8 @@ impl Watchdog {
         if at >= deadline {
             return at;
         }
-        let step = (deadline.saturating_duration_since(at) / GRID).max(Duration::from_micros(100));
+        let left = deadline.saturating_duration_since(at).min(hold.renewal_lease());
+        let step = (left / GRID).max(Duration::from_micros(100));
         let step = step.as_micros().next_power_of_two();
         let since = at.saturating_duration_since(self.start).as_micros();
         let up = Duration::from_micros(u64::try_from(step - since % step).unwrap_or(0));

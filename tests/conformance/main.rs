@@ -34,6 +34,7 @@ mod inspection;
 mod last_word;
 mod latches;
 mod listing;
+mod lock_settings;
 mod loss;
 mod many_readers;
 mod multi;
@@ -52,6 +53,7 @@ mod restore;
 mod semaphores;
 mod shape;
 mod suspension;
+mod unlock_not_before;
 mod unpolled;
 mod who;
 
@@ -93,6 +95,34 @@ behaviours! {
         every_end_of_a_hold_is_told,
         what_was_done_is_returned_whatever_becomes_of_the_release,
         work_runs_under_permits_too,
+    }
+    lock_settings {
+        a_lock_has_a_lease_of_its_own,
+        permits_have_a_lease_of_their_own,
+        each_hold_is_renewed_by_its_own_lease,
+        a_hold_passes_to_no_shorter_lease,
+        a_nested_lease_does_not_shorten_renewals,
+        a_lock_has_a_safety_poll_of_its_own,
+        a_lock_that_waits_for_long_is_polled_again,
+        a_lock_may_be_polled_less_often,
+        permits_and_latches_are_asked_for_as_often,
+        retries_end_an_acquisition,
+        pauses_are_as_they_were_set,
+        bad_settings_are_refused_before_anything_is_sent,
+    }
+    unlock_not_before {
+        a_quick_release_keeps_every_kind_locked_until_then,
+        a_later_release_frees_at_once,
+        every_end_of_a_guard_keeps_it,
+        a_dead_process_keeps_it,
+        it_is_renewed_as_often_as_ever,
+        what_was_never_had_is_free_at_once,
+        lost_replies_change_nothing,
+        the_latest_moment_of_nested_acquisitions_counts,
+        a_fixed_lease_is_the_longest_time,
+        a_forced_release_frees_it_at_once,
+        who_gets_it_handed_over_keeps_it_as_long,
+        what_holders_share_cannot_be_kept,
     }
     unpolled {
         a_grant_that_is_not_picked_up_goes_to_another_client,

@@ -265,3 +265,46 @@ fn holds_that_are_passed_on_agree() {
     }
     assert!(names.contains(&"read_take_over") && names.len() == 4, "{names:?}");
 }
+
+/// The same for the scripts that leave a hold to its expiry.
+#[test]
+fn holds_that_linger_agree() {
+    if server::is_missing() {
+        return;
+    }
+    let server = Server::start();
+    let mut names = Vec::new();
+    for header in headers().iter().filter(|header| header.name.ends_with("_linger")) {
+        let mut pair = Pair::new(&server);
+        let mut run = |words: &[&str]| {
+            let reply = pair.step(words, Numbers::Leases).unwrap();
+            pair.compare_all().unwrap();
+            reply
+        };
+        match header.keys.0[0].name.as_str() {
+            "string" => drop(run(&["set", "k1", "a", "px", "5000"])),
+            _ => drop(run(&["hset", "k1", "a", "1"])),
+        }
+        run(&["pexpire", "k1", "5000"]);
+        // A waiter that is next, one without a deadline before it.
+        run(&["rpush", "k2", "dead", "next"]);
+        run(&["zadd", "k3", "99999999999999", "next"]);
+        // Left, again with another rest, and somebody else's.
+        for (owner, rest) in [("a", "3000"), ("a", "4000"), ("b", "100")] {
+            let (keys, number) = (["k1", "k2", "k3"], header.keys.0.len());
+            let args = header.args.0.iter().map(|part| match part.name.as_str() {
+                "channel" => "c",
+                "publish" => "PUBLISH",
+                "rest_ms" => rest,
+                "message" => "0",
+                _ => owner,
+            });
+            let call = ["eval", header.text, &number.to_string()];
+            let reply = run(&[&call, &keys[..number], &args.collect::<Vec<_>>()].concat());
+            assert_eq!(reply == Reply::Nil, owner == "b", "{}: {reply:?}", header.name);
+        }
+        names.push(header.name);
+    }
+    names.sort_unstable();
+    assert_eq!(names, ["fair_linger", "lock_linger", "string_linger"]);
+}

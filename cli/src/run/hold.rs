@@ -1,8 +1,8 @@
 //! What a run holds: a lock, a permit, or a share in the hold of the run around it.
 
-use std::time::Duration;
-
-use leasehold::{Client, Ended, Error, FencingToken, LockGuard, LossReason, SemaphorePermit};
+use leasehold::{
+    Client, Ended, Error, FencingToken, Lease, LockGuard, LossReason, SemaphorePermit,
+};
 
 use super::enclosing::Enclosing;
 use crate::arguments::{Kind, RunArguments};
@@ -38,11 +38,14 @@ impl Hold {
             return Ok(Hold::Permit(permit));
         }
         let lock = lock(client, job.kind(), &job.name);
-        let acquire = lock.acquire().purpose(job.purpose());
-        Ok(Hold::Lock(match job.wait {
-            Some(wait) => acquire.wait(wait).await?,
-            None => acquire.await?,
-        }))
+        let mut taking = lock.acquire().purpose(job.purpose());
+        if let Some(wait) = job.wait {
+            taking = taking.wait(wait);
+        }
+        if let Some(span) = job.at_least.filter(|span| !span.is_zero() && job.is_kept_by_redis()) {
+            taking = taking.unlock_not_before(span.max(Lease::MIN));
+        }
+        Ok(Hold::Lock(taking.await?))
     }
 
     fn guard(&self) -> Option<&LockGuard> {
@@ -115,26 +118,15 @@ impl Hold {
             Hold::Permit(_) | Hold::Enclosing(_) => {}
         }
     }
-
-    /// Leaves the lock to Redis for `rest`, so that this process may end; the hold, if that is not possible.
-    pub(super) async fn leave_for(self, rest: Duration) -> Option<Hold> {
-        match self {
-            // An extension never shortens a lease.
-            Hold::Lock(guard) if guard.remaining() <= rest => match guard.extend(rest).await {
-                Ok(()) => {
-                    guard.forget();
-                    None
-                }
-                Err(_) => Some(Hold::Lock(guard)),
-            },
-            // A permit that is forgotten is never given back.
-            hold => Some(hold),
-        }
-    }
 }
 
 impl RunArguments {
     pub(super) fn kind(&self) -> Kind {
         if self.fenced { Kind::Fenced } else { self.kind }
+    }
+
+    /// Whether what is held stays locked after its release, so that this process may end.
+    pub(super) fn is_kept_by_redis(&self) -> bool {
+        self.permits.is_none() && self.kind() != Kind::Read
     }
 }

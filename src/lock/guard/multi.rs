@@ -127,6 +127,10 @@ impl MultiGuard {
         counts[self.required - 1]
     }
 
+    pub(crate) fn begins_to_linger(&self) {
+        self.guards.iter().for_each(LockGuard::begins_to_linger);
+    }
+
     pub(crate) fn forget(self) {
         self.guards.into_iter().for_each(LockGuard::forget);
     }

@@ -53,9 +53,7 @@ impl MultiLock {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        if let Some(config_error) = &self.config_error {
-            return Err(Error::Config(config_error.clone()));
-        }
+        self.check()?;
         let (mut seen, mut first_error) = (Vec::new(), None);
         for answer in join_all(self.members.iter().map(|member| Box::pin(ask(member)))).await {
             match answer {

@@ -11,9 +11,10 @@ use crate::lease::Lease;
 use crate::lock::guard::multi::gather;
 use crate::lock::{Lock, LockGuard, Target};
 use crate::session::request::Options;
+use crate::session::retry_delay::GrowingPause;
 use crate::session::wait::Wait;
 
-/// The longest pause between two rounds: rivals that took a part each drift apart.
+/// The pause between two rounds, unless the lock has its own: rivals that took a part each drift apart.
 const PAUSE: Duration = Duration::from_millis(200);
 
 impl Lock {
@@ -73,6 +74,9 @@ impl MultiLock {
         started: Instant,
     ) -> Result<Vec<LockGuard>, Error> {
         let (mut answered, mut last) = (0, Vec::new());
+        let own = self.settings.own();
+        let mut own_pause = own.retry_pause.map(GrowingPause::new);
+        let mut retries = own.retry_count;
         loop {
             let (guards, errors) = self.ask_all(options).await;
             let valid = guards.iter().filter(|guard| guard.check().is_ok()).count();
@@ -90,7 +94,7 @@ impl MultiLock {
             if heard >= answered || !options.wait.is_over() {
                 (answered, last) = (heard, errors);
             }
-            if options.wait.is_over() {
+            if options.wait.is_over() || retries == Some(0) {
                 return Err(if answered >= self.required {
                     self.timed_out(started, &last)
                 } else {
@@ -98,8 +102,13 @@ impl MultiLock {
                     Error::Quorum { needed: self.required, obtained: answered, nodes }
                 });
             }
+            retries = retries.map(|retries| retries - 1);
+            let span = match &mut own_pause {
+                Some(own) => own.next(),
+                None => PAUSE.mul_f64(0.25 + 0.75 * fastrand::f64()),
+            };
             // If the end of the wait cuts the pause short, there is one more round.
-            pause(PAUSE.mul_f64(0.25 + 0.75 * fastrand::f64()), options.wait).await;
+            pause(span, options.wait).await;
         }
     }
 
@@ -127,7 +136,9 @@ impl Lock {
     fn lease(&self, lease: Lease) -> Duration {
         match (lease, &self.target) {
             (Lease::Fixed(lease) | Lease::RenewedFor(lease), _) => lease,
-            (Lease::Renewed, Target::Single(single)) => single.handle.session.settings.lease,
+            (Lease::Renewed, Target::Single(single)) => {
+                single.settings.own().lease(&single.handle.session.settings)
+            }
             (Lease::Renewed, Target::Multi(multi)) => {
                 multi.members.iter().map(|member| member.lease(lease)).min().unwrap_or_default()
             }

@@ -8,12 +8,12 @@ use super::ask_aside;
 use crate::error::Error;
 use crate::lease::LossReason;
 use crate::session::existing_hold::raise;
-use crate::session::hold::Hold;
+use crate::session::hold::{Hold, HoldTerms};
 use crate::session::request::{OwnerRelation, Proofs, Request};
 use crate::session::wait::Wait;
 use crate::session::{Handle, HoldShare};
 
-/// A further share in the hold of a share, with the same terms; of a read lock a hold of its own.
+/// A further share in the hold of a share, with the same lease; of a read lock a hold of its own.
 pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
     let handle = shown.handle();
     let (session, resource) = (&handle.session, shown.hold().resource.clone());
@@ -24,7 +24,9 @@ pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
     loop {
         let proofs = Proofs { holds: vec![shown.hold().clone()], owner: None };
         let wait = Wait::Until(Instant::now() + session.settings.command_timeout);
-        let request = Request::new(session, resource.clone(), proofs, shown.terms(), wait);
+        // The hold stays locked for as long as it was to, but not for longer.
+        let terms = HoldTerms { unlock_not_before: None, ..shown.terms() };
+        let request = Request::new(session, resource.clone(), proofs, terms, wait);
         match reenter_shown(handle, request, shown.hold().clone()).await {
             // It was kept without being polled, and is polled again: its time begins again.
             Err(Error::Timeout { .. }) => {}

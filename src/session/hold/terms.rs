@@ -22,14 +22,23 @@ pub(crate) struct HoldIdentity {
 /// What one acquisition asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HoldTerms {
-    /// The lease in Redis: the client's, or the fixed one.
+    /// The lease in Redis: the lock's, or the fixed one.
     pub(crate) lease: Duration,
+    /// After its release it stays locked until then, counted from the acquisition.
+    pub(crate) unlock_not_before: Option<Duration>,
     /// The watchdog renews it.
     pub(crate) renewed: bool,
     /// The watchdog ends it after this.
     pub(crate) max_hold: Option<Duration>,
     /// How much earlier than the lease the hold ends here, beyond the usual.
     pub(crate) drift: Duration,
+}
+
+impl HoldTerms {
+    /// The lease that the acquisition asks for: if its process dies, nothing else keeps the lock.
+    pub(crate) fn first_lease(&self) -> Duration {
+        self.lease.max(self.unlock_not_before.unwrap_or_default())
+    }
 }
 
 /// What is said of it in Redis.

@@ -8,6 +8,7 @@ use crate::transport::Epoch;
 
 const TERMS: HoldTerms = HoldTerms {
     lease: Duration::from_secs(30),
+    unlock_not_before: None,
     renewed: true,
     max_hold: None,
     drift: Duration::ZERO,
@@ -16,7 +17,10 @@ const TERMS: HoldTerms = HoldTerms {
 type Becoming = fn(Hold) -> Hold;
 
 /// What may have become of a hold by the time its last guard goes.
-const STAINS: [(&str, Becoming); 7] = [
+const STAINS: [(&str, Becoming); 8] = [
+    ("it is to stay locked for a while", |hold| {
+        changed(hold, |hold| hold.unlock_not_before(Duration::from_secs(1)))
+    }),
     ("an earlier call may yet come", |hold| {
         hold.with_doubt(Some(InDoubt { epoch: Epoch::default(), lease: TERMS.lease, once: true }))
     }),

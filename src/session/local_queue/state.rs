@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -88,6 +89,16 @@ impl LocalQueue {
     pub(super) fn waiting(&self) -> usize {
         let contender = usize::from(matches!(self.state, QueueState::Contending(_)));
         self.waiters.len() + self.contenders.len() + contender
+    }
+
+    /// Does a waiter want to be looked after so often?
+    pub(super) fn is_polled(&self, every: Duration) -> bool {
+        let contender = if let QueueState::Contending(contender) = &self.state {
+            Some(contender)
+        } else {
+            None
+        };
+        contender.into_iter().chain(self.waiters.values()).any(|waiter| waiter.poll == every)
     }
 
     /// Nobody uses it, and nothing is worth remembering.

@@ -51,8 +51,14 @@ pub(crate) enum Cleanup {
     KeepPermits(Arc<Hold>),
     /// End what a hold may have left behind, when nothing about it is in doubt.
     End { hold: Arc<Hold>, under_way: ReleaseUnderWay },
-    /// End whatever an attempt may have taken.
-    Undo { resource: Arc<Resource>, field: Arc<str>, doubt: InDoubt, under_way: ReleaseUnderWay },
+    /// End whatever an attempt may have taken; not before `after`, while its hold stays locked.
+    Undo {
+        resource: Arc<Resource>,
+        field: Arc<str>,
+        doubt: InDoubt,
+        after: Option<Instant>,
+        under_way: ReleaseUnderWay,
+    },
 }
 
 /// The cleanups of one session.

@@ -25,8 +25,9 @@ async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
         let subscriptions = Subscriptions::new(Arc::default());
         let link = EmbeddedRedis::new().connect(Arc::new(Deaf), &Handle::current());
         let (lease, drift) = (Duration::from_secs(1), Duration::ZERO);
-        let terms = HoldTerms { lease, renewed: true, max_hold: None, drift };
-        let waiter = Waiter::new(terms, Arc::default());
+        let terms =
+            HoldTerms { lease, unlock_not_before: None, renewed: true, max_hold: None, drift };
+        let waiter = Waiter::new(terms, lease, Arc::default());
         let (listening, transport) = (subscriptions.clone(), Transport::Embedded(link));
         poll_and_drop_when_woken(async move {
             let _listener = listening.listen(&transport, &Arc::from("c"), &Arc::from("k"), &waiter);

@@ -10,17 +10,17 @@
 //! - `--at-most` (`lockAtMostFor`): a job that runs longer is dropped. Shorter than the period.
 //!
 //! `ShedLock` keeps the lock of a dead process until `lockAtMostFor`. Here it is free after `--at-least`, or
-//! ten seconds after the last extension.
+//! five seconds after the last renewal.
 #![expect(clippy::print_stdout, reason = "the tests read what happens")]
 
 use std::time::{Duration, SystemTime};
 
-use leasehold::{Error, Lease, Lock, LockGuard};
+use leasehold::{Error, Lock, LossReason};
 use leasehold_examples::{Failure, Terminated, client, millis};
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::sleep;
 
-/// A job that goes on for longer than `--at-least` has its lock extended by this time, again and again.
-const EXTENSION: Duration = Duration::from_secs(10);
+/// A job that goes on for longer than `--at-least` keeps its lock, which is renewed every third of this.
+const LEASE: Duration = Duration::from_secs(5);
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Failure> {
         return Err("--at-least and --at-most must be shorter than --period".into());
     }
     let client = client()?.connect().await?;
-    let lock = client.lock("example:cron");
+    let lock = client.lock("example:cron").with_lease(LEASE);
     println!("ready");
     loop {
         let (tick, next) = next_tick(period, skew)?;
@@ -83,36 +83,11 @@ async fn once(
     at_most: Duration,
     job: impl Future<Output = ()>,
 ) -> Result<Ran, Error> {
-    let start = Instant::now();
-    let guard = match lock.try_lock_now(Lease::fixed(at_least)).await {
-        Err(error) if error.is_timeout() => return Ok(Ran::Elsewhere),
-        acquired => acquired?,
-    };
-    let mut extended = false;
-    let done = tokio::select! {
-        done = guard.run(timeout_at(start + at_most, job)) => done?,
-        failed = keep(&guard, &mut extended) => return Err(failed),
-    };
-    if start.elapsed() >= at_least {
-        guard.unlock().await?;
-    } else if extended {
-        sleep_until(start + at_least).await;
-        guard.unlock().await?;
-    } else {
-        guard.forget(); // its lease goes on, whatever becomes of this process
-    }
-    Ok(if done.is_ok() { Ran::Here } else { Ran::TooLong })
-}
-
-/// Extends the lock before it ends; returns why it cannot. A lease never gets shorter, so it begins with the
-/// shorter of the two times.
-async fn keep(guard: &LockGuard, extended: &mut bool) -> Error {
-    loop {
-        sleep(guard.remaining() * 2 / 3).await;
-        match guard.extend(EXTENSION).await {
-            Ok(()) => *extended = true,
-            Err(error) if error.is_retryable() => {}
-            Err(error) => return error,
-        }
+    let tick = lock.acquire().wait(Duration::ZERO).max_hold(at_most).unlock_not_before(at_least);
+    match tick.run(async |_guard| job.await).await {
+        Ok(()) => Ok(Ran::Here),
+        Err(error) if error.is_timeout() => Ok(Ran::Elsewhere),
+        Err(Error::Lost { reason: LossReason::MaxHold, .. }) => Ok(Ran::TooLong),
+        Err(error) => Err(error),
     }
 }

@@ -32,12 +32,21 @@ pub(super) async fn settle(session: &Session, cleanup: Cleanup) {
         Cleanup::Release(hold) => release(session, &hold).await,
         Cleanup::KeepPermits(hold) => keep_permits(session, &hold).await,
         Cleanup::End { hold, under_way: _under_way } => {
-            let lease = hold.longest_lease();
-            end(session, &hold.resource, &hold.field, lease, None, || {}).await;
-            session.note_release(&hold.resource, &hold.field, lease);
+            let call = || session.end_call(&hold);
+            end(session, &hold.resource, call, hold.longest_lease(), None, || {}).await;
+            session.note_end(&hold);
         }
-        Cleanup::Undo { resource, field, doubt, under_way: _under_way } => {
-            end(session, &resource, &field, doubt.lease, Some(doubt), || {}).await;
+        Cleanup::Undo { resource, field, doubt, after, under_way: _under_way } => {
+            if let Some(after) = after {
+                tokio::select! {
+                    biased;
+                    () = sleep_until(after) => {}
+                    // Nobody waits for that: what may yet come ends with its lease.
+                    () = session.stopping() => return,
+                }
+            }
+            let call = || session.release_call(&resource, &field, 0);
+            end(session, &resource, call, doubt.lease, Some(doubt), || {}).await;
             session.note_release(&resource, &field, doubt.lease);
         }
     }
@@ -92,7 +101,8 @@ async fn lower_count(session: &Session, hold: &Arc<Hold>) {
 
 async fn release(session: &Session, hold: &Arc<Hold>) {
     let sent_before = hold.release_sent();
-    let ended = end(session, &hold.resource, &hold.field, hold.longest_lease(), None, || {
+    let call = || session.end_call(hold);
+    let ended = end(session, &hold.resource, call, hold.longest_lease(), None, || {
         // Redis is out of reach: the next waiter may as well watch for itself.
         session.queues.vacate(hold, 0);
     });
@@ -151,7 +161,7 @@ enum End {
 async fn end(
     session: &Session,
     resource: &Resource,
-    field: &Arc<str>,
+    call: impl Fn() -> Call,
     lease: Duration,
     doubt: Option<InDoubt>,
     mut unreachable: impl FnMut(),
@@ -161,9 +171,8 @@ async fn end(
     let mut answered_since = None;
     loop {
         let outage = session.subscriptions.outage();
-        let call = session.release_call(resource, field, 0);
         let sent = Instant::now();
-        let reply = send(session, lane, call).await;
+        let reply = send(session, lane, call()).await;
         let now = Instant::now();
         match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
             Ok(released) => {

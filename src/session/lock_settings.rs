@@ -1,0 +1,185 @@
+//! What one lock value has in place of its client's settings.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Settings;
+use crate::error::ConfigError;
+use crate::lease::Lease;
+use crate::protocol::kind::Kind;
+
+/// How often the names with waiters may be checked.
+pub(crate) const SAFETY_POLL: RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(60);
+
+/// How long a waiter that asks again may pause.
+const RETRY_PAUSE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
+
+/// The settings of one lock value; mostly none. Small, as every acquisition has them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LockSettings(Option<Arc<OwnSettings>>);
+
+/// As they were given; `None` is what the client has, or the kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OwnSettings {
+    pub(crate) lease: Option<Duration>,
+    pub(crate) safety_poll: Option<Duration>,
+    /// How often it asks again.
+    pub(crate) retry_count: Option<u32>,
+    /// The first pause of a waiter that asks again, and the longest.
+    pub(crate) retry_pause: Option<(Duration, Duration)>,
+}
+
+impl LockSettings {
+    /// The settings, to be changed for later acquisitions.
+    pub(crate) fn own_mut(&mut self) -> &mut OwnSettings {
+        Arc::make_mut(self.0.get_or_insert_default())
+    }
+
+    pub(crate) fn own(&self) -> OwnSettings {
+        self.0.as_deref().copied().unwrap_or_default()
+    }
+}
+
+impl OwnSettings {
+    /// For a single lock, a semaphore or a latch of a kind.
+    pub(crate) fn check(&self, kind: Kind) -> Result<(), ConfigError> {
+        if let Some(lease) = self.lease {
+            Lease::renewable("with_lease", lease)?;
+        }
+        if let Some(every) = self.safety_poll {
+            in_range("with_safety_poll", every, &SAFETY_POLL)?;
+            if kind == Kind::Fair {
+                let reason = "a heartbeat looks after its waiters: see `ClientBuilder::fair_claim`";
+                return Err(not_for(kind, "with_safety_poll", reason));
+            }
+        }
+        match self.check_retries()? {
+            Some(setting) if kind.wait_mode().listens() => Err(not_for(kind, setting, LISTENS)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The name of a setting of those that ask, if there is one.
+    pub(crate) fn check_retries(&self) -> Result<Option<&'static str>, ConfigError> {
+        let Some((first, longest)) = self.retry_pause else {
+            return Ok(self.retry_count.map(|_| "with_retry_count"));
+        };
+        in_range("first pause of with_retry_pause", first, &RETRY_PAUSE)?;
+        let allowed = first..=*RETRY_PAUSE.end();
+        in_range("longest pause of with_retry_pause", longest, &allowed)?;
+        Ok(Some("with_retry_pause"))
+    }
+
+    /// The lease of renewed holds.
+    pub(crate) fn lease(&self, of_client: &Settings) -> Duration {
+        // Checked before.
+        let own = self.lease.and_then(|lease| Lease::renewable("with_lease", lease).ok());
+        own.unwrap_or(of_client.lease)
+    }
+
+    pub(crate) fn safety_poll(&self, of_client: &Settings) -> Duration {
+        self.safety_poll.unwrap_or(of_client.safety_poll)
+    }
+}
+
+const LISTENS: &str = "its waiters listen and are told when to ask";
+
+fn not_for(kind: Kind, setting: &'static str, reason: &'static str) -> ConfigError {
+    ConfigError::Setting { setting, kind: kind.to_string(), reason }
+}
+
+/// Refuses a span outside its range.
+pub(crate) fn in_range(
+    what: &'static str,
+    given: Duration,
+    allowed: &RangeInclusive<Duration>,
+) -> Result<(), ConfigError> {
+    if allowed.contains(&given) {
+        return Ok(());
+    }
+    let allowed = format!("{:?} to {:?}", allowed.start(), allowed.end());
+    Err(ConfigError::OutOfRange { what, given: format!("{given:?}"), allowed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Duration = Duration::from_nanos(1);
+
+    fn ms(span: u64) -> Duration {
+        Duration::from_millis(span)
+    }
+
+    fn refused(settings: OwnSettings, kind: Kind) -> Option<String> {
+        settings.check(kind).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn spans_have_the_limits_of_the_client() {
+        type Set = fn(Duration) -> OwnSettings;
+        let none = OwnSettings::default;
+        assert_eq!(refused(none(), Kind::Lock), None);
+        let table: [(&str, Set, Duration, Duration); 4] = [
+            (
+                "with_lease",
+                |span| OwnSettings { lease: Some(span), ..OwnSettings::default() },
+                ms(100),
+                Lease::MAX,
+            ),
+            (
+                "with_safety_poll",
+                |span| OwnSettings { safety_poll: Some(span), ..OwnSettings::default() },
+                ms(10),
+                ms(60_000),
+            ),
+            (
+                "first pause of with_retry_pause",
+                |span| OwnSettings {
+                    retry_pause: Some((span, ms(60_000))),
+                    ..OwnSettings::default()
+                },
+                ms(1),
+                ms(60_000),
+            ),
+            (
+                "longest pause of with_retry_pause",
+                |span| OwnSettings { retry_pause: Some((ms(20), span)), ..OwnSettings::default() },
+                ms(20),
+                ms(60_000),
+            ),
+        ];
+        for (setting, set, least, most) in table {
+            for fits in [least, most] {
+                assert_eq!(refused(set(fits), Kind::String), None, "{setting}: {fits:?}");
+            }
+            for given in [Duration::ZERO, least.saturating_sub(TICK), most + TICK, Duration::MAX] {
+                let text = refused(set(given), Kind::String).expect(setting);
+                for part in [setting, &format!("`{given:?}`"), &format!("{least:?} to {most:?}")] {
+                    assert!(text.contains(part), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_means_nothing_for_a_kind_is_refused() {
+        let count = OwnSettings { retry_count: Some(0), ..OwnSettings::default() };
+        let pause = OwnSettings { retry_pause: Some((ms(1), ms(1))), ..OwnSettings::default() };
+        let poll = OwnSettings { safety_poll: Some(ms(10)), ..OwnSettings::default() };
+        for kind in [Kind::Spin, Kind::String] {
+            for settings in [count, pause, poll] {
+                assert_eq!(refused(settings, kind), None, "{kind}");
+            }
+        }
+        for kind in [Kind::Lock, Kind::Fair, Kind::Fenced, Kind::Read, Kind::Write] {
+            for (settings, name) in [(count, "with_retry_count"), (pause, "with_retry_pause")] {
+                let text = refused(settings, kind).expect("refused");
+                assert!(text.contains(name) && text.contains(&kind.to_string()), "{text}");
+            }
+            assert_eq!(refused(poll, kind).is_some(), kind == Kind::Fair, "{kind}");
+        }
+    }
+}

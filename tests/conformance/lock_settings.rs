@@ -1,0 +1,293 @@
+//! Settings of one lock value: lease, safety poll, how often it asks again and when.
+
+use std::time::Duration;
+
+use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, Owner};
+use tokio::time::{Instant, sleep};
+
+use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::for_each_kind::for_each_kind;
+
+pub(crate) async fn a_lock_has_a_lease_of_its_own(backend: Backend) {
+    let client = backend.client().await;
+    let lease = backend.lease(300);
+    for_each_kind(async |kind| {
+        let lock = kind.lock(&client, kind.name).with_lease(lease);
+        let guard = lock.lock().await.unwrap();
+        assert!(guard.remaining() <= lease);
+        for key in kind.keys(kind.name) {
+            assert!(ms(u64::try_from(backend.left(&key)).unwrap()) <= lease);
+        }
+        sleep(lease * 2).await;
+        assert_ne!(guard.state(), HoldState::Lost, "it is renewed");
+        guard.unlock().await.unwrap();
+        let guard = lock.try_lock_now(Lease::renewed(lease * 3)).await.unwrap();
+        assert!(guard.remaining() > lease, "an acquisition has the last word");
+        guard.unlock().await.unwrap();
+        let guard = kind.lock(&client, kind.name).lock().await.unwrap();
+        assert!(guard.remaining() > lease * 3, "another value has what the client has");
+        guard.unlock().await.unwrap();
+    })
+    .await;
+}
+
+pub(crate) async fn permits_have_a_lease_of_their_own(backend: Backend) {
+    let client = backend.client().await;
+    let lease = backend.lease(300);
+    let semaphore = client.semaphore("s").with_lease(lease);
+    semaphore.try_set_permits(1).await.unwrap();
+    let permit = semaphore.acquire(1).await.unwrap();
+    assert!(permit.guard().unwrap().remaining() <= lease);
+    let expirable = client.permit_expirable_semaphore("p").with_lease(lease);
+    expirable.try_set_permits(1).await.unwrap();
+    let other = expirable.acquire(Lease::Renewed).await.unwrap();
+    assert!(other.remaining() <= lease);
+    sleep(lease * 2).await;
+    assert_ne!(permit.guard().unwrap().state(), HoldState::Lost);
+    assert_ne!(other.state(), HoldState::Lost);
+}
+
+pub(crate) async fn each_hold_is_renewed_by_its_own_lease(backend: Backend) {
+    let client = backend.client().await;
+    let lease = backend.lease(600);
+    let short = client.lock("short").with_lease(lease).lock().await.unwrap();
+    let long = client.lock("long").with_lease(lease * 100).lock().await.unwrap();
+    let deadline = long.deadline();
+    sleep(lease * 2).await;
+    let renewed = client.stats().renewed;
+    // Every third of two leases, of the one.
+    assert!((4..=7).contains(&renewed), "{renewed}");
+    assert_eq!((short.state(), long.deadline()), (HoldState::Held, deadline));
+}
+
+/// Waiters elsewhere know how long the lock is held at most.
+pub(crate) async fn a_hold_passes_to_no_shorter_lease(backend: Backend) {
+    let client = backend.client_with_long_streaks().await;
+    let with_lease = |lease| {
+        let lock = client.lock("x").with_lease(lease);
+        tokio::spawn(async move { lock.lock().await })
+    };
+    let guard = client.lock("x").lock().await.unwrap();
+    let shorter = with_lease(ms(10_000));
+    waiting(&client, 1).await;
+    guard.unlock().await.unwrap();
+    let guard = soon("its turn", shorter).await.0.unwrap().unwrap();
+    assert_eq!(client.stats().handed_over, 0);
+    assert!(backend.left("x") <= 10_000);
+    let longer = with_lease(ms(20_000));
+    waiting(&client, 1).await;
+    let owner = guard.owner().to_owned();
+    guard.unlock().await.unwrap();
+    let guard = soon("its turn", longer).await.0.unwrap().unwrap();
+    assert_eq!((client.stats().handed_over, guard.owner()), (1, &*owner));
+    eventually("it has its own lease", async || backend.left("x") > 10_000).await;
+}
+
+/// The outer guard relies on its lease: that long it may be cut off.
+pub(crate) async fn a_nested_lease_does_not_shorten_renewals(backend: Backend) {
+    let client = backend.client().await;
+    let (long, short) = (backend.lease(1000), backend.lease(200));
+    let owner = Owner::new();
+    let outer = client.lock("x").with_lease(long).owned_by(&owner).lock().await.unwrap();
+    let inner = client.lock("x").with_lease(short).owned_by(&owner).lock().await.unwrap();
+    for _ in 0..5 {
+        sleep(long / 4).await;
+        assert!(outer.remaining() > long / 2, "{:?}", outer.remaining());
+    }
+    inner.unlock().await.unwrap();
+    sleep(long / 2).await;
+    assert!(outer.remaining() > long / 2, "{:?}", outer.remaining());
+    // A fixed lease is not renewed: the inner guard has its own.
+    let outer = client.lock("y").owned_by(&owner).try_lock_now(Lease::fixed(long)).await.unwrap();
+    let inner = client.lock("y").with_lease(short).owned_by(&owner).lock().await.unwrap();
+    sleep(long + short * 2).await;
+    assert_eq!(inner.state(), HoldState::Held);
+    assert!(inner.remaining() <= short, "{:?}", inner.remaining());
+    drop(outer);
+}
+
+/// Waits for a key of somebody else, which is deleted without a message.
+async fn finds_what_no_message_told(backend: &Backend, client: &Client, lock: Lock) -> Duration {
+    backend.command(&["HSET", "x", "somebody:1", "1"]);
+    backend.command(&["PEXPIRE", "x", "600000"]);
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    eventually("it listens", async || client.stats().listeners == 1).await;
+    backend.command(&["DEL", "x"]);
+    let (guard, took) = soon("a poll finds it", waiter).await;
+    guard.unwrap().unwrap().unlock().await.unwrap();
+    took
+}
+
+pub(crate) async fn a_lock_has_a_safety_poll_of_its_own(backend: Backend) {
+    let client = backend.client_without_polls().await;
+    let lock = client.lock("x").with_safety_poll(ms(200));
+    let took = finds_what_no_message_told(&backend, &client, lock.clone()).await;
+    assert!(took < backend.late(300), "{took:?}");
+    // Again, when its round had ended; and behind a hold of the same client.
+    sleep(ms(1000)).await;
+    let polls = client.stats().polls;
+    let took = finds_what_no_message_told(&backend, &client, lock.clone()).await;
+    assert!(took < backend.late(300) && client.stats().polls > polls, "{took:?}");
+    let lost = client.lock("x").lock().await.unwrap();
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    waiting(&client, 1).await;
+    backend.command(&["DEL", "x"]);
+    let (guard, took) = soon("a poll finds it", waiter).await;
+    assert!(took < backend.late(300), "{took:?}");
+    assert_eq!(lost.state(), HoldState::Lost);
+    guard.unwrap().unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn a_lock_that_waits_for_long_is_polled_again(backend: Backend) {
+    let client = backend.client_without_polls().await;
+    let held = backend.client().await.lock("x").lock().await.unwrap();
+    let lock = client.lock("x").with_safety_poll(ms(50));
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    eventually("it is polled again", async || client.stats().polls >= 5).await;
+    held.unlock().await.unwrap();
+    drop(soon("its turn", waiter).await.0.unwrap().unwrap());
+    // Nobody waits, nobody asks.
+    let polls = client.stats().polls;
+    sleep(ms(500)).await;
+    assert!(client.stats().polls <= polls + 1);
+}
+
+pub(crate) async fn a_lock_may_be_polled_less_often(backend: Backend) {
+    let client = backend.builder().safety_poll(ms(50)).connect().await.unwrap();
+    let other = backend.client().await;
+    let held = other.lock("x").lock().await.unwrap();
+    let seldom = client.lock("x").with_safety_poll(ms(60_000));
+    let waiter = tokio::spawn(async move { seldom.lock().await });
+    waiting(&client, 1).await;
+    sleep(ms(500)).await;
+    assert_eq!(client.stats().polls, 0);
+    // A second waiter of the same name with the client's own is looked after.
+    let often = client.lock("x");
+    let second = tokio::spawn(async move { often.lock().await });
+    eventually("it is polled", async || client.stats().polls > 2).await;
+    held.unlock().await.unwrap();
+    drop(soon("its turn", waiter).await.0.unwrap().unwrap());
+    drop(soon("its turn", second).await.0.unwrap().unwrap());
+}
+
+pub(crate) async fn permits_and_latches_are_asked_for_as_often(backend: Backend) {
+    let client = backend.client_without_polls().await;
+    let semaphore = client.semaphore("s").with_safety_poll(ms(200));
+    semaphore.try_set_permits(0).await.unwrap();
+    let taking = tokio::spawn(async move { semaphore.acquire(1).await });
+    let latch = client.count_down_latch("l").with_safety_poll(ms(200));
+    latch.try_set_count(1).await.unwrap();
+    let open = tokio::spawn(async move { latch.wait(Duration::MAX).await });
+    eventually("both listen", async || client.stats().listeners == 2).await;
+    backend.command(&["SET", "s", "1"]);
+    backend.command(&["DEL", "l"]);
+    let (done, took) = soon("both go on", async { (taking.await, open.await) }).await;
+    drop(done.0.unwrap().unwrap());
+    done.1.unwrap().unwrap();
+    assert!(took < backend.late(500), "{took:?}");
+}
+
+fn asking(client: &Client) -> [(&'static str, Lock); 3] {
+    let members = ["q:a", "q:b", "q:c"].map(|name| client.string_lock(name));
+    [
+        ("spin", client.spin_lock("spin")),
+        ("string", client.string_lock("string")),
+        ("quorum", Lock::quorum(members)),
+    ]
+}
+
+pub(crate) async fn retries_end_an_acquisition(backend: Backend) {
+    let (client, other) = (backend.client_without_polls().await, backend.client().await);
+    let pause = backend.span(100);
+    for ((name, lock), (_, held)) in asking(&client).into_iter().zip(asking(&other)) {
+        let guard = held.lock().await.unwrap();
+        for retries in [0, 3] {
+            let lock = lock.clone().with_retry_count(retries).with_retry_pause(pause, pause);
+            let (before, start) = (client.stats().calls, Instant::now());
+            let error = soon("it ends", lock.lock()).await.0.unwrap_err();
+            assert!(error.is_timeout(), "{name}: {error}");
+            if name != "quorum" {
+                let calls = client.stats().calls - before;
+                assert_eq!(calls, u64::from(retries) + 1, "{name}");
+            }
+            let took = start.elapsed();
+            let most = pause * retries + backend.late(50);
+            assert!(took >= pause / 2 * retries && took <= most, "{name}: {took:?}");
+        }
+        assert!(client.stats().waiting == 0);
+        guard.unlock().await.unwrap();
+        lock.with_retry_count(0).lock().await.unwrap().unlock().await.unwrap();
+    }
+}
+
+pub(crate) async fn pauses_are_as_they_were_set(backend: Backend) {
+    let (client, other) = (backend.client_without_polls().await, backend.client().await);
+    for ((name, lock), (_, held)) in asking(&client).into_iter().zip(asking(&other)).take(2) {
+        let guard = held.lock().await.unwrap();
+        let lock = lock.with_retry_pause(ms(400), ms(400));
+        let waiter = tokio::spawn(async move { lock.lock().await });
+        waiting(&client, 1).await;
+        let (before, start) = (client.stats().calls, Instant::now());
+        sleep(ms(2000)).await;
+        let calls = client.stats().calls - before;
+        let most = u64::try_from(start.elapsed().as_millis()).unwrap() / 200 + 2;
+        assert!((2..=most).contains(&calls), "{name}: {calls} calls");
+        guard.unlock().await.unwrap();
+        drop(soon("its turn", waiter).await.0.unwrap().unwrap());
+    }
+}
+
+pub(crate) async fn bad_settings_are_refused_before_anything_is_sent(backend: Backend) {
+    let client = backend.client_without_polls().await;
+    let names = || ["a", "b"].map(|name| client.lock(name));
+    let bad = ms(99);
+    let out_of_range = [
+        client.lock("x").with_lease(bad),
+        client.fair_lock("x").with_lease(Duration::MAX),
+        client.lock("x").with_safety_poll(ms(9)),
+        client.string_lock("x").with_retry_pause(ms(0), ms(5)),
+        client.string_lock("x").with_retry_pause(ms(5), ms(4)),
+        client.read_write_lock("x").with_lease(bad).read().clone(),
+        Lock::multi(names()).with_lease(bad),
+        Lock::multi([client.lock("a"), client.lock("b").with_lease(bad)]),
+        // It would go on without that member.
+        Lock::quorum(["a", "b", "c"].map(|name| {
+            let lock = client.lock(name);
+            if name == "b" { lock.with_lease(bad) } else { lock }
+        })),
+        Lock::quorum(names()).with_retry_pause(ms(0), ms(5)),
+    ];
+    let before = client.stats().calls;
+    for lock in out_of_range {
+        let refused = [
+            lock.lock().await.map(drop),
+            lock.try_lock_now(Lease::fixed(ms(1000))).await.map(drop),
+            lock.is_locked().await.map(drop),
+        ];
+        for refused in refused {
+            let refused = refused.unwrap_err();
+            let is_range = matches!(refused, Error::Config(ConfigError::OutOfRange { .. }));
+            assert!(is_range, "{refused}");
+        }
+    }
+    let of_another_kind = [
+        client.lock("x").with_retry_count(1),
+        client.fair_lock("x").with_retry_pause(ms(5), ms(5)),
+        client.fair_lock("x").with_safety_poll(ms(100)),
+        Lock::multi([client.string_lock("a"), client.lock("b")]).with_retry_count(1),
+    ];
+    for lock in of_another_kind {
+        let refused = lock.lock().await.unwrap_err();
+        let is_setting = matches!(refused, Error::Config(ConfigError::Setting { .. }));
+        assert!(is_setting, "{refused}");
+    }
+    let semaphore = client.semaphore("s").with_lease(bad);
+    assert!(matches!(semaphore.acquire(1).await, Err(Error::Config(_))));
+    assert!(matches!(semaphore.available().await, Err(Error::Config(_))));
+    let latch = client.count_down_latch("l").with_safety_poll(ms(9));
+    assert!(matches!(latch.wait(Duration::MAX).await, Err(Error::Config(_))));
+    assert_eq!((client.stats().calls, client.stats().holds), (before, 0));
+    // The last setting counts.
+    let mended = client.lock("x").with_lease(bad).with_lease(ms(100));
+    mended.lock().await.unwrap().unlock().await.unwrap();
+}

@@ -1,0 +1,315 @@
+//! A lock that stays locked for a while, however soon it is released.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use leasehold::{
+    Client, ClientBuilder, ConfigError, Ended, Error, Lease, Lock, LockGuard, LossReason, Owner,
+};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::faulty_connection::FaultyConnection;
+use crate::for_each_kind::{are_there, for_each_exclusive_kind};
+
+async fn take(lock: &Lock, span: Duration) -> LockGuard {
+    lock.acquire().wait(ms(0)).unlock_not_before(span).await.unwrap()
+}
+
+/// It is locked until then and free soon after it, whatever else happens.
+async fn is_free_then(backend: &Backend, keys: &[String], begin: Instant, span: Duration) {
+    let most = i64::try_from(span.as_millis()).expect("short") + 1;
+    eventually("it is left to its expiry", async || {
+        let left = keys.iter().map(|key| backend.left(key));
+        left.inspect(|left| assert!(*left > 0, "{left}")).all(|left| left <= most)
+    })
+    .await;
+    sleep_until(begin + span - backend.span(20).min(span / 2)).await;
+    assert!(keys.iter().all(|key| backend.exists(key)), "until then");
+    eventually("it is free", async || keys.iter().all(|key| !backend.exists(key))).await;
+    assert!(begin.elapsed() < span + backend.late(20), "{:?}", begin.elapsed());
+}
+
+pub(crate) async fn a_quick_release_keeps_every_kind_locked_until_then(backend: Backend) {
+    let other = backend.client_without_polls().await;
+    let span = backend.lease(400);
+    for_each_exclusive_kind(async |kind| {
+        let client = backend.client_without_polls().await;
+        let lock = kind.lock(&client, kind.name);
+        let begin = Instant::now();
+        let guard = take(&lock, span).await;
+        let ended = guard.ended();
+        let waits = [&client, &other].map(|client| {
+            let lock = kind.lock(client, kind.name);
+            tokio::spawn(async move {
+                let guard = lock.lock().await.unwrap();
+                let granted = Instant::now();
+                guard.unlock().await.unwrap();
+                granted
+            })
+        });
+        crate::for_each_kind::wait(&client, kind, 1).await;
+        assert!(ended.now_or_never().is_none(), "it is held");
+        guard.unlock().await.unwrap();
+        assert!(are_there(&backend, kind, kind.name).await);
+        let late = backend
+            .in_vain(async || kind.lock(&other, kind.name).try_lock_now(Lease::Renewed).await);
+        late.await;
+        // Neither waiter knew of any end but that of the lease, of half a minute.
+        for wait in waits {
+            let granted = soon("it is free then", wait).await.0.unwrap();
+            let took = granted - begin;
+            let late = backend.late(50 + 2 * kind.late_ms());
+            assert!(took >= span && took < span + late, "{took:?}");
+        }
+        assert_eq!(client.stats().handed_over, 0);
+    })
+    .await;
+}
+
+pub(crate) async fn a_later_release_frees_at_once(backend: Backend) {
+    let client = backend.client_with_long_streaks().await;
+    let lock = client.lock("x");
+    let guard = take(&lock, ms(50)).await;
+    sleep(ms(60)).await;
+    guard.unlock().await.unwrap();
+    assert!(!backend.exists("x"));
+    // And the next one passes it on again.
+    let guard = take(&lock, ms(10)).await;
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    waiting(&client, 1).await;
+    sleep(ms(20)).await;
+    guard.unlock().await.unwrap();
+    drop(soon("its turn", waiter).await.0.unwrap().unwrap());
+    assert_eq!(client.stats().handed_over, 1);
+}
+
+pub(crate) async fn every_end_of_a_guard_keeps_it(backend: Backend) {
+    let span = backend.lease(300);
+    let keys = ["x".to_owned()];
+    let ends: [fn(LockGuard, Client); 3] = [
+        |guard, _client| drop(guard),
+        |guard, client| {
+            drop(client);
+            drop(guard);
+        },
+        |guard, _client| drop(guard.unlock()),
+    ];
+    for end in ends {
+        let client = backend.client_with_lease(backend.lease(100)).await;
+        let begin = Instant::now();
+        let guard = take(&client.lock("x"), span).await;
+        end(guard, client);
+        is_free_then(&backend, &keys, begin, span).await;
+    }
+    let (client, begin) = (backend.client().await, Instant::now());
+    let _guard = take(&client.lock("x"), span).await;
+    client.shutdown(Duration::from_secs(5)).await.unwrap();
+    is_free_then(&backend, &keys, begin, span).await;
+
+    let (client, begin) = (backend.client().await, Instant::now());
+    let lock = client.lock("x");
+    let guard =
+        lock.acquire().max_hold(span / 4).unlock_not_before(span).await.expect("it is free");
+    let (ended, _) = soon("it ends", guard.ended()).await;
+    assert_eq!(ended, Ended::Lost(LossReason::MaxHold));
+    is_free_then(&backend, &keys, begin, span).await;
+}
+
+pub(crate) async fn a_dead_process_keeps_it(backend: Backend) {
+    let (client, line) = FaultyConnection::with_lease(&backend, backend.lease(100)).await;
+    let (begin, span) = (Instant::now(), backend.lease(400));
+    let guard = take(&client.lock("x"), span).await;
+    line.die();
+    is_free_then(&backend, &["x".to_owned()], begin, span).await;
+    drop(guard);
+}
+
+/// The lease of the acquisition is a long one, and losses are found as soon as ever.
+pub(crate) async fn it_is_renewed_as_often_as_ever(backend: Backend) {
+    let lease = backend.lease(300);
+    let client = backend.client_with_lease(lease).await;
+    let guard = take(&client.lock("x"), lease * 100).await;
+    assert!(guard.remaining() > lease * 90);
+    sleep(lease * 2).await;
+    assert!((4..=7).contains(&client.stats().renewed), "{}", client.stats().renewed);
+    assert!(backend.left("x") > i64::try_from((lease * 90).as_millis()).unwrap(), "not shorter");
+    backend.command(&["DEL", "x"]);
+    let (ended, took) = soon("the loss is found", guard.ended()).await;
+    assert_eq!(ended, Ended::Lost(LossReason::Gone));
+    assert!(took < lease / 2 + backend.late(0), "{took:?}");
+}
+
+/// After it, a call whose reply is lost was executed.
+async fn knows_the_scripts(backend: &Backend, kind: fn(&Client) -> Lock) {
+    let client = backend.client().await;
+    let guard = take(&kind(&client), ms(20)).await;
+    let key = guard.name().to_owned();
+    guard.unlock().await.unwrap();
+    backend.until_gone(&key).await;
+    kind(&client).lock().await.unwrap().unlock().await.unwrap();
+}
+
+pub(crate) async fn what_was_never_had_is_free_at_once(backend: Backend) {
+    // The caller goes while its call is on the way.
+    knows_the_scripts(&backend, |client| client.lock("known")).await;
+    let (client, line) = FaultyConnection::with(&backend, |builder| builder).await;
+    line.lose_replies();
+    let lock = client.lock("x");
+    let mut taking = Box::pin(async { take(&lock, ms(60_000)).await });
+    assert!(futures::poll!(&mut taking).is_pending());
+    eventually("it was executed", async || {
+        let _ = futures::poll!(&mut taking).is_pending();
+        backend.exists("x")
+    })
+    .await;
+    drop(taking);
+    line.reconnect();
+    backend.until_gone("x").await;
+    // The first member was had, and the second was not.
+    let other = backend.client().await;
+    let held = other.lock("b").lock().await.unwrap();
+    let both = other.multi_lock(["a", "b"]);
+    let error = both.acquire().wait(backend.span(50)).unlock_not_before(ms(60_000)).await;
+    assert!(error.unwrap_err().is_timeout());
+    backend.until_gone("a").await;
+    held.unlock().await.unwrap();
+    assert!(!backend.exists("b"));
+}
+
+pub(crate) async fn lost_replies_change_nothing(backend: Backend) {
+    let span = backend.lease(200);
+    let kinds: [fn(&Client) -> Lock; 2] =
+        [|client| client.lock("x"), |client| client.string_lock("x")];
+    for kind in kinds {
+        knows_the_scripts(&backend, kind).await;
+        // Of the acquisition, which is repeated.
+        let settings = |builder: ClientBuilder| builder.command_timeout(ms(100)).lease(span * 2);
+        let (client, line) = FaultyConnection::with(&backend, settings).await;
+        let lock = kind(&client);
+        line.lose_replies();
+        let (begin, asked) = (Instant::now(), lock.clone());
+        let taking = tokio::spawn(async move { asked.acquire().unlock_not_before(span).await });
+        eventually("it was executed", async || backend.exists("x")).await;
+        line.reconnect();
+        let guard = soon("it is repeated", taking).await.0.unwrap().unwrap();
+        // Of the release.
+        line.lose_replies();
+        let unlocking = tokio::spawn(guard.unlock());
+        let shortened = i64::try_from(span.as_millis()).unwrap();
+        eventually("it was executed", async || backend.left("x") <= shortened).await;
+        line.reconnect();
+        let _confirmed_or_not = soon("it ends", unlocking).await.0.unwrap();
+        assert!(backend.exists("x"));
+        // The first call was executed some time after the beginning.
+        eventually("it is free", async || !backend.exists("x")).await;
+        assert!(begin.elapsed() >= span);
+        // What is still under way takes it no more.
+        eventually("all is settled", async || client.stats().releases_pending == 0).await;
+        assert!(!backend.exists("x"));
+        assert_eq!((client.stats().holds, client.stats().releases_failed), (0, 0));
+    }
+}
+
+pub(crate) async fn the_latest_moment_of_nested_acquisitions_counts(backend: Backend) {
+    let client = backend.client().await;
+    let (short, long) = (backend.lease(100), backend.lease(400));
+    let keys = ["x".to_owned()];
+    let lock = client.lock("x").owned_by(&Owner::new());
+    for spans in [[short, long], [long, short]] {
+        let begin = Instant::now();
+        let [outer, inner] = [take(&lock, spans[0]).await, take(&lock, spans[1]).await];
+        inner.unlock().await.unwrap();
+        outer.unlock().await.unwrap();
+        is_free_then(&backend, &keys, begin, long).await;
+    }
+    // The same owner has nothing to re-enter any more.
+    let begin = Instant::now();
+    let outer = lock.lock().await.unwrap();
+    take(&lock, short).await.unlock().await.unwrap();
+    assert_eq!(outer.hold_count(), 1);
+    outer.unlock().await.unwrap();
+    backend.in_vain(async || lock.try_lock_now(Lease::Renewed).await).await;
+    is_free_then(&backend, &keys, begin, short).await;
+    // A further guard of the same hold asks for nothing of its own.
+    let outer = take(&lock, short).await;
+    sleep(short).await;
+    let again = outer.reenter().await.unwrap();
+    drop(outer);
+    again.unlock().await.unwrap();
+    backend.until_gone("x").await;
+}
+
+pub(crate) async fn a_fixed_lease_is_the_longest_time(backend: Backend) {
+    let client = backend.client().await;
+    let span = backend.lease(200);
+    for kind in [|client: &Client| client.lock("x"), |client: &Client| client.fair_lock("x")] {
+        let lock = kind(&client);
+        let fixed = |span| {
+            lock.acquire().lease(Lease::fixed(ms(30_000))).unlock_not_before(span).into_future()
+        };
+        let begin = Instant::now();
+        fixed(span).await.unwrap().unlock().await.unwrap();
+        is_free_then(&backend, &["x".to_owned()], begin, span).await;
+        let calls = client.stats().calls;
+        for span in [ms(30_001), ms(9), Duration::MAX] {
+            let refused = fixed(span).await.unwrap_err();
+            let what = ConfigError::OutOfRange {
+                what: "unlock_not_before",
+                given: format!("{span:?}"),
+                allowed: "10ms to 30s".into(),
+            };
+            assert!(matches!(&refused, Error::Config(error) if *error == what), "{refused}");
+        }
+        assert_eq!(client.stats().calls, calls);
+    }
+}
+
+pub(crate) async fn a_forced_release_frees_it_at_once(backend: Backend) {
+    let client = backend.client().await;
+    let lock = client.lock("x");
+    take(&lock, ms(60_000)).await.unlock().await.unwrap();
+    assert!(lock.force_unlock().await.unwrap());
+    let guard = take(&lock, ms(60_000)).await;
+    assert!(lock.force_unlock().await.unwrap());
+    assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
+    assert!(!backend.exists("x"));
+}
+
+/// A hold that is handed over without a call has no lease that covers it.
+pub(crate) async fn who_gets_it_handed_over_keeps_it_as_long(backend: Backend) {
+    let client = backend.client_with_long_streaks().await;
+    let span = ms(60_000);
+    let guard = client.lock("x").lock().await.unwrap();
+    let lock = client.lock("x");
+    let waiter = tokio::spawn(async move { lock.acquire().unlock_not_before(span).await.unwrap() });
+    waiting(&client, 1).await;
+    guard.unlock().await.unwrap();
+    let guard = soon("its turn", waiter).await.0.unwrap();
+    assert_eq!(client.stats().handed_over, 1);
+    assert!(backend.left("x") > 50_000, "{}", backend.left("x"));
+    drop(guard);
+    eventually("it is left", async || client.stats().releases_pending == 0).await;
+    assert!(backend.left("x") > 50_000, "{}", backend.left("x"));
+}
+
+pub(crate) async fn what_holders_share_cannot_be_kept(backend: Backend) {
+    let client = backend.client().await;
+    let reads = || client.read_write_lock("x").read().clone();
+    let sets = [
+        reads(),
+        Lock::multi([client.lock("a"), reads()]),
+        Lock::multi([client.fair_lock("a"), reads()]),
+        Lock::quorum([client.lock("a"), client.lock("b"), reads()]),
+    ];
+    let calls = client.stats().calls;
+    for lock in sets {
+        let refused = lock.acquire().unlock_not_before(ms(1000)).await.unwrap_err();
+        let is_setting = matches!(
+            refused,
+            Error::Config(ConfigError::Setting { setting: "unlock_not_before", .. })
+        );
+        assert!(is_setting, "{refused}");
+    }
+    assert_eq!(client.stats().calls, calls);
+}
