@@ -13,7 +13,7 @@ use super::{Arg, Call, Publish, Unexpected, Value};
 use crate::holder::Holder;
 
 scripts! {
-    LOCKS_SCAN = "locks_scan" from "shared/clock.lua" "description/described.lua" "waiters/listening.lua"
+    LOCKS_SCAN = "locks_scan" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "waiters/listening.lua"
         "scan/locks_scan.lua";
 }
 

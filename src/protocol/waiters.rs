@@ -7,7 +7,7 @@ use super::script::scripts;
 use super::{Arg, Call, Publish, Unexpected, Value};
 
 scripts! {
-    WAITERS = "lock_waiters" from "shared/clock.lua" "waiters/listening.lua" "waiters/waiters.lua";
+    WAITERS = "lock_waiters" from "shared/clock.lua" "shared/may.lua" "waiters/listening.lua" "waiters/waiters.lua";
 }
 
 /// Owners of a queue that are returned.

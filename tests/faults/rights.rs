@@ -161,6 +161,19 @@ async fn count(a: &Client, b: &Client) -> Result<(), Error> {
     theirs.wait(ms(0)).await
 }
 
+/// One that says what it is for, after one that has left.
+async fn tell(a: &Client, b: &Client) -> Result<(), Error> {
+    let (ours, theirs) = (a.lock("orders:told"), b.lock("orders:told"));
+    for purpose in ["first", "second"] {
+        let guard = ours.acquire().purpose(purpose).await?;
+        while theirs.holder().await?.and_then(|holder| holder.purpose).as_deref() != Some(purpose) {
+            tokio::time::sleep(ms(1)).await;
+        }
+        guard.unlock().await?;
+    }
+    Ok(())
+}
+
 /// All that a client can do with the other kinds.
 async fn every_kind(a: &Client, b: &Client, outside: &mut Outside) -> Result<(), Error> {
     let kinds: [fn(&Client) -> Lock; 6] = [
@@ -192,6 +205,7 @@ async fn every_kind(a: &Client, b: &Client, outside: &mut Outside) -> Result<(),
     in_vain(ours.write().try_lock(ms(500), Lease::Renewed).await);
     other.unlock().await?;
     count(a, b).await?;
+    tell(a, b).await?;
     let found = b.locks("orders:*").await?;
     assert!(found.iter().any(|lock| lock.key == "orders:fenced"), "{found:?}");
     guard.unlock().await

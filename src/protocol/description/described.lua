@@ -1,7 +1,10 @@
 -- What is said of the holders of a lock: the time of day in ms, -1 if this user may not ask for it, then each
 -- owner and its text; nothing if nothing is said, or if this user may not read it.
 local function described(key)
-  local said = key and redis.pcall('hgetall', key) or {}
+  if not key or not may('hgetall', key) then
+    return {}
+  end
+  local said = redis.pcall('hgetall', key)
   if said.err or #said == 0 then
     return {}
   end
