@@ -22,7 +22,9 @@ impl Counter {
     pub(crate) fn add(&self, number: u64) {
         self.value.fetch_add(number, Relaxed);
         #[cfg(feature = "metrics")]
-        metrics::counter!(self.metric).increment(number);
+        if super::meters::is_listened() {
+            metrics::counter!(self.metric).increment(number);
+        }
     }
 
     pub(crate) fn value(&self) -> u64 {

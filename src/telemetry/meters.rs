@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::{Label, SharedString, counter, gauge, histogram};
+use metrics::{Label, NoopRecorder, Recorder, SharedString, counter, gauge, histogram};
 
 use super::names::METRICS;
 use super::names::metric::{
@@ -34,17 +34,36 @@ impl NameLabel {
     }
 }
 
+/// Whether there is a recorder. If in doubt there is.
+pub(super) fn is_listened() -> bool {
+    metrics::with_recorder(|recorder| !is_none(recorder))
+}
+
+/// Whether it is the one that the facade has while there is none. A key with its labels costs more than that.
+fn is_none(recorder: &dyn Recorder) -> bool {
+    let recorder: *const (dyn Recorder + '_) = recorder;
+    let none: *const dyn Recorder = recorder.cast::<NoopRecorder>();
+    // Tables of methods that are equal call the same code, which does nothing.
+    std::ptr::eq(recorder, none)
+}
+
 /// Tells the exporter what the metrics are; `stats` are the counters with their help.
+///
+/// Counters without labels are there from now on: of one that began with its first event nobody could see an increase.
 pub(crate) fn describe(stats: &[(&'static str, &'static str)]) {
-    for Metric { name, shape, unit, help, .. } in METRICS {
+    for Metric { name, shape, unit, help, labels } in METRICS {
         match shape {
             Shape::Counter => metrics::describe_counter!(*name, *unit, *help),
             Shape::Gauge => metrics::describe_gauge!(*name, *unit, *help),
             Shape::Histogram => metrics::describe_histogram!(*name, *unit, *help),
         }
+        if *shape == Shape::Counter && labels.is_empty() {
+            counter!(*name).increment(0);
+        }
     }
     for (name, help) in stats {
         metrics::describe_counter!(*name, metrics::Unit::Count, *help);
+        counter!(*name).increment(0);
     }
 }
 
@@ -94,4 +113,45 @@ pub(super) fn failed_over() {
 
 pub(super) fn reconnected() {
     counter!(RECONNECTS).increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, NoopRecorder, Recorder};
+    use metrics::{SharedString, Unit, with_local_recorder};
+
+    use super::is_listened;
+
+    /// Without size, as the one of the facade.
+    struct Forgetful;
+
+    impl Recorder for Forgetful {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
+            unreachable!("not asked");
+        }
+
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::noop()
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::noop()
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    #[test]
+    fn a_recorder_listens_and_none_does_not() {
+        assert!(!is_listened());
+        with_local_recorder(&Forgetful, || assert!(is_listened()));
+        with_local_recorder(&NoopRecorder, || assert!(!is_listened()));
+        assert!(!is_listened());
+    }
 }

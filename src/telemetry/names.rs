@@ -19,7 +19,6 @@ pub(super) mod metric {
         pub(in crate::telemetry) name: &'static str,
         pub(in crate::telemetry) shape: Shape,
         pub(in crate::telemetry) unit: Unit,
-        #[cfg_attr(not(test), expect(dead_code, reason = "the documentation has them"))]
         pub(in crate::telemetry) labels: &'static [&'static str],
         pub(in crate::telemetry) help: &'static str,
     }

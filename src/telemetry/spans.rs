@@ -5,7 +5,9 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use futures::future::Either;
 use tracing::field::Empty;
+use tracing::level_filters::LevelFilter;
 use tracing::{Instrument as _, Span, debug_span, info, warn};
 
 use super::names::TARGET;
@@ -21,6 +23,11 @@ pub(super) struct Hold(Span);
 pub(super) struct Release {
     span: Span,
     ended: AtomicBool,
+}
+
+/// Whether there is a subscriber for anything.
+pub(super) fn is_listened() -> bool {
+    LevelFilter::current() != LevelFilter::OFF
 }
 
 /// Seconds, as of all durations in fields.
@@ -64,7 +71,11 @@ pub(super) fn around<F: Future>(
     span: Option<&Acquire>,
     work: F,
 ) -> impl Future<Output = F::Output> + use<F> {
-    work.instrument(span.map_or_else(Span::none, |span| span.0.clone()))
+    match span {
+        // Nothing to enter and to leave at each poll.
+        None => Either::Left(work),
+        Some(span) => Either::Right(Box::pin(work.instrument(span.0.clone()))),
+    }
 }
 
 impl Hold {

@@ -1,4 +1,4 @@
-//! An acquisition and a hold as they are told.
+//! An acquisition and a hold as they are told: to those who listen when they begin.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -19,9 +19,12 @@ pub(crate) struct Telemetry {
     pub(crate) name_label: meters::NameLabel,
 }
 
-/// One call of a caller for a lock.
+/// One call of a caller for a lock; `None` if nobody listened when it began. As small as can be: it is moved about.
 #[derive(Debug)]
-pub(crate) struct Acquisition {
+pub(crate) struct Acquisition(Option<Box<ToldAcquisition>>);
+
+#[derive(Debug)]
+struct ToldAcquisition {
     subject: Subject,
     started: Instant,
     calls: AtomicU32,
@@ -32,9 +35,12 @@ pub(crate) struct Acquisition {
     ended: AtomicBool,
 }
 
-/// One hold, from its grant to its end.
+/// One hold, from its grant to its end; `None` if nobody listened at its grant.
 #[derive(Debug)]
-pub(crate) struct Holding {
+pub(crate) struct Holding(Option<Box<ToldHold>>);
+
+#[derive(Debug)]
+struct ToldHold {
     subject: Subject,
     started: Instant,
     renewals: AtomicU32,
@@ -45,43 +51,47 @@ pub(crate) struct Holding {
 }
 
 impl Telemetry {
+    /// `None` if nobody listens: then nothing is kept, and no clock is read.
     #[cfg_attr(
         not(feature = "metrics"),
         expect(clippy::unused_self, reason = "it is this client's label")
     )]
-    fn subject(&self, kind: &'static str, name: &Arc<str>) -> Subject {
-        Subject {
+    fn subject(&self, kind: &'static str, name: &Arc<str>) -> Option<Subject> {
+        (spans::is_listened() || meters::is_listened()).then(|| Subject {
             kind,
             #[cfg(feature = "tracing")]
             name: name.clone(),
             #[cfg(feature = "metrics")]
             label: self.name_label.of(name),
-        }
+        })
     }
 
     pub(crate) fn acquisition(&self, kind: &'static str, name: &Arc<str>) -> Acquisition {
-        Acquisition {
-            subject: self.subject(kind, name),
+        let told = |subject| ToldAcquisition {
+            subject,
             started: Instant::now(),
             calls: AtomicU32::new(0),
             wakes: AtomicU32::new(0),
             handed_over: AtomicBool::new(false),
             span: OnceLock::new(),
             ended: AtomicBool::new(false),
-        }
+        };
+        Acquisition(self.subject(kind, name).map(told).map(Box::new))
     }
 
     pub(crate) fn holding(&self, kind: &'static str, name: &Arc<str>) -> Holding {
-        let subject = self.subject(kind, name);
-        meters::held(&subject, 1.0);
-        Holding {
-            span: spans::Hold::begin(&subject),
-            subject,
-            started: Instant::now(),
-            renewals: AtomicU32::new(0),
-            ended: AtomicBool::new(false),
-            leaving: OnceLock::new(),
-        }
+        let told = |subject| {
+            meters::held(&subject, 1.0);
+            ToldHold {
+                span: spans::Hold::begin(&subject),
+                subject,
+                started: Instant::now(),
+                renewals: AtomicU32::new(0),
+                ended: AtomicBool::new(false),
+                leaving: OnceLock::new(),
+            }
+        };
+        Holding(self.subject(kind, name).map(told).map(Box::new))
     }
 
     /// Another server serves some of the keys.
@@ -93,40 +103,53 @@ impl Telemetry {
 
     /// A release is not tried any more.
     pub(crate) fn gave_up(&self, kind: &'static str, name: &Arc<str>) {
-        spans::gave_up(&self.subject(kind, name));
+        if let Some(subject) = self.subject(kind, name) {
+            spans::gave_up(&subject);
+        }
     }
 }
 
 impl Acquisition {
     pub(crate) fn begins(&self) {
-        self.span.get_or_init(|| {
-            meters::waiting(&self.subject, 1.0);
-            spans::Acquire::begin(&self.subject)
+        let Some(told) = &self.0 else { return };
+        told.span.get_or_init(|| {
+            meters::waiting(&told.subject, 1.0);
+            spans::Acquire::begin(&told.subject)
         });
     }
 
     /// What is told while this is polled belongs to the acquisition.
     pub(crate) fn around<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
-        spans::around(self.span.get(), work)
+        spans::around(self.0.as_ref().and_then(|told| told.span.get()), work)
     }
 
     pub(crate) fn asks(&self) {
-        self.calls.fetch_add(1, Relaxed);
+        if let Some(told) = &self.0 {
+            told.calls.fetch_add(1, Relaxed);
+        }
     }
 
     pub(crate) fn is_woken(&self) {
-        self.wakes.fetch_add(1, Relaxed);
+        if let Some(told) = &self.0 {
+            told.wakes.fetch_add(1, Relaxed);
+        }
     }
 
     pub(crate) fn is_handed_over(&self) {
-        self.handed_over.store(true, Relaxed);
+        if let Some(told) = &self.0 {
+            told.handed_over.store(true, Relaxed);
+        }
     }
 
     pub(crate) fn ends(&self, error: Option<&Error>) {
-        self.tell(error.map_or("acquired", Error::label));
+        if let Some(told) = &self.0 {
+            told.ends(error.map_or("acquired", Error::label));
+        }
     }
+}
 
-    fn tell(&self, outcome: &'static str) {
+impl ToldAcquisition {
+    fn ends(&self, outcome: &'static str) {
         let Some(span) = self.span.get().filter(|_| !self.ended.swap(true, Relaxed)) else {
             return;
         };
@@ -143,36 +166,70 @@ impl Acquisition {
     }
 }
 
-impl Drop for Acquisition {
+impl Drop for ToldAcquisition {
     /// The caller dropped its future.
     fn drop(&mut self) {
-        self.tell("dropped");
+        self.ends("dropped");
     }
 }
 
 impl Holding {
     /// `lag`: how late that was against a third of the lease.
     pub(crate) fn is_renewed(&self, lag: Duration) {
-        self.renewals.fetch_add(1, Relaxed);
-        meters::renewed(&self.subject, lag);
+        if let Some(told) = &self.0 {
+            told.renewals.fetch_add(1, Relaxed);
+            meters::renewed(&told.subject, lag);
+        }
     }
 
     pub(crate) fn is_uncertain(&self) {
-        self.span.uncertain(&self.subject);
+        if let Some(told) = &self.0 {
+            told.span.uncertain(&told.subject);
+        }
     }
 
     pub(crate) fn is_certain(&self) {
-        self.span.certain(&self.subject);
+        if let Some(told) = &self.0 {
+            told.span.certain(&told.subject);
+        }
     }
 
     /// Its release found nothing, or it ends without one.
     pub(crate) fn is_lost(&self, reason: LossReason) {
-        meters::lost(&self.subject, reason.as_str());
-        self.span.lost(&self.subject, reason.as_str());
+        if let Some(told) = &self.0 {
+            told.is_lost(reason);
+        }
     }
 
     /// For its guards. Its release may follow.
     pub(crate) fn ends(&self, end: Ended) {
+        if let Some(told) = &self.0 {
+            told.ends(end);
+        }
+    }
+
+    /// Its field goes to the next waiter of the client: there is nothing to release.
+    pub(crate) fn passes_on(&self) {
+        if let Some(told) = &self.0 {
+            told.is_released_as(None);
+        }
+    }
+
+    /// The release is settled.
+    pub(crate) fn is_released(&self, error: Option<&Error>) {
+        if let Some(told) = &self.0 {
+            told.is_released_as(Some(error.map_or("released", Error::label)));
+        }
+    }
+}
+
+impl ToldHold {
+    fn is_lost(&self, reason: LossReason) {
+        meters::lost(&self.subject, reason.as_str());
+        self.span.lost(&self.subject, reason.as_str());
+    }
+
+    fn ends(&self, end: Ended) {
         if self.ended.swap(true, Relaxed) {
             return;
         }
@@ -193,16 +250,6 @@ impl Holding {
         self.span.end(self.renewals.load(Relaxed), end);
     }
 
-    /// Its field goes to the next waiter of the client: there is nothing to release.
-    pub(crate) fn passes_on(&self) {
-        self.is_released_as(None);
-    }
-
-    /// The release is settled.
-    pub(crate) fn is_released(&self, error: Option<&Error>) {
-        self.is_released_as(Some(error.map_or("released", Error::label)));
-    }
-
     fn is_released_as(&self, outcome: Option<&'static str>) {
         // Of two that say so, the first one knows.
         let Some(Some((since, span))) = self.leaving.get() else { return };
@@ -214,7 +261,7 @@ impl Holding {
     }
 }
 
-impl Drop for Holding {
+impl Drop for ToldHold {
     /// The client ended, and nobody saw the end of the hold.
     fn drop(&mut self) {
         if !*self.ended.get_mut() {

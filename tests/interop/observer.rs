@@ -32,6 +32,11 @@ impl Observer {
         self.ask(command).await[0].parse().expect("an integer")
     }
 
+    /// How many keys live. `DBSIZE` would count those that have expired and are not removed yet.
+    pub(crate) async fn keys(&mut self) -> usize {
+        self.ask("KEYS *").await.len()
+    }
+
     /// How often the server has run these commands so far, those in scripts included. A script that
     /// the server did not know yet was not run.
     pub(crate) async fn calls(&mut self, commands: &[&str]) -> u64 {

@@ -7,6 +7,7 @@
 mod support;
 
 mod cron;
+mod exporting;
 mod graceful;
 mod http;
 mod inventory;

@@ -17,14 +17,16 @@ final class Contention {
     private static final String SIDE = "java";
 
     private final RLock lock;
+    private final boolean isFenced;
     private final RAtomicLong inside;
     private final RBucket<String> last;
     private final RAtomicLong token;
     private final AtomicInteger switches = new AtomicInteger();
 
     /** {@code plain} must be another client than the one of the lock. */
-    Contention(RLock lock, RedissonClient plain, String counterKey) {
+    Contention(RLock lock, boolean isFenced, RedissonClient plain, String counterKey) {
         this.lock = lock;
+        this.isFenced = isFenced; // old versions have no such class to ask
         inside = plain.getAtomicLong(counterKey);
         last = plain.getBucket(counterKey + ":last", StringCodec.INSTANCE);
         token = plain.getAtomicLong(counterKey + ":token");
@@ -40,8 +42,8 @@ final class Contention {
         try {
             crowd.waitedSince(asked);
             crowd.check(inside.incrementAndGet() == 1);
-            if (lock instanceof RFencedLock fenced) {
-                long mine = fenced.getToken();
+            if (isFenced) {
+                long mine = ((RFencedLock) lock).getToken();
                 crowd.check(token.getAndSet(mine) < mine);
             }
             if (!SIDE.equals(last.getAndSet(SIDE))) {

@@ -29,7 +29,8 @@ final class ContentionCommands {
     void register(Commands commands) {
         commands.anywhere("contend", operands -> {
             var lock = Locks.find(session.clients(), operands.text(2));
-            return new Contention(lock, session.plain(), operands.text(3))
+            boolean isFenced = operands.text(2).startsWith("fenced:");
+            return new Contention(lock, isFenced, session.plain(), operands.text(3))
                     .run(crowd(operands, 4));
         });
         commands.anywhere("contendrw", operands -> {

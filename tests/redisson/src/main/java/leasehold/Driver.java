@@ -18,12 +18,16 @@ import java.util.concurrent.Executors;
  * <pre>
  *   7 lock worker-1 lock:orders:42          ->  7 ok
  *   8 unlock worker-2 lock:orders:42        ->  8 err IllegalMonitorStateException attempt to ...
+ *   9 lock worker-1 nonreentrant:orders:42  ->  9 unsupported 'org.redisson.api.RLock ...'
  * </pre>
  *
  * The first word is the request's id: several may be in flight, and replies come in the order in
  * which the work is done. A command that names a thread runs on that thread, one after another, so
  * that Redisson sees one owner; the others run on a thread of their own. The process ends when
  * stdin does, so it cannot outlive the test that started it.
+ *
+ * It is compiled with one version of Redisson and also runs with others. What this code asks for and
+ * the version at hand does not have is unsupported.
  */
 public final class Driver {
     private final PrintStream replies = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -76,12 +80,32 @@ public final class Driver {
             Object value = work.call();
             reply = value == null ? "ok" : "ok " + value;
         } catch (Throwable t) { // an Error too: each command has a reply
-            reply = "err " + t.getClass().getSimpleName() + " " + String.valueOf(t.getMessage());
+            String missing = missing(t);
+            reply = missing != null
+                    ? "unsupported " + missing
+                    : "err " + t.getClass().getSimpleName() + " " + String.valueOf(t.getMessage());
         }
         synchronized (replies) {
             replies.print(id + " " + reply.replaceAll("\\R", " ") + "\n");
             replies.flush();
         }
+    }
+
+    /**
+     * What this version of Redisson does not have, or null. It must be this code that asks for it: what
+     * Redisson lacks inside is its fault.
+     */
+    private static String missing(Throwable t) {
+        StackTraceElement at = t.getStackTrace().length > 0 ? t.getStackTrace()[0] : null;
+        String text = String.valueOf(t.getMessage()).replace('/', '.');
+        if (at == null) {
+            return null;
+        }
+        if (t instanceof UnsupportedOperationException && at.getClassName().startsWith("org.redisson.")) {
+            return at.getClassName() + "." + at.getMethodName();
+        }
+        boolean asked = at.getClassName().startsWith("leasehold.") && text.contains("org.redisson.");
+        return t instanceof LinkageError && asked ? text : null;
     }
 
     private ExecutorService worker(String name) {
