@@ -69,9 +69,10 @@ async fn the_last_order_for_a_channel_counts() {
 async fn a_burst_for_a_slow_consumer_arrives_or_is_reported() {
     needs_a_server!();
     let server = Server::start();
-    let slow = Recorder { pause: Some(Duration::from_micros(200)), ..Recorder::default() };
+    let slow = Recorder { pause: Some(Duration::from_micros(20)), ..Recorder::default() };
     let testbed = Testbed::with(&server.url(), slow).await;
     testbed.subscribe("c").await.unwrap();
+    // The consumer needs a second or two for all: the machine may be busy.
     let count = 20_000;
     let mut publisher = server.connection();
     let sent = std::thread::spawn(move || {
