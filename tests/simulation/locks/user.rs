@@ -29,7 +29,7 @@ impl User<Owned> {
             self.pauses().await;
             let name = self.rng.usize(0..locks.len());
             let wish = Wish { prefers_writers, ..Wish::new(self.actor, vec![name]) };
-            self.visit(&locks[name], wish).await;
+            Box::pin(self.visit(&locks[name], wish)).await;
         }
     }
 

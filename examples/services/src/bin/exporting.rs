@@ -131,7 +131,7 @@ async fn ship(locks: &Client, number: u64, work: &Work) -> Result<(), Error> {
     let customer = locks.lock(format!("customer:{}", number % work.customers));
     let shipping = async |_guard| tokio::time::sleep(work.takes).await;
     customer.run(work.wait, Lease::Renewed, shipping).await?;
-    if number % 4 == 0 {
+    if number.is_multiple_of(4) {
         let ledger = locks.fair_lock("ledger");
         ledger.run(work.wait, Lease::Renewed, async |_guard| ()).await?;
     }
