@@ -43,7 +43,8 @@ pub(super) fn is_listened() -> bool {
 fn is_none(recorder: &dyn Recorder) -> bool {
     let recorder: *const (dyn Recorder + '_) = recorder;
     let none: *const dyn Recorder = recorder.cast::<NoopRecorder>();
-    // Tables of methods that are equal call the same code, which does nothing.
+    // Tables of methods that are equal call the same code, which does nothing. A debug build has this table more than
+    // once; then it seems that somebody listens, which only costs. `benches/telemetry` shows an optimised build.
     std::ptr::eq(recorder, none)
 }
 
@@ -117,7 +118,7 @@ pub(super) fn reconnected() {
 
 #[cfg(test)]
 mod tests {
-    use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, NoopRecorder, Recorder};
+    use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder};
     use metrics::{SharedString, Unit, with_local_recorder};
 
     use super::is_listened;
@@ -126,9 +127,7 @@ mod tests {
     struct Forgetful;
 
     impl Recorder for Forgetful {
-        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
-            unreachable!("not asked");
-        }
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
         fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
@@ -148,10 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn a_recorder_listens_and_none_does_not() {
-        assert!(!is_listened());
+    fn a_recorder_without_size_listens() {
         with_local_recorder(&Forgetful, || assert!(is_listened()));
-        with_local_recorder(&NoopRecorder, || assert!(!is_listened()));
+    }
+
+    #[cfg(not(debug_assertions))]
+    #[test]
+    fn without_a_recorder_nobody_listens() {
         assert!(!is_listened());
     }
 }
