@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `told`, or `untold` | an acquisition and a hold as they are told, or nothing |
 //! | `meters`, or `no_meters` | what becomes metrics of that |
+//! | `recorder`, or `no_recorder` | whether there is somebody for metrics |
 //! | `spans`, or `no_spans` | what becomes spans and events of it |
 //! | `subject` | what those are told |
 //! | `names` | the names of all of them, and what they mean |
@@ -18,6 +19,9 @@ mod counter;
 mod meters;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 mod names;
+#[cfg(any(feature = "metrics", feature = "tracing"))]
+#[cfg_attr(not(feature = "metrics"), path = "telemetry/no_recorder.rs")]
+mod recorder;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 #[cfg_attr(not(feature = "tracing"), path = "telemetry/no_spans.rs")]
 mod spans;

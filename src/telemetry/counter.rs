@@ -22,7 +22,7 @@ impl Counter {
     pub(crate) fn add(&self, number: u64) {
         self.value.fetch_add(number, Relaxed);
         #[cfg(feature = "metrics")]
-        if super::meters::is_listened() {
+        if super::recorder::is_listened() {
             metrics::counter!(self.metric).increment(number);
         }
     }

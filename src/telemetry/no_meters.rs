@@ -4,10 +4,6 @@ use std::time::Duration;
 
 use super::subject::{Acquired, Subject};
 
-pub(super) fn is_listened() -> bool {
-    false
-}
-
 pub(super) fn waiting(_: &Subject, _: f64) {}
 
 pub(super) fn acquired(_: &Subject, _: &Acquired) {}

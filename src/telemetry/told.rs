@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::subject::{Acquired, Subject};
-use super::{meters, spans};
+use super::{meters, recorder, spans};
 use crate::error::Error;
 use crate::lease::{Ended, LossReason};
 
@@ -57,7 +57,7 @@ impl Telemetry {
         expect(clippy::unused_self, reason = "it is this client's label")
     )]
     fn subject(&self, kind: &'static str, name: &Arc<str>) -> Option<Subject> {
-        (spans::is_listened() || meters::is_listened()).then(|| Subject {
+        (spans::is_listened() || recorder::is_listened()).then(|| Subject {
             kind,
             #[cfg(feature = "tracing")]
             name: name.clone(),

@@ -1,0 +1,5 @@
+//! No recorder.
+
+pub(super) fn is_listened() -> bool {
+    false
+}
