@@ -1,7 +1,10 @@
 //! The command line, in processes of its own, on a server of its own.
 #![expect(clippy::print_stdout, reason = "measured margins")]
 
+#[path = "../../tests/support/certificate.rs"]
+mod certificate;
 mod concurrent;
+mod deployments;
 mod exit_codes;
 mod loss;
 mod nested;

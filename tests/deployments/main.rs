@@ -4,6 +4,8 @@
 //! library: what the other tests conclude from it is worth no more than it is.
 #![expect(clippy::disallowed_methods, reason = "real servers take real time")]
 
+#[path = "../support/certificate.rs"]
+mod certificate;
 mod cluster;
 mod contenders;
 mod copies;

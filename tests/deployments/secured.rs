@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, Lease, TlsOptions};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tokio::time::timeout;
 
+use crate::certificate::Certificate;
 use crate::contenders::{LIMIT, until};
 use crate::support::cluster::{Cluster, Shape};
 use crate::support::sentinel::NAME;
@@ -14,57 +14,9 @@ use crate::support::slots::keyslot;
 
 const LONG: Duration = Duration::from_secs(300);
 
-/// One certificate for all servers, which is good for their address, and who signed it.
-struct Certificate {
-    authority: String,
-    folder: std::path::PathBuf,
-}
-
-impl Certificate {
-    fn new(test: &str) -> Self {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, "authority");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().expect("a key");
-        let authority = params.self_signed(&key).expect("signed").pem();
-        let issuer = Issuer::new(params, key);
-        let key = KeyPair::generate().expect("a key");
-        let mut of = CertificateParams::new(["127.0.0.1".to_owned()]).expect("an address");
-        of.distinguished_name.push(DnType::CommonName, "server");
-        let signed = of.signed_by(&key, &issuer).expect("signed").pem();
-        let name = format!("leasehold-secured-{}-{test}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).expect("a folder");
-        for (file, text) in
-            [("ca.pem", &authority), ("cert.pem", &signed), ("key.pem", &key.serialize_pem())]
-        {
-            std::fs::write(folder.join(file), text).expect("a file");
-        }
-        Certificate { authority, folder }
-    }
-
-    /// With which a server shows it.
-    fn arguments(&self) -> Vec<String> {
-        let file = |name: &str| self.folder.join(name).to_string_lossy().into_owned();
-        let files = [
-            ("--tls-cert-file", "cert.pem"),
-            ("--tls-key-file", "key.pem"),
-            ("--tls-ca-cert-file", "ca.pem"),
-        ];
-        let files = files.into_iter().flat_map(|(word, name)| [word.to_owned(), file(name)]);
-        files.chain(["--tls-auth-clients".to_owned(), "no".to_owned()]).collect()
-    }
-
-    fn builder(&self, url: &str) -> ClientBuilder {
-        let trusted = TlsOptions::new().ca_pem(&self.authority);
-        Client::builder(url).tls(trusted).lease(LONG).connect_timeout(LIMIT)
-    }
-}
-
-impl Drop for Certificate {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.folder));
-    }
+fn builder(certificate: &Certificate, url: &str) -> ClientBuilder {
+    let trusted = TlsOptions::new().ca_file(certificate.folder.join("ca.pem"));
+    Client::builder(url).tls(trusted).lease(LONG).connect_timeout(LIMIT)
 }
 
 /// How a server was reached by these: the local ports of their connections.
@@ -91,7 +43,7 @@ async fn every_node_of_a_cluster_is_reached_by_tls() {
     let cluster = Cluster::start_with(Shape { replicas: 0, arguments, ..Shape::default() });
     let seed = cluster.node(0);
     let url = format!("rediss-cluster://127.0.0.1:{}", seed.tls_port());
-    let [client, other] = [certificate.builder(&url), certificate.builder(&url)];
+    let [client, other] = [builder(&certificate, &url), builder(&certificate, &url)];
     let client = client.connect().await.expect("connects");
     let other = other.connect().await.expect("connects");
     until("all nodes are connected", async || {
@@ -136,7 +88,7 @@ async fn sentinels_and_both_primaries_are_reached_by_tls() {
     shown.extend(["--protected-mode", "no"]);
     let sentinel = Server::start_sentinel_with(&configuration, &shown);
     let url = format!("rediss-sentinel://127.0.0.1:{}/{NAME}", sentinel.tls_port());
-    let client = certificate.builder(&url).connect().await.expect("connects");
+    let client = builder(&certificate, &url).connect().await.expect("connects");
     until("the primary is connected", async || is_secured(&primary, &client)).await;
     let guard = client.lock("n").lock().await.expect("free");
     until("the replica has it", async || replica.command(&["EXISTS", "n"]).int() == 1).await;

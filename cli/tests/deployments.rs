@@ -1,0 +1,74 @@
+//! The same commands on a cluster, by sentinels, and over TLS.
+
+use std::process::{Output, Stdio};
+
+use crate::certificate::Certificate;
+use crate::support::cluster::Cluster;
+use crate::support::sentinel::Sentinels;
+use crate::support::server::{Server, is_missing};
+use crate::testbed::{bare, exit_code, stderr, stdout};
+
+fn output(url: &str, words: &[&str]) -> Output {
+    let mut command = bare(words);
+    command.env("LEASEHOLD_URL", url).stdin(Stdio::null()).output().expect("it starts")
+}
+
+/// A run inside a run for each name: the innermost command sees all of these locks. Afterwards there are none.
+fn holds_and_lists(url: &str, options: &[&str], names: &[String]) {
+    let program = env!("CARGO_BIN_EXE_leasehold");
+    let mut words = [&["ls"], options].concat();
+    for name in names {
+        words = [&["run", name], options, &["--as", "me@here", "--", program], &words].concat();
+    }
+    let done = output(url, &words);
+    assert_eq!(exit_code(&done), 0, "{}", stderr(&done));
+    let list = stdout(&done);
+    assert!(names.iter().all(|name| list.contains(name.as_str())), "{list}");
+    assert_eq!(stdout(&output(url, &[&["ls"], options].concat())), "");
+
+    for name in names {
+        let show = [&["show", name], options].concat();
+        let run = [&["run", name], options, &["--", program], &show].concat();
+        let shown = stdout(&output(url, &run));
+        assert!(shown.contains(&format!("{name} (lock) is held")), "{shown}");
+        assert!(shown.contains("127.0.0.1"), "the host of the holder: {shown}");
+    }
+}
+
+#[test]
+fn locks_on_each_shard_of_a_cluster() {
+    if is_missing() {
+        return;
+    }
+    let cluster = Cluster::start();
+    let names: Vec<_> = (0..3).map(|shard| cluster.name_in(shard, "job")).collect();
+    holds_and_lists(&cluster.url(), &[], &names);
+}
+
+#[test]
+fn locks_on_the_primary_that_sentinels_name() {
+    if is_missing() {
+        return;
+    }
+    let sentinels = Sentinels::start();
+    holds_and_lists(&sentinels.url(), &[], &["job".to_owned(), "other".to_owned()]);
+}
+
+#[test]
+fn locks_on_a_server_with_a_certificate() {
+    if is_missing() {
+        return;
+    }
+    let certificate = Certificate::new("cli");
+    let arguments = certificate.arguments();
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    let server = Server::start_with(&arguments);
+    let url = format!("rediss://127.0.0.1:{}", server.tls_port());
+    let authority = certificate.folder.join("ca.pem");
+    let authority = authority.to_string_lossy();
+    holds_and_lists(&url, &["--tls-ca", &authority], &["job".to_owned()]);
+    // Without it the server is nobody's.
+    let refused = output(&url, &["ls"]);
+    assert_ne!(exit_code(&refused), 0);
+    assert!(stderr(&refused).contains("certificate"), "{}", stderr(&refused));
+}
