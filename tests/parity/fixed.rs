@@ -39,6 +39,9 @@ const SCRIPTS: &[&str] = &[
     "return redis.pcall('get', 'h')",
     "return type(redis.call('time')[1])",
     "return redis.call('ping')",
+    "return redis.call('pubsub', 'numsub', 'a', 'b')",
+    "return redis.call('PUBSUB', 'NUMSUB')",
+    "return redis.pcall('pubsub').err",
     "return {redis.pcall('get', 'h'), 1}",
     // Numbers as arguments.
     "return redis.call('echo', 1)",
