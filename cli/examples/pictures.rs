@@ -73,12 +73,41 @@ impl Runs {
         };
         let rest = "sleep 600";
         let mut runs = vec![
-            run("reports:nightly", &["--lease", "5m"], rest),
-            run("invoices", &["--fenced"], rest),
-            run("tickets", &["--kind", "fair"], rest),
-            run("catalogue", &["--kind", "read"], rest),
-            run("catalogue", &["--kind", "read", "--lease", "1m"], rest),
-            run("worker-slots:7", &["--kind", "string", "--lease", "20s"], rest),
+            run(
+                "reports:nightly",
+                &["--lease", "5m", "--as", "cron@web-1", "--purpose", "nightly report"],
+                rest,
+            ),
+            run("invoices", &["--fenced", "--as", "billing@pod-7", "--purpose", "run 4711"], rest),
+            run(
+                "tickets",
+                &["--kind", "fair", "--as", "desk@pod-2", "--purpose", "seat plan"],
+                rest,
+            ),
+            run(
+                "catalogue",
+                &["--kind", "read", "--as", "search@pod-1", "--purpose", "index"],
+                rest,
+            ),
+            run(
+                "catalogue",
+                &["--kind", "read", "--lease", "1m", "--as", "shop@pod-5", "--purpose", "prices"],
+                rest,
+            ),
+            run(
+                "worker-slots:7",
+                &[
+                    "--kind",
+                    "string",
+                    "--lease",
+                    "20s",
+                    "--as",
+                    "worker@pod-3",
+                    "--purpose",
+                    "slot 7",
+                ],
+                rest,
+            ),
         ];
         let count = |words: &[&str]| server.command(words).int();
         wait_until("all hold", LATE, || {
@@ -93,11 +122,15 @@ impl Runs {
             ]) == 5
                 && count(&["HLEN", "catalogue"]) == 3
         });
-        runs.extend((0..2).map(|_| run("tickets", &["--kind", "fair"], rest)));
+        runs.extend(
+            (0..2).map(|_| run("tickets", &["--kind", "fair", "--as", "desk@pod-6"], rest)),
+        );
         wait_until("both wait", LATE, || count(&["LLEN", "redisson_lock_queue:{tickets}"]) == 2);
         // A lock that changes hands.
         let mut often = Command::new("sh");
-        let script = format!("while :; do {program} run mail:outbox -- sleep 1; sleep 1; done");
+        let script = format!(
+            "while :; do {program} run mail:outbox --as mail@pod-4 --purpose send -- sleep 1; sleep 1; done"
+        );
         often.args(["-c", &script]).env("LEASEHOLD_URL", server.url()).stdin(Stdio::null());
         runs.push(often.spawn().expect("a shell"));
         wait_until("it is held", LATE, || count(&["EXISTS", "mail:outbox"]) == 1);
