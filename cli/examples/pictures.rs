@@ -72,43 +72,19 @@ impl Runs {
                 .expect("the program starts")
         };
         let rest = "sleep 600";
-        let mut runs = vec![
-            run(
-                "reports:nightly",
-                &["--lease", "5m", "--as", "cron@web-1", "--purpose", "nightly report"],
-                rest,
-            ),
-            run("invoices", &["--fenced", "--as", "billing@pod-7", "--purpose", "run 4711"], rest),
-            run(
-                "tickets",
-                &["--kind", "fair", "--as", "desk@pod-2", "--purpose", "seat plan"],
-                rest,
-            ),
-            run(
-                "catalogue",
-                &["--kind", "read", "--as", "search@pod-1", "--purpose", "index"],
-                rest,
-            ),
-            run(
-                "catalogue",
-                &["--kind", "read", "--lease", "1m", "--as", "shop@pod-5", "--purpose", "prices"],
-                rest,
-            ),
-            run(
-                "worker-slots:7",
-                &[
-                    "--kind",
-                    "string",
-                    "--lease",
-                    "20s",
-                    "--as",
-                    "worker@pod-3",
-                    "--purpose",
-                    "slot 7",
-                ],
-                rest,
-            ),
+        let held = [
+            ("reports:nightly", "--lease 5m", "cron@web-1", "nightly report"),
+            ("invoices", "--fenced", "billing@pod-7", "run 4711"),
+            ("tickets", "--kind fair", "desk@pod-2", "seat plan"),
+            ("catalogue", "--kind read", "search@pod-1", "index"),
+            ("catalogue", "--kind read --lease 1m", "shop@pod-5", "prices"),
+            ("worker-slots:7", "--kind string --lease 20s", "worker@pod-3", "slot 7"),
         ];
+        let hold = |(name, options, holder, purpose): (&str, &str, &str, &str)| {
+            let options: Vec<_> = options.split(' ').collect();
+            run(name, &[&options[..], &["--as", holder, "--purpose", purpose]].concat(), rest)
+        };
+        let mut runs = held.map(hold).into_iter().collect::<Vec<_>>();
         let count = |words: &[&str]| server.command(words).int();
         wait_until("all hold", LATE, || {
             // Six locks and what belongs to them.
