@@ -72,7 +72,7 @@ impl Runs {
                 .expect("the program starts")
         };
         let rest = "sleep 600";
-        let held = [
+        let wanted = [
             ("reports:nightly", "--lease 5m", "cron@web-1", "nightly report"),
             ("invoices", "--fenced", "billing@pod-7", "run 4711"),
             ("tickets", "--kind fair", "desk@pod-2", "seat plan"),
@@ -84,7 +84,7 @@ impl Runs {
             let options: Vec<_> = options.split(' ').collect();
             run(name, &[&options[..], &["--as", holder, "--purpose", purpose]].concat(), rest)
         };
-        let mut runs = held.map(hold).into_iter().collect::<Vec<_>>();
+        let mut runs = wanted.map(hold).into_iter().collect::<Vec<_>>();
         let count = |words: &[&str]| server.command(words).int();
         wait_until("all hold", LATE, || {
             // Six locks and what belongs to them.
