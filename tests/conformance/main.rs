@@ -124,6 +124,7 @@ behaviours! {
         a_forced_release_frees_it_at_once,
         who_gets_it_handed_over_keeps_it_as_long,
         what_holders_share_cannot_be_kept,
+        a_read_hold_that_was_taken_under_it_is_not_shortened,
     }
     unpolled {
         a_grant_that_is_not_picked_up_goes_to_another_client,
