@@ -540,6 +540,7 @@ behaviours! {
         who_tells_nothing_pays_nothing,
         a_purpose_that_cannot_be_told_is_refused,
         a_key_of_another_kind_in_its_place_harms_nobody,
+        what_others_say_in_its_place_is_not_told,
         those_who_wait_are_told,
     }
 }
