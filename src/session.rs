@@ -291,7 +291,18 @@ impl Session {
         let resource = &hold.resource;
         let linger = |rest| resource.linger(self.publish_command(resource), &hold.field, rest);
         let linger = hold.lingers_for().and_then(linger);
+        if linger.is_some() {
+            hold.begins_to_linger();
+        }
         linger.unwrap_or_else(|| self.release_call(resource, &hold.field, 0))
+    }
+
+    /// A renewal found the field. If the hold was left to its expiry meanwhile, that was put off, and is said again.
+    fn linger_again(&self, hold: &Arc<Hold>) {
+        if hold.was_left_to_linger() {
+            let under_way = self.watchdog.release_under_way(&hold.resource, &hold.field);
+            self.cleanups.post(Cleanup::End { hold: hold.clone(), under_way });
+        }
     }
 
     /// A hold is lost: its guards learn of it, its waiters go on, what may be left of it is released.

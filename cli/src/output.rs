@@ -11,7 +11,22 @@ use crate::exit::Failure;
 /// A line on standard error, with the name of the program.
 pub(crate) fn complain(text: &str) {
     // There is nowhere to tell that it cannot be written.
-    drop(writeln!(io::stderr(), "leasehold: {text}"));
+    drop(writeln!(io::stderr(), "leasehold: {}", lines(text)));
+}
+
+/// Texts of others that do nothing to a terminal: names, owners and purposes may be anything.
+pub(crate) fn harmless(text: &str) -> String {
+    let shown = |letter: char| {
+        let escaped = letter.is_control().then(|| letter.escape_default());
+        let plain = escaped.is_none().then_some(letter);
+        escaped.into_iter().flatten().chain(plain)
+    };
+    text.chars().flat_map(shown).collect()
+}
+
+/// The same of several lines.
+fn lines(text: &str) -> String {
+    text.split('\n').map(harmless).collect::<Vec<_>>().join("\n")
 }
 
 /// A line on standard output. A reader that has gone, as `head` has, ends the program quietly.
@@ -69,7 +84,7 @@ impl Rows {
 
     pub(crate) fn add<const N: usize>(&mut self, cells: [(String, Tone); N]) {
         let cell = |(text, tone): (String, Tone)| {
-            let cell = Cell::new(text);
+            let cell = Cell::new(harmless(&text));
             match tone {
                 _ if !self.colours => cell,
                 Tone::Plain => cell,
@@ -104,5 +119,24 @@ pub(crate) fn short(span: Duration) -> String {
         60..3_600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
         3_600..86_400 => format!("{}h {:02}m", seconds / 3_600, seconds / 60 % 60),
         _ => format!("{}d {:02}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_does_nothing_to_a_terminal() {
+        assert_eq!(harmless("orders:42 é (nightly)"), "orders:42 é (nightly)");
+        let hostile = "x\u{1b}[2J\ny\u{9b}31m\r";
+        assert_eq!(harmless(hostile), "x\\u{1b}[2J\\ny\\u{9b}31m\\r");
+        assert_eq!(lines(hostile), "x\\u{1b}[2J\ny\\u{9b}31m\\r");
+        let mut rows = Rows::new(&["NAME"]);
+        rows.colours = false;
+        rows.add([(hostile.to_owned(), Tone::Plain)]);
+        let text = rows.text();
+        assert_eq!(text.lines().count(), 2, "{text:?}");
+        assert!(!text.chars().any(|letter| letter.is_control() && letter != '\n'), "{text:?}");
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::arguments::{ServerArguments, ShowArguments};
 use crate::exit::Failure;
 use crate::found::{Found, FoundHolder, lease, look};
-use crate::output::{Rows, Tone, say, say_json, short};
+use crate::output::{Rows, Tone, harmless, say, say_json, short};
 use crate::server::close;
 
 /// Free locks have a name alone.
@@ -54,7 +54,7 @@ pub(crate) async fn show(asked: &ShowArguments, server: &ServerArguments) -> Res
     }
     match found {
         Some(found) => say(&text(&found, &queue, &connections))?,
-        None => say(&format!("{} is free", asked.name))?,
+        None => say(&format!("{} is free", harmless(&asked.name)))?,
     }
     Ok(0)
 }
@@ -128,7 +128,8 @@ pub(crate) fn text(found: &Found, queue: &[String], connections: &Connections) -
             ),
         ]);
     }
-    let mut text = format!("{} ({}) {what}{waiters}\n\n{}", found.name, found.kind, rows.text());
+    let name = harmless(&found.name);
+    let mut text = format!("{name} ({}) {what}{waiters}\n\n{}", found.kind, rows.text());
     if !queue.is_empty() {
         let mut rows = Rows::new(&["NEXT"]);
         for owner in queue {

@@ -12,6 +12,7 @@ use super::guard::{Guard, LockGuard};
 use crate::error::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
+use crate::protocol::description::TEXT_MAX;
 use crate::session::hold::Hold;
 use crate::session::request::{Ends, Options};
 use crate::session::wait::Wait;
@@ -54,7 +55,7 @@ pub struct Acquire<'a, G = LockGuard> {
 }
 
 /// The longest purpose, in bytes.
-const PURPOSE_MAX: usize = 256;
+const PURPOSE_MAX: usize = TEXT_MAX;
 
 impl<'a, G: Guard> Acquire<'a, G> {
     pub(super) fn new(lock: &'a Lock<G>) -> Self {

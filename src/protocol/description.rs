@@ -14,8 +14,11 @@ scripts! {
     DESCRIBE = "hold_describe" from "shared/clock.lua" "description/describe.lua";
 }
 
-/// The owners that are described of one lock: it may have more readers.
+/// The owners that are described of one lock: it may have more readers. As `described.lua` has it.
 const MOST: i64 = 64;
+
+/// The longest name or purpose in bytes. What is longer is not ours.
+pub(crate) const TEXT_MAX: usize = 256;
 
 /// The prefix of the key.
 pub(super) const DESCRIPTION: &str = "leasehold_holders";
@@ -46,9 +49,11 @@ pub(crate) fn text(name: Option<&str>, purpose: Option<&str>) -> Arc<str> {
     Arc::from(format!("{}\n{}", name.unwrap_or_default(), purpose.unwrap_or_default()))
 }
 
-/// Gives a holder what [`text`] says.
+/// Gives a holder what [`text`] says. It ends up in logs and on terminals, and anybody may have written it.
 pub(crate) fn tell(holder: &mut Holder, text: &str) {
-    let told = |part: &str| (!part.is_empty()).then(|| part.to_owned());
+    let fits =
+        |part: &str| (1..=TEXT_MAX).contains(&part.len()) && !part.chars().any(char::is_control);
+    let told = |part: &str| fits(part).then(|| part.to_owned());
     let (name, purpose) = text.split_once('\n').unwrap_or((text, ""));
     (holder.name, holder.purpose) = (told(name), told(purpose));
 }

@@ -54,19 +54,8 @@ pub(super) fn release(resource: &Resource, publish: Publish, holds: u32, field: 
 }
 
 fn linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) -> Call {
-    linger_telling(resource, publish, "0", field, rest)
-}
-
-/// As a release tells the waiters of this kind.
-pub(super) fn linger_telling(
-    resource: &Resource,
-    publish: Publish,
-    message: &'static str,
-    field: &Field,
-    rest: Duration,
-) -> Call {
-    let left = vec![ms(rest), message.into()];
-    call(&LINGER, resource.only_key(), [resource.release_args(publish, field), left].concat())
+    let args = [resource.release_args(publish, field), vec![ms(rest)]].concat();
+    call(&LINGER, resource.only_key(), args)
 }
 
 fn force_release(resource: &Resource, publish: Publish) -> Call {

@@ -38,12 +38,11 @@ fn number(script: &Script) -> Option<i64> {
 
 /// One call that takes all of these locks or none; `None` if one of them cannot be asked for so.
 pub(crate) fn acquire(questions: &[Call]) -> Option<Call> {
-    let lease = questions.first()?.args.get(1)?;
-    let (mut keys, mut args) = (vec![], vec![lease.clone()]);
+    let (mut keys, mut args) = (vec![], vec![]);
     for question in questions {
-        let [owner, _] = question.args.as_slice() else { return None };
+        let [owner, lease] = question.args.as_slice() else { return None };
         keys.extend_from_slice(&question.keys);
-        args.extend([Arg::Int(number(question.script)?), owner.clone()]);
+        args.extend([Arg::Int(number(question.script)?), owner.clone(), lease.clone()]);
     }
     Some(call(&ACQUIRE, keys, args))
 }

@@ -20,6 +20,7 @@ scripts! {
     READ_RENEW = "read_renew" from "shared/lease.lua" "read_write/read_renew.lua";
     READ_TAKE_OVER = "read_take_over" from "shared/lease.lua" "read_write/read_take_over.lua";
     WRITE_ACQUIRE = "write_acquire" from "read_write/write_acquire.lua";
+    WRITE_LINGER = "write_linger" from "read_write/read_holds.lua" "read_write/write_linger.lua";
     WRITE_RELEASE = "write_release" from "read_write/read_holds.lua" "read_write/write_release.lua";
 }
 
@@ -91,7 +92,8 @@ fn write_release(resource: &Resource, publish: Publish, holds: u32, field: &Fiel
 }
 
 fn write_linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) -> Call {
-    lock::linger_telling(resource, publish, "1", field, rest)
+    let args = [resource.release_args(publish, field), vec![ms(rest)]].concat();
+    call(&WRITE_LINGER, resource.keys(), args)
 }
 
 fn force_release(resource: &Resource, publish: Publish) -> Call {

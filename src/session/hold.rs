@@ -69,6 +69,8 @@ struct State {
     first_lease: FirstLease,
     /// A release before this leaves the hold in Redis until then.
     unlock_not_before: Option<Moment>,
+    /// Redis was told so: from then on nobody is given the field.
+    lingers: bool,
     /// The longest lease that was ever asked for.
     longest: Duration,
     ends_at: Option<Moment>,
@@ -190,6 +192,7 @@ impl Hold {
             lease: terms.lease,
             first_lease: FirstLease::of(terms, terms.lease),
             unlock_not_before: None,
+            lingers: false,
             longest: terms.first_lease(),
             ends_at: terms.max_hold.map(|span| sent + span),
             open_calls: 0,
@@ -413,6 +416,16 @@ impl Hold {
         let left = state.unlock_not_before?.saturating_duration_since(self.clock.now());
         // In whole milliseconds, and not less.
         (!left.is_zero()).then(|| left + Duration::from_millis(1))
+    }
+
+    /// A call goes on the wire that leaves it to its expiry.
+    pub(crate) fn begins_to_linger(&self) {
+        self.state.lock().lingers = true;
+    }
+
+    /// It was left to its expiry, which a renewal on its way may put off.
+    pub(crate) fn was_left_to_linger(&self) -> bool {
+        self.state.lock().lingers
     }
 
     /// Somebody else has freed it.

@@ -324,3 +324,26 @@ async fn a_hold_with_calls_that_are_not_settled_is_not_handed_over() {
         next.unlock().await.unwrap();
     }
 }
+
+/// A release that leaves the field in Redis does not end what a renewal on its way may do.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_after_the_release_keeps_no_lock_beyond_its_moment() {
+    let testbed = Testbed::new(0);
+    let (begin, span) = (Instant::now(), ms(12_000));
+    let lock = testbed.client.lock("x");
+    let guard = lock.acquire().unlock_not_before(span).await.unwrap();
+    sleep_until(begin + ms(9_500)).await;
+    testbed.slow(ms(500));
+    eventually("a renewal is on its way", async || testbed.link.calls_under_way() == 1).await;
+    testbed.is_fast_again();
+    let renewals = || testbed.redis.scripts_run()["lock_renew"];
+    assert!(!testbed.redis.scripts_run().contains_key("lock_renew"));
+    guard.unlock().await.unwrap();
+    eventually("it is renewed", async || {
+        testbed.redis.scripts_run().contains_key("lock_renew") && renewals() == 1
+    })
+    .await;
+    assert!(begin.elapsed() < span && !testbed.redis.dump().is_empty());
+    sleep_until(begin + span + ms(50)).await;
+    assert!(testbed.redis.dump().is_empty());
+}

@@ -291,3 +291,24 @@ pub(crate) async fn bad_settings_are_refused_before_anything_is_sent(backend: Ba
     let mended = client.lock("x").with_lease(bad).with_lease(ms(100));
     mended.lock().await.unwrap().unlock().await.unwrap();
 }
+
+/// Where one had the lease of another, Redis would free it while its guard says that it is held.
+pub(crate) async fn locks_that_are_taken_by_one_call_have_their_own_leases(backend: Backend) {
+    let client = backend.client().await;
+    let (short, long) = (ms(5000), ms(60_000));
+    for (a, b) in [(short, long), (long, short)] {
+        let both = Lock::multi([
+            client.lock("a").with_lease(a),
+            client.string_lock("b").with_lease(b),
+            client.fenced_lock("c").with_lease(b).into(),
+            client.read_write_lock("d").with_lease(a).write().clone(),
+        ]);
+        let guard = both.lock().await.unwrap();
+        for (key, lease) in [("a", a), ("b", b), ("c", b), ("d", a)] {
+            let left = backend.left(key);
+            let lease = i64::try_from(lease.as_millis()).unwrap();
+            assert!(left > lease - 5000 && left <= lease, "{key}: {left} of {lease}");
+        }
+        guard.unlock().await.unwrap();
+    }
+}

@@ -100,6 +100,7 @@ behaviours! {
         a_lock_has_a_lease_of_its_own,
         permits_have_a_lease_of_their_own,
         each_hold_is_renewed_by_its_own_lease,
+        locks_that_are_taken_by_one_call_have_their_own_leases,
         a_hold_passes_to_no_shorter_lease,
         a_nested_lease_does_not_shorten_renewals,
         a_lock_has_a_safety_poll_of_its_own,
@@ -123,6 +124,7 @@ behaviours! {
         a_forced_release_frees_it_at_once,
         who_gets_it_handed_over_keeps_it_as_long,
         what_holders_share_cannot_be_kept,
+        a_read_hold_that_was_taken_under_it_is_not_shortened,
     }
     unpolled {
         a_grant_that_is_not_picked_up_goes_to_another_client,
@@ -538,6 +540,7 @@ behaviours! {
         who_tells_nothing_pays_nothing,
         a_purpose_that_cannot_be_told_is_refused,
         a_key_of_another_kind_in_its_place_harms_nobody,
+        what_others_say_in_its_place_is_not_told,
         those_who_wait_are_told,
     }
 }

@@ -313,3 +313,29 @@ pub(crate) async fn what_holders_share_cannot_be_kept(backend: Backend) {
     }
     assert_eq!(client.stats().calls, calls);
 }
+
+/// What is left of the write hold must not end the read hold.
+pub(crate) async fn a_read_hold_that_was_taken_under_it_is_not_shortened(backend: Backend) {
+    let (client, other) = (backend.client().await, backend.client().await);
+    let span = backend.lease(300);
+    let (lock, seen) = (client.read_write_lock("x"), other.read_write_lock("x"));
+    let writing = take(lock.write(), span).await;
+    let reading = lock.read().acquire().within(&writing).await.unwrap();
+    let begin = Instant::now();
+    writing.unlock().await.unwrap();
+    sleep_until(begin + span + backend.span(50)).await;
+    let writes = async || seen.write().try_lock_now(Lease::Renewed).await;
+    backend.in_vain(writes).await;
+    reading.unlock().await.expect("it was held");
+    // A read hold whose own lease is shorter than the rest does not end it.
+    let (lock, seen) = (client.read_write_lock("y"), other.read_write_lock("y"));
+    let begin = Instant::now();
+    let writing = take(lock.write(), span).await;
+    let short = Lease::fixed(span / 3);
+    let reading = lock.read().acquire().lease(short).within(&writing).await.unwrap();
+    writing.unlock().await.unwrap();
+    soon("its lease ends", reading.ended()).await;
+    let writes = async || seen.write().try_lock_now(Lease::Renewed).await;
+    backend.in_vain(writes).await;
+    is_free_then(&backend, &["y".to_owned()], begin, span).await;
+}

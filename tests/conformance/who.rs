@@ -238,6 +238,46 @@ pub(crate) async fn a_key_of_another_kind_in_its_place_harms_nobody(backend: Bac
     assert_eq!(backend.command(&["GET", &key("x")]), "no hash");
 }
 
+/// Anybody may write there: neither so much that it harms a server or a connection, nor what harms a terminal or a
+/// log, is passed on.
+pub(crate) async fn what_others_say_in_its_place_is_not_told(backend: Backend) {
+    let client = backend.client().await;
+    let lock = client.lock("x");
+    let guard = lock.lock().await.unwrap();
+    let say = |text: &str| drop(backend.command(&["HSET", &key("x"), guard.owner(), text]));
+    let told = async || {
+        let held = holder(&lock).await;
+        let found = client.locks("x").await.unwrap().into_iter().next().unwrap();
+        let found = found.holders.into_iter().next().unwrap();
+        assert_eq!((&held.name, &held.purpose), (&found.name, &found.purpose));
+        (held.name, held.purpose)
+    };
+    say("1\nbilling\nnightly");
+    assert_eq!(told().await, (Some("billing".into()), Some("nightly".into())));
+    say("1\nbilling\x1b[2J\nnight\nly");
+    assert_eq!(told().await, (None, None));
+    say(&format!("1\nbilling\n{}", "x".repeat(257)));
+    assert_eq!(told().await, (Some("billing".into()), None));
+    say(&format!("1\nbilling\n{}", "x".repeat(5000)));
+    assert_eq!(told().await, (None, None));
+    say("1\nbilling\nnightly");
+    for number in 0..64 {
+        backend.command(&["HSET", &key("x"), &format!("other:{number}"), "1\na\nb"]);
+    }
+    assert_eq!(told().await, (None, None), "of more owners than are described");
+    // It is not ours: it stays as it is, and the lock is described no more.
+    let teller = client.lock("y").acquire().purpose("first").await.unwrap();
+    purpose(&client.lock("y"), Some("first")).await;
+    teller.unlock().await.unwrap();
+    guard.unlock().await.unwrap();
+    let guard = lock.acquire().purpose("mine").await.unwrap();
+    let later = client.lock("y").acquire().purpose("later").await.unwrap();
+    purpose(&client.lock("y"), Some("later")).await;
+    assert_eq!(backend.number(&["HLEN", &key("x")]), 65);
+    later.unlock().await.unwrap();
+    guard.unlock().await.unwrap();
+}
+
 pub(crate) async fn those_who_wait_are_told(backend: Backend) {
     let (client, other, third) =
         (backend.client().await, backend.client().await, backend.client().await);

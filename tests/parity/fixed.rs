@@ -299,7 +299,6 @@ fn holds_that_linger_agree() {
                 "channel" => "c",
                 "publish" => "PUBLISH",
                 "rest_ms" => rest,
-                "message" => "0",
                 _ => owner,
             });
             let call = ["eval", header.text, &number.to_string()];
@@ -309,5 +308,5 @@ fn holds_that_linger_agree() {
         names.push(header.name);
     }
     names.sort_unstable();
-    assert_eq!(names, ["fair_linger", "lock_linger", "string_linger"]);
+    assert_eq!(names, ["fair_linger", "lock_linger", "string_linger", "write_linger"]);
 }

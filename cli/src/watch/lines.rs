@@ -11,7 +11,7 @@ use super::look;
 use crate::arguments::WatchArguments;
 use crate::exit::Failure;
 use crate::found::Found;
-use crate::output::{complain, say, say_json, short};
+use crate::output::{complain, harmless, say, say_json, short};
 
 #[derive(Debug, Serialize)]
 struct Line<'a> {
@@ -31,7 +31,7 @@ pub(super) async fn watch(client: &Client, asked: &WatchArguments) -> Result<(),
                     if asked.json {
                         say_json(&Line { time: &time, change: &change })?;
                     } else {
-                        say(&format!("{time} {}", text(&change)))?;
+                        say(&format!("{time} {}", harmless(&text(&change))))?;
                     }
                 }
             }

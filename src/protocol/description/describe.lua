@@ -27,8 +27,8 @@ for i = 1, #KEYS, 2 do
   if left_ms > 0 and holds(lock, form, owner) then
     described = described + 1
     local there = redis.call('type', key).ok
-    -- Somebody else's key stays as it is.
-    if there == 'none' or there == 'hash' then
+    -- Somebody else's key stays as it is: of another type, or with more owners than are described.
+    if there == 'none' or there == 'hash' and redis.call('hlen', key) <= most then
       forget_those_who_left(lock, form, key)
       if redis.call('hexists', key, owner) == 1 or redis.call('hlen', key) < most then
         redis.call('hset', key, owner, string.format('%.0f', now - age_ms) .. '\n' .. text)

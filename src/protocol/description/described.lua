@@ -1,14 +1,26 @@
 -- What is said of the holders of a lock: the time of day in ms, -1 if this user may not ask for it, then each
 -- owner and its text; nothing if nothing is said, or if this user may not read it.
+-- Anybody may write there: more owners than are described, or a longer text, is not ours and is passed over.
+local MOST_DESCRIBED, MOST_BYTES_SAID = 64, 512
 local function described(key)
-  if not key or not may('hgetall', key) then
+  if not key or not may('hlen', key) or not may('hgetall', key) then
     return {}
   end
-  local said = redis.pcall('hgetall', key)
-  if said.err or #said == 0 then
+  local owners = redis.pcall('hlen', key)
+  if type(owners) ~= 'number' or owners == 0 or owners > MOST_DESCRIBED then
+    return {}
+  end
+  local parts = redis.pcall('hgetall', key)
+  if parts.err then
     return {}
   end
   local told, now = pcall(now_ms)
-  table.insert(said, 1, told and now or -1)
+  local said = { told and now or -1 }
+  for i = 1, #parts, 2 do
+    if #parts[i] + #parts[i + 1] <= MOST_BYTES_SAID then
+      said[#said + 1] = parts[i]
+      said[#said + 1] = parts[i + 1]
+    end
+  end
   return said
 end

@@ -1,21 +1,21 @@
 -- multi_acquire: takes several free locks at once, or none.
 -- The scripts that take one lock precede this text, each as a local function of KEYS and ARGV.
 -- KEYS[1..n]   hash      for each lock its key (a string for a string lock), then its extra keys
--- ARGV[1]      lease_ms  integer > 0
--- ARGV[2i]     script    integer: the number of the one that takes the i-th lock
--- ARGV[2i+1]   owner     field name or token, never used before
+-- ARGV[3i-2]   script    integer: the number of the one that takes the i-th lock
+-- ARGV[3i-1]   owner     field name or token, never used before
+-- ARGV[3i]     lease_ms  integer > 0
 -- Returns  integer   which lock is held by somebody else, from 1
 --          array     how many locks, then for each what its script returns: nil, or {token}
 -- Idempotent: a repeated call finds its own fields.
 local scripts = { lock_acquire, fenced_acquire, string_acquire, write_acquire }
 local keys_of = { 1, 2, 1, 1 }
 local STRING = 3
-local lease_ms = ARGV[1]
 local locks, at = {}, 1
-for i = 2, #ARGV, 2 do
-  local number, owner = tonumber(ARGV[i]), ARGV[i + 1]
+for i = 1, #ARGV, 3 do
+  local number, owner, lease_ms = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
   local after = at + keys_of[number]
-  locks[i / 2] = { number = number, owner = owner, keys = { unpack(KEYS, at, after - 1) } }
+  local keys = { unpack(KEYS, at, after - 1) }
+  locks[#locks + 1] = { number = number, owner = owner, lease_ms = lease_ms, keys = keys }
   at = after
 end
 for i, lock in ipairs(locks) do
@@ -32,7 +32,7 @@ for i, lock in ipairs(locks) do
 end
 local replies = { #locks }
 for i, lock in ipairs(locks) do
-  local fine, reply = pcall(scripts[lock.number], lock.keys, { lock.owner, lease_ms })
+  local fine, reply = pcall(scripts[lock.number], lock.keys, { lock.owner, lock.lease_ms })
   if not fine then
     -- All were free, or this call's own: nobody else's hold is at these keys.
     for n = 1, i do

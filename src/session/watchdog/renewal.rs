@@ -93,6 +93,7 @@ pub(super) async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) 
             let mut there = Vec::new();
             for (of, is_there) in batch.into_iter().zip(answers) {
                 if is_there {
+                    session.linger_again(&of.0);
                     there.push(of);
                 } else {
                     // Gone is gone, however few servers have a copy of that.
