@@ -52,6 +52,7 @@ pub(crate) struct Hold {
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct State {
     phase: Phase,
     uncertain: bool,

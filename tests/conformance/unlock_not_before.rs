@@ -153,7 +153,8 @@ async fn knows_the_scripts(backend: &Backend, kind: fn(&Client) -> Lock) {
 pub(crate) async fn what_was_never_had_is_free_at_once(backend: Backend) {
     // The caller goes while its call is on the way.
     knows_the_scripts(&backend, |client| client.lock("known")).await;
-    let (client, line) = FaultyConnection::with(&backend, |builder| builder).await;
+    let patient = |builder: ClientBuilder| builder.command_timeout(ms(10_000));
+    let (client, line) = FaultyConnection::with(&backend, patient).await;
     line.lose_replies();
     let lock = client.lock("x");
     let mut taking = Box::pin(async { take(&lock, ms(60_000)).await });
