@@ -11,7 +11,10 @@ pub(crate) async fn a_fixed_lease_ends_by_itself(backend: Backend) {
     let (client, rival) = (backend.client().await, backend.client_without_polls().await);
     let start = Instant::now();
     let guard = client.lock("x").try_lock(Duration::ZERO, Lease::fixed(ms(600))).await.unwrap();
-    assert!(guard.deadline() <= start + ms(600));
+    if matches!(backend, Backend::Embedded(_)) {
+        // Elsewhere the machine may stand still before the call is sent.
+        assert!(guard.deadline() <= start + ms(600));
+    }
     let (next, took) = soon("it expires", rival.lock("x").lock()).await;
     assert_eq!(guard.state(), HoldState::Lost);
     assert!(took > ms(500) && took < ms(600) + backend.late(200), "{took:?}");

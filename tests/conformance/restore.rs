@@ -155,7 +155,8 @@ pub(crate) async fn what_is_being_released_is_given_to_nobody(backend: Backend) 
             }
             End::RestoreCancelled => {
                 assert_eq!(guard.hand_on().unwrap(), text);
-                assert!(lock.restore(&text).now_or_never().is_none());
+                let restored = lock.restore(&text).now_or_never();
+                assert!(restored.is_none(), "{what}: {restored:?}");
             }
             End::HeldTooLong => {
                 eventually("it is lost", async || hasty.stats().holds == 0).await;
