@@ -220,6 +220,25 @@ pub(crate) async fn retries_end_an_acquisition(backend: Backend) {
     }
 }
 
+/// A set goes on until its wait is over, but not beyond what its members may ask.
+pub(crate) async fn retries_end_an_acquisition_of_several_locks(backend: Backend) {
+    let (client, other) = (backend.client_without_polls().await, backend.client().await);
+    let strings = || ["a", "b", "c"].map(|name| client.string_lock(name));
+    for held in ["a", "b", "c"] {
+        let guard = other.string_lock(held).lock().await.unwrap();
+        for retries in [0, 3] {
+            let lock = Lock::multi(strings()).with_retry_count(retries);
+            let error = soon("it ends", lock.lock()).await.0.unwrap_err();
+            assert!(error.is_timeout(), "{held}: {error}");
+            for free in ["a", "b", "c"].into_iter().filter(|name| *name != held) {
+                assert!(!backend.exists(free), "{held}: {free}");
+            }
+        }
+        guard.unlock().await.unwrap();
+    }
+    Lock::multi(strings()).with_retry_count(0).lock().await.unwrap().unlock().await.unwrap();
+}
+
 pub(crate) async fn pauses_are_as_they_were_set(backend: Backend) {
     let (client, other) = (backend.client_without_polls().await, backend.client().await);
     for ((name, lock), (_, held)) in asking(&client).into_iter().zip(asking(&other)).take(2) {

@@ -108,6 +108,7 @@ behaviours! {
         a_lock_may_be_polled_less_often,
         permits_and_latches_are_asked_for_as_often,
         retries_end_an_acquisition,
+        retries_end_an_acquisition_of_several_locks,
         pauses_are_as_they_were_set,
         bad_settings_are_refused_before_anything_is_sent,
     }
