@@ -101,6 +101,7 @@ behaviours! {
         permits_have_a_lease_of_their_own,
         each_hold_is_renewed_by_its_own_lease,
         locks_that_are_taken_by_one_call_have_their_own_leases,
+        a_lost_reply_of_one_call_tells_the_longest_lease,
         a_hold_passes_to_no_shorter_lease,
         a_nested_lease_does_not_shorten_renewals,
         a_lock_has_a_safety_poll_of_its_own,
