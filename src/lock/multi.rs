@@ -186,6 +186,7 @@ impl MultiLock {
     async fn take_all(&self, options: &Options, started: Instant) -> Result<Vec<LockGuard>, Error> {
         let (mut in_doubt, mut last_errors, mut first) = (None, Vec::new(), 0);
         loop {
+            let waited_for = first;
             // CANCEL: the guards release what was taken.
             let taken = match self.take_together(options).await {
                 Ok(Some(guards)) => Ok(guards),
@@ -203,6 +204,10 @@ impl MultiLock {
                 // The lease of one member ended while another member was waited for.
                 Ok(guards) => self.release(guards, options.wait).await,
                 Err(error) if !is_tried_again(&error) => return Err(error),
+                // It had all of the wait, and has asked as often as it may.
+                Err(error) if first == waited_for && gave_up(&error, options.wait) => {
+                    return Err(in_doubt.unwrap_or_else(|| self.timed_out(started, &[error])));
+                }
                 Err(error) if options.wait.is_over() && !error.is_timeout() => {
                     // A member that may be held is the worse news.
                     return Err(in_doubt.unwrap_or(error));
@@ -338,12 +343,17 @@ fn member_wait(options: &Options) -> Wait {
     }
 }
 
-/// Pauses between two rounds, within the wait.
+/// The member that is waited for with nothing held ended before the wait: it has a retry count.
+fn gave_up(error: &Error, wait: Wait) -> bool {
+    matches!(error, Error::Timeout { .. } | Error::Quorum { .. }) && !wait.is_over()
+}
+
 /// While the wait lasts. A single lock is told at once, too, that replicas are missing.
 fn is_tried_again(error: &Error) -> bool {
     error.is_retryable() && !matches!(error, Error::NotDurable { .. })
 }
 
+/// Pauses between two rounds, within the wait.
 async fn pause(span: Duration, wait: Wait) {
     let end = Instant::now() + span;
     match wait {

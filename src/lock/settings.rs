@@ -84,7 +84,8 @@ impl<G: Guard> Lock<G> {
     ///
     /// For kinds that ask: spin, string and quorum locks. Questions without an answer do not count, nor does
     /// the time behind another waiter of this client, which asks for all. A quorum lock asks all its servers at
-    /// once, and counts that as one question.
+    /// once, and counts that as one question. Several locks as one end when one of them has asked so often with
+    /// none of the others held.
     #[must_use = "the lock is moved into the returned value"]
     pub fn with_retry_count(self, retries: u32) -> Self {
         self.changed_where_it_asks(&|settings| settings.retry_count = Some(retries))

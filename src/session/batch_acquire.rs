@@ -37,6 +37,9 @@ pub(crate) async fn acquire_batch(
         requests.iter().map(|request| Attempt::new(session, request, None)).collect();
     let questions: Vec<_> = attempts.iter_mut().map(Attempt::acquire_call).collect();
     let Some(call) = multi::acquire(&questions) else { return Ok(None) };
+    // Of all that one call may have taken, what stays longest counts.
+    let longest = requests.iter().max_by_key(|request| request.terms.first_lease());
+    let failed = |error| longest.unwrap_or(first).failed(error);
     let key = &first.resource.key;
     let before = session.epoch_if_durable(Lane::Caller, key);
     let sent = session.clock.now();
@@ -50,14 +53,14 @@ pub(crate) async fn acquire_batch(
         attempt.end(&reply);
     }
     let number = requests.len();
-    let value = reply.map_err(|error| first.failed(error))?;
+    let value = reply.map_err(failed)?;
     let tokens = match multi::tokens(value, number) {
         Ok(Some(tokens)) => tokens,
         Ok(None) => return Ok(None),
         Err(unexpected) => {
             // Some of them may be taken: the drop of each attempt undoes it.
             attempts.iter_mut().for_each(Attempt::is_not_understood);
-            return Err(first.failed(unexpected.into()));
+            return Err(failed(unexpected.into()));
         }
     };
     if before.is_some() {
@@ -67,7 +70,7 @@ pub(crate) async fn acquire_batch(
         for attempt in &mut attempts {
             attempt.settle_durable(&durable);
         }
-        durable.map_err(|error| first.failed(error))?;
+        durable.map_err(failed)?;
     }
     let mut shares = Vec::with_capacity(number);
     let mut late = None;

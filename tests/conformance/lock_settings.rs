@@ -6,6 +6,7 @@ use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, Owner};
 use tokio::time::{Instant, sleep};
 
 use crate::backend::{Backend, eventually, ms, soon, waiting};
+use crate::faulty_connection::FaultyConnection;
 use crate::for_each_kind::for_each_kind;
 
 pub(crate) async fn a_lock_has_a_lease_of_its_own(backend: Backend) {
@@ -220,6 +221,25 @@ pub(crate) async fn retries_end_an_acquisition(backend: Backend) {
     }
 }
 
+/// A set goes on until its wait is over, but not beyond what its members may ask.
+pub(crate) async fn retries_end_an_acquisition_of_several_locks(backend: Backend) {
+    let (client, other) = (backend.client_without_polls().await, backend.client().await);
+    let strings = || ["a", "b", "c"].map(|name| client.string_lock(name));
+    for held in ["a", "b", "c"] {
+        let guard = other.string_lock(held).lock().await.unwrap();
+        for retries in [0, 3] {
+            let lock = Lock::multi(strings()).with_retry_count(retries);
+            let error = soon("it ends", lock.lock()).await.0.unwrap_err();
+            assert!(error.is_timeout(), "{held}: {error}");
+            for free in ["a", "b", "c"].into_iter().filter(|name| *name != held) {
+                assert!(!backend.exists(free), "{held}: {free}");
+            }
+        }
+        guard.unlock().await.unwrap();
+    }
+    Lock::multi(strings()).with_retry_count(0).lock().await.unwrap().unlock().await.unwrap();
+}
+
 pub(crate) async fn pauses_are_as_they_were_set(backend: Backend) {
     let (client, other) = (backend.client_without_polls().await, backend.client().await);
     for ((name, lock), (_, held)) in asking(&client).into_iter().zip(asking(&other)).take(2) {
@@ -310,5 +330,17 @@ pub(crate) async fn locks_that_are_taken_by_one_call_have_their_own_leases(backe
             assert!(left > lease - 5000 && left <= lease, "{key}: {left} of {lease}");
         }
         guard.unlock().await.unwrap();
+    }
+}
+
+pub(crate) async fn a_lost_reply_of_one_call_tells_the_longest_lease(backend: Backend) {
+    let (client, line) =
+        FaultyConnection::with(&backend, |builder| builder.command_timeout(ms(300))).await;
+    let (short, long) = (ms(5000), ms(60_000));
+    line.lose_replies();
+    for (a, b) in [(short, long), (long, short)] {
+        let both = Lock::multi([client.lock("a").with_lease(a), client.lock("b").with_lease(b)]);
+        let error = soon("it ends", both.try_lock_now(Lease::Renewed)).await.0.unwrap_err();
+        assert!(matches!(error, Error::Unknown { lease, .. } if lease == long), "{error}");
     }
 }

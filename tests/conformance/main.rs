@@ -101,6 +101,7 @@ behaviours! {
         permits_have_a_lease_of_their_own,
         each_hold_is_renewed_by_its_own_lease,
         locks_that_are_taken_by_one_call_have_their_own_leases,
+        a_lost_reply_of_one_call_tells_the_longest_lease,
         a_hold_passes_to_no_shorter_lease,
         a_nested_lease_does_not_shorten_renewals,
         a_lock_has_a_safety_poll_of_its_own,
@@ -108,6 +109,7 @@ behaviours! {
         a_lock_may_be_polled_less_often,
         permits_and_latches_are_asked_for_as_often,
         retries_end_an_acquisition,
+        retries_end_an_acquisition_of_several_locks,
         pauses_are_as_they_were_set,
         bad_settings_are_refused_before_anything_is_sent,
     }
