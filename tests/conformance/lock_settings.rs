@@ -339,7 +339,8 @@ pub(crate) async fn a_lost_reply_of_one_call_tells_the_longest_lease(backend: Ba
     let (short, long) = (ms(5000), ms(60_000));
     line.lose_replies();
     for (a, b) in [(short, long), (long, short)] {
-        let both = Lock::multi([client.lock("a").with_lease(a), client.lock("b").with_lease(b)]);
+        let both =
+            Lock::multi([client.lock("{s}a").with_lease(a), client.lock("{s}b").with_lease(b)]);
         let error = soon("it ends", both.try_lock_now(Lease::Renewed)).await.0.unwrap_err();
         assert!(matches!(error, Error::Unknown { lease, .. } if lease == long), "{error}");
     }

@@ -133,7 +133,7 @@ enum End {
 
 /// Only of a string lock the text of a guard is known while it lives.
 pub(crate) async fn what_is_being_released_is_given_to_nobody(backend: Backend) {
-    let hasty = backend.builder().command_timeout(ms(100)).connect().await.unwrap();
+    let hasty = backend.builder().command_timeout(ms(300)).connect().await.unwrap();
     let ends = [End::Dropped, End::UnlockUnderWay, End::UnlockCancelled];
     let others = [End::UnlockUnanswered, End::RestoreCancelled, End::HeldTooLong];
     for end in ends.into_iter().chain(others) {

@@ -152,7 +152,7 @@ async fn knows_the_scripts(backend: &Backend, kind: fn(&Client) -> Lock) {
 
 pub(crate) async fn what_was_never_had_is_free_at_once(backend: Backend) {
     // The caller goes while its call is on the way.
-    knows_the_scripts(&backend, |client| client.lock("known")).await;
+    knows_the_scripts(&backend, |client| client.lock("x")).await;
     let patient = |builder: ClientBuilder| builder.command_timeout(ms(10_000));
     let (client, line) = FaultyConnection::with(&backend, patient).await;
     line.lose_replies();
