@@ -76,9 +76,7 @@ pub(crate) async fn acquire_batch(
     let mut late = None;
     for ((attempt, request), token) in attempts.iter_mut().zip(requests).zip(tokens) {
         match attempt.grant(sent, token) {
-            Ok(hold) => {
-                shares.push(HoldShare::granted(handle, request, &hold));
-            }
+            Ok(hold) => shares.push(HoldShare::granted(handle, request, &hold)),
             // One that comes too late undoes itself; the others are released by their drop.
             Err(error) => late = Some(request.failed(error)),
         }
