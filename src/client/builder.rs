@@ -257,7 +257,8 @@ impl ClientBuilder {
     /// # Keys
     ///
     /// The hash `leasehold_holders:{name}`, with up to 64 owners. Clients that do not know it, as Redisson, do
-    /// not read it. It goes when the lease ends; what is said of a hold that was released is not shown any more.
+    /// not read it. It goes when the lease ends, also if the lock is released sooner, and what is said of a hold that
+    /// was released is not shown any more. So with long fixed leases each name leaves a small hash until then.
     pub fn describe_holds(mut self) -> Self {
         self.describe_holds = true;
         self

@@ -38,8 +38,7 @@ pub(crate) async fn acquire_batch(
     let questions: Vec<_> = attempts.iter_mut().map(Attempt::acquire_call).collect();
     let Some(call) = multi::acquire(&questions) else { return Ok(None) };
     // Of all that one call may have taken, what stays longest counts.
-    let longest = requests.iter().max_by_key(|request| request.terms.first_lease());
-    let failed = |error| longest.unwrap_or(first).failed(error);
+    let longest = requests.iter().max_by_key(|one| one.terms.first_lease()).unwrap_or(first);
     let key = &first.resource.key;
     let before = session.epoch_if_durable(Lane::Caller, key);
     let sent = session.clock.now();
@@ -53,14 +52,14 @@ pub(crate) async fn acquire_batch(
         attempt.end(&reply);
     }
     let number = requests.len();
-    let value = reply.map_err(failed)?;
+    let value = reply.map_err(|error| longest.failed(error))?;
     let tokens = match multi::tokens(value, number) {
         Ok(Some(tokens)) => tokens,
         Ok(None) => return Ok(None),
         Err(unexpected) => {
             // Some of them may be taken: the drop of each attempt undoes it.
             attempts.iter_mut().for_each(Attempt::is_not_understood);
-            return Err(failed(unexpected.into()));
+            return Err(longest.failed(unexpected.into()));
         }
     };
     if before.is_some() {
@@ -70,7 +69,7 @@ pub(crate) async fn acquire_batch(
         for attempt in &mut attempts {
             attempt.settle_durable(&durable);
         }
-        durable.map_err(failed)?;
+        durable.map_err(|error| longest.failed(error))?;
     }
     let mut shares = Vec::with_capacity(number);
     let mut late = None;

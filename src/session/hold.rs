@@ -14,6 +14,7 @@
 
 mod terms;
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub(crate) struct Hold {
     changed: Notify,
     told: Holding,
     description: OnceLock<Description>,
+    /// A call was sent that leaves it to its expiry: nobody is given the field.
+    lingers: AtomicBool,
     /// The field was another hold's, which was described.
     follows_described: bool,
 }
@@ -70,8 +73,6 @@ struct State {
     first_lease: FirstLease,
     /// A release before this leaves the hold in Redis until then.
     unlock_not_before: Option<Moment>,
-    /// Redis was told so: from then on nobody is given the field.
-    lingers: bool,
     /// The longest lease that was ever asked for.
     longest: Duration,
     ends_at: Option<Moment>,
@@ -193,7 +194,6 @@ impl Hold {
             lease: terms.lease,
             first_lease: FirstLease::of(terms, terms.lease),
             unlock_not_before: None,
-            lingers: false,
             longest: terms.first_lease(),
             ends_at: terms.max_hold.map(|span| sent + span),
             open_calls: 0,
@@ -215,6 +215,7 @@ impl Hold {
             under_way: Mutex::default(),
             changed: Notify::new(),
             description: OnceLock::new(),
+            lingers: AtomicBool::new(false),
             follows_described: false,
         }
     }
@@ -421,12 +422,12 @@ impl Hold {
 
     /// A call goes on the wire that leaves it to its expiry.
     pub(crate) fn begins_to_linger(&self) {
-        self.state.lock().lingers = true;
+        self.lingers.store(true, SeqCst);
     }
 
     /// It was left to its expiry, which a renewal on its way may put off.
     pub(crate) fn was_left_to_linger(&self) -> bool {
-        self.state.lock().lingers
+        self.lingers.load(SeqCst)
     }
 
     /// Somebody else has freed it.

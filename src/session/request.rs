@@ -65,10 +65,12 @@ impl Options {
         let longest = if renewed { Lease::MAX } else { lease };
         let unlock_not_before =
             self.unlock_not_before().map(|span| lingering(span, longest)).transpose()?;
-        // Redlock's allowance: a hundredth of the lease and two milliseconds.
-        let allowance = lease / 100 + Duration::from_millis(2);
+        let terms =
+            HoldTerms { lease, unlock_not_before, renewed, max_hold, drift: Duration::ZERO };
+        // Redlock's allowance: a hundredth of the longest lease and two milliseconds.
+        let allowance = terms.first_lease() / 100 + Duration::from_millis(2);
         let drift = if self.of_quorum { allowance } else { Duration::ZERO };
-        Ok(HoldTerms { lease, unlock_not_before, renewed, max_hold, drift })
+        Ok(HoldTerms { drift, ..terms })
     }
 }
 
@@ -337,5 +339,22 @@ impl Request {
             request.told.ends(done.as_ref().err());
             done
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_of_a_quorum_may_drift_for_the_whole_first_lease() {
+        let (lease, span) = (Duration::from_secs(30), Duration::from_secs(300));
+        let mut options = Options::new(Wait::Forever, Lease::Renewed);
+        let drift = |options: &Options| options.terms(lease).expect("good terms").drift;
+        assert_eq!(drift(&options), Duration::ZERO);
+        options.of_quorum = true;
+        assert_eq!(drift(&options), Duration::from_millis(302));
+        options.ends = Some(Box::new(Ends { unlock_not_before: Some(span), ..Ends::default() }));
+        assert_eq!(drift(&options), Duration::from_millis(3002));
     }
 }
