@@ -55,7 +55,6 @@ pub(crate) struct Hold {
 }
 
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct State {
     phase: Phase,
     uncertain: bool,
