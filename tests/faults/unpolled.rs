@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use leasehold::{Client, Error, Lease, Lock};
+use leasehold::{Client, Error, Lease, LocalHandover, Lock};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
@@ -111,7 +111,10 @@ fn a_hold_whose_lease_ended_before_it_was_picked_up_is_not_granted() {
     let server = Borrowed::take();
     let runtime = runtime(2);
     // It ends before a waiter on a runtime that stands still is passed over.
-    let client = runtime.block_on(builder(&server.url()).lease(ms(600)).connect());
+    // However long it was held before, it is handed over.
+    let streak = LocalHandover::Streak { count: 256, time: LIMIT };
+    let settings = builder(&server.url()).lease(ms(600)).local_handover(streak);
+    let client = runtime.block_on(settings.connect());
     let client = client.expect("the server answers");
     let lock = client.lock("n");
     let guard = runtime.block_on(lock.lock()).expect("free");
