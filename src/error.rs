@@ -49,18 +49,22 @@ use unmet::list;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another owner held the lock for all of the wait.
+    /// Another owner held the lock for all of the wait, or the future was polled too rarely (`passed_over`).
     ///
     /// Nothing is held. Try later, or shed the work. If `by_this_client` is set and the calling code holds
     /// the lock itself, [re-enter](crate::Lock#taking-it-again).
     #[error(
-        "not acquired in time: name=`{name}`, waited=`{waited:?}`{}{}{}",
+        "not acquired in time: name=`{name}`, waited=`{waited:?}`{}{}{}{}",
         match holder {
             Some(holder) if !by_this_client => format!(", holder=`{holder}`"),
             _ => String::new(),
         },
         if *no_expiry { ", its key has no expiry" } else { "" },
         if *by_this_client { ", held by this client: to take it again use `guard.reenter()` or a section" } else { "" },
+        match passed_over {
+            0 => String::new(),
+            times => format!(", passed over {times} times: its future was polled too rarely"),
+        },
     )]
     Timeout {
         /// The lock.
@@ -75,6 +79,9 @@ pub enum Error {
         /// [describes its holds](crate::ClientBuilder::describe_holds) or the acquisition has a
         /// [purpose](crate::Acquire::purpose), one that was there when the wait had ended.
         holder: Option<Box<Holder>>,
+        /// How often the acquisition began again because its future was woken and not polled: see
+        /// [`Lock`](crate::Lock#futures-that-nobody-polls). If it is not zero, the lock may have been free.
+        passed_over: u32,
     },
     /// Redis certainly did not take the call: no connection, refused, loading, read-only, out of memory.
     ///
@@ -194,6 +201,11 @@ pub enum Error {
     /// Make a new client.
     #[error("the client is closed")]
     Closed,
+    /// This process is a fork of the one that made the client.
+    ///
+    /// Nothing was sent. Make a client in this process.
+    #[error("the client was made before a fork, by another process")]
+    Forked,
     /// An argument or a setting cannot be used. Nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -249,6 +261,7 @@ impl Error {
             Error::Protocol { .. } => "protocol",
             Error::Requirements { .. } => "requirements",
             Error::Closed => "closed",
+            Error::Forked => "forked",
             Error::Config(_) => "config",
         }
     }

@@ -30,7 +30,8 @@ use crate::synchronizer::Synchronizer;
 ///
 /// The string at the name, and the channel `redisson_countdownlatch__channel__{name}`; both as
 /// Redisson's. The reply to a change of the count is kept for 30 s, or four command time-outs if that is
-/// longer, at `leasehold_reply:{name}:<id>`.
+/// longer, at `leasehold_reply:{name}:<id>`. A client has one such key for each change under way, and uses it
+/// again.
 ///
 /// # Examples
 ///

@@ -76,10 +76,20 @@
 //!
 //! A future may also be kept without being polled (a branch of `select!` in a loop, a stream that is not
 //! drained). An acquisition that was woken and is not polled within [`Lock::UNATTENDED`] is passed over:
-//! the client cleans up as if the future had been dropped. A future that is polled later begins again.
+//! the client cleans up as if the future had been dropped. A future that is polled later begins again, and is
+//! allowed twice as long.
 //!
 //! The client does the clean-up, not the caller's runtime. The client repeats a release until Redis
 //! confirms it or the lease is certainly over.
+//!
+//! # Fork
+//!
+//! A client works in the process that made it. In a fork of that process (by the C library: a raw system call is not
+//! noticed) its calls fail with [`Error::Forked`], and nothing is sent: make a client there. The guards that the fork
+//! has copied are still those of its parent, which goes on holding and renewing: in the fork an unlock fails or does
+//! nothing, and a drop does nothing. Forking a process with threads has other dangers, which are not of this crate: the
+//! threads and runtimes of the parent do not run in the fork. Leave it by `exec` or `exit`, or make a runtime of its
+//! own.
 //!
 //! # Features
 //!
@@ -110,6 +120,7 @@ mod lock;
 mod locks;
 mod permits;
 pub mod preflight;
+mod process;
 mod protocol;
 mod read_write;
 mod semaphore;

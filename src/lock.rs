@@ -92,7 +92,8 @@ pub use inspect::Waiters;
 ///
 /// An acquisition that was woken and is not polled within [`UNATTENDED`](Lock::UNATTENDED) is passed over:
 /// its grant goes to the next waiter, or back to Redis. (A runtime that is slow for all its tasks gets a
-/// second.) A future that is polled later begins again, behind the waiters that came meanwhile. An
+/// second.) A future that is polled later begins again, behind the waiters that came meanwhile, and is allowed twice
+/// as long. So a caller that polls late gets the lock in the end; if its wait ends first, [`Error::Timeout`] says so. An
 /// [`unlock`](LockGuard::unlock) is carried out whether its future is polled or not. A guard keeps the
 /// lock, also in a section that nobody polls: [`Acquire::max_hold`] bounds that.
 ///

@@ -42,7 +42,7 @@ const PERMITS_MAX: u32 = 1024;
 /// The string at the name, the sorted set `{name}:timeout` and the channel `redisson_sc:{name}`; all
 /// as Redisson's. `x` and `{x}` have the same sorted set: do not use both names. The reply to a change of
 /// the number is kept for 30 s, or four command time-outs if that is longer, at
-/// `leasehold_reply:{name}:<id>`.
+/// `leasehold_reply:{name}:<id>`. A client has one such key for each change under way, and uses it again.
 ///
 /// # Examples
 ///

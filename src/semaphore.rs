@@ -43,7 +43,8 @@ pub use permit::SemaphorePermit;
 /// The string at the name, and the channel `redisson_sc:{name}`; both as Redisson's. The holds are in
 /// the sorted set `leasehold_semaphore:{name}`, which Redisson does not know; for a name with braces of its
 /// own, in `leasehold_semaphore::name`, with two colons. The reply to a change of the number is kept for
-/// 30 s, or four command time-outs if that is longer, at `leasehold_reply:{name}:<id>`.
+/// 30 s, or four command time-outs if that is longer, at `leasehold_reply:{name}:<id>`. A client has one such
+/// key for each change under way, and uses it again.
 ///
 /// # Examples
 ///

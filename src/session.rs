@@ -41,7 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -49,9 +49,11 @@ use crate::clock::Clock;
 use crate::durability::Durability;
 use crate::error::Error;
 use crate::lease::{Lease, LossReason};
+use crate::process::Process;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::{Counters, Stats, count};
+use crate::sync::{Mutex, Notify};
 use crate::telemetry::Telemetry;
 use crate::transport::{CallError, Fault, Group, Lane, Transport};
 
@@ -104,15 +106,19 @@ pub(crate) struct Session {
     descriptions: Descriptions,
     pub(crate) cleanups: Cleanups,
     pub(crate) attendance: Arc<Attendance>,
-    pub(crate) reply_times: ReplyTimes,
+    reply_times: Arc<ReplyTimes>,
     /// A waiter got a place in a queue in Redis.
     in_redis_queue: Notify,
     pub(crate) counters: Arc<Counters>,
     pub(crate) settings: Settings,
+    /// Which made it.
+    process: Process,
     clock: Clock,
     /// The first half of every field of this client.
     client_id: Uuid,
     next_id: AtomicU64,
+    /// Numbers of reply keys that serve no call at present.
+    reply_keys: Mutex<Vec<u64>>,
     closed: AtomicBool,
     stage: watch::Sender<Stage>,
 }
@@ -161,7 +167,7 @@ pub(crate) struct Parts {
 impl Session {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
         let Parts { transport, reported, counters, settings, client_id } = parts;
-        let Reported { subscriptions, watchdog, recent_releases, .. } = reported;
+        let Reported { subscriptions, watchdog, recent_releases, reply_times, .. } = reported;
         Arc::new(Session {
             transport,
             subscriptions,
@@ -172,13 +178,15 @@ impl Session {
             descriptions: Descriptions::default(),
             cleanups: Cleanups::new(),
             attendance: Arc::default(),
-            reply_times: ReplyTimes::new(settings.command_timeout),
+            reply_times,
             in_redis_queue: Notify::new(),
             counters,
             clock: settings.clock.clone(),
             settings,
+            process: Process::this(),
             client_id,
             next_id: AtomicU64::new(1),
+            reply_keys: Mutex::default(),
             closed: AtomicBool::new(false),
             stage: watch::Sender::new(Stage::Running),
         })
@@ -225,16 +233,10 @@ impl Session {
         call.keys.first().map_or(0, |key| self.transport.group(key).node)
     }
 
-    /// A call of the background. Its reply tells nothing of how long replies take: what undoes a lost
-    /// call is answered when the outage is over.
-    async fn call_unmeasured(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
-        count(&self.counters.calls);
-        self.transport.call(lane, call).await
-    }
-
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
+        count(&self.counters.calls);
         let sent = Instant::now();
-        let reply = self.call_unmeasured(lane, call).await;
+        let reply = self.transport.call(lane, call).await;
         if lane == Lane::Caller && matches!(reply, Ok(_) | Err(CallError::Refused(_))) {
             self.reply_times.came_after(sent.elapsed());
         }
@@ -256,11 +258,13 @@ impl Session {
     async fn call_until(&self, limit: Option<Instant>, call: Call) -> Result<Value, CallError> {
         let reply = self.call(Lane::Caller, call);
         let Some(limit) = limit else { return reply.await };
-        if let Ok(reply) = tokio::time::timeout_at(limit, reply).await {
-            return reply;
-        }
-        self.reply_times.came_not();
-        Err(CallError::Unknown(Fault("no reply within the wait".into())))
+        let lost = |_| Err(CallError::Unknown(Fault("no reply within the wait".into())));
+        tokio::time::timeout_at(limit, reply).await.unwrap_or_else(lost)
+    }
+
+    /// How long a reply may take beyond the wait before it counts as lost.
+    pub(crate) fn grace(&self) -> Duration {
+        self.reply_times.grace().min(self.settings.command_timeout)
     }
 
     pub(crate) fn client_id(&self) -> Uuid {
@@ -332,6 +336,14 @@ impl Session {
         self.queues.vacate(hold, 0);
     }
 
+    /// A queue waits for a hold that is over (L4).
+    fn ends_in_vain(&self, hold: &Arc<Hold>) {
+        if let Some(reason) = hold.loss() {
+            self.lose(hold, reason);
+        }
+        self.queues.vacate(hold, 0);
+    }
+
     /// Shutdown marks the session before it looks for holds: one of the two sees the other.
     fn lose_if_closed(&self, hold: &Arc<Hold>) -> bool {
         let closed = self.is_closed();
@@ -359,10 +371,10 @@ impl Session {
         hold.has_ended();
     }
 
-    /// As [`note_release`](Self::note_release), unless the hold is to be found again.
+    /// As [`note_release`](Self::note_release): a hold was released, or left to its expiry.
     fn note_end(&self, hold: &Hold) {
-        if hold.lingers_for().is_none() {
-            self.note_release(&hold.resource, &hold.field, hold.longest_lease());
+        if self.transport.may_fail_over() {
+            self.recent_releases.note_end(hold);
         }
     }
 
@@ -370,7 +382,7 @@ impl Session {
     /// have it again.
     fn note_release(&self, resource: &Arc<Resource>, field: &Arc<str>, lease: Duration) {
         if self.transport.may_fail_over() {
-            self.recent_releases.note(resource, field, lease);
+            self.recent_releases.note(resource, field, lease, None);
         }
     }
 
@@ -381,8 +393,7 @@ impl Session {
 
     /// The same for a hold that was granted, when it does not stay locked any more.
     fn undo_of(&self, hold: &Hold, doubt: InDoubt) {
-        let after = hold.lingers_for().map(|rest| Instant::now() + rest);
-        self.undo_after(after, &hold.resource, &hold.field, doubt);
+        self.undo_after(hold.lingers_until(), &hold.resource, &hold.field, doubt);
     }
 
     fn undo_after(
@@ -395,6 +406,12 @@ impl Session {
         let under_way = self.watchdog.release_under_way(resource, field);
         let (resource, field) = (resource.clone(), field.clone());
         self.cleanups.post(Cleanup::Undo { resource, field, doubt, after, under_way });
+    }
+
+    /// An error in a fork of the process that made the client. To be asked before it waits for what another thread
+    /// does; calls are refused by the transport.
+    fn is_ours(&self) -> Result<(), Error> {
+        if self.process.is_this() { Ok(()) } else { Err(Error::Forked) }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -449,6 +466,7 @@ impl Session {
 
     /// Refuses new work, wakes all waiters, loses and releases all holds, ends the background task.
     pub(crate) async fn shutdown(&self, deadline: Duration) -> Result<(), Error> {
+        self.is_ours()?;
         self.closed.store(true, SeqCst);
         self.queues.wake_all();
         self.subscriptions.end_outage();

@@ -1,19 +1,160 @@
-//! What the threads of a connection share, under one name, so that a model can take it over: with
-//! `--cfg shuttle` the tests of this crate get locks and atomics that hand over to another thread
-//! wherever the system might, see `transport/redis/tests/model.rs`. Otherwise these are re-exports.
+//! Locks, wake-ups, and the calls of code that is not ours.
+//!
+//! # Invariants
+//!
+//! - **F1** No code of others runs under a lock of this crate: no waker, no recorder or subscriber, no function of the
+//!   user, no drop of what they gave. Such code may come back here and take the same lock. It is called by
+//!   [`call_out`], which also ends its panics.
+//!
+//! All locks of this crate are of this module (`tests/architecture.rs`). In debug builds with the feature `test-util`
+//! each thread counts those that it holds, and [`call_out`] panics if there is one: so every test looks for a breach.
+//!
+//! With `--cfg shuttle` the tests of this crate get locks and atomics that hand over to another thread wherever the
+//! system might, see `transport/redis/tests/model.rs`.
+
+mod map;
+
+#[cfg(all(debug_assertions, feature = "test-util"))]
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tokio::sync::futures::Notified;
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 #[cfg(not(all(test, shuttle)))]
-pub(crate) use futures::task::AtomicWaker;
+pub(crate) use self::counted::{Mutex, MutexGuard};
 #[cfg(not(all(test, shuttle)))]
-pub(crate) use parking_lot::{Mutex, RwLock};
+pub(crate) use futures::task::AtomicWaker;
 
 #[cfg(all(test, shuttle))]
-pub(crate) use self::model::{AtomicWaker, Mutex, RwLock, step};
+pub(crate) use self::model::{AtomicWaker, Mutex, MutexGuard, step};
 #[cfg(all(test, shuttle))]
 pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize};
+
+pub(crate) use map::Map;
+
+/// Calls code of others (F1); nothing if it panics.
+pub(crate) fn call_out<T>(code: impl FnOnce() -> T) -> Option<T> {
+    no_lock_is_held();
+    catch_unwind(AssertUnwindSafe(code)).ok()
+}
+
+/// Code of others may be called here (F1).
+#[inline]
+pub(crate) fn no_lock_is_held() {
+    #[cfg(all(debug_assertions, feature = "test-util"))]
+    assert_eq!(LOCKS.get(), 0, "BUG: code of others is called under a lock");
+}
+
+/// As tokio's, whose wakers are code of others.
+#[derive(Debug, Default)]
+pub(crate) struct Notify(tokio::sync::Notify);
+
+impl Notify {
+    pub(crate) fn new() -> Self {
+        Notify::default()
+    }
+
+    pub(crate) fn notified(&self) -> Notified<'_> {
+        self.0.notified()
+    }
+
+    pub(crate) fn notify_one(&self) {
+        call_out(|| self.0.notify_one());
+    }
+
+    pub(crate) fn notify_waiters(&self) {
+        call_out(|| self.0.notify_waiters());
+    }
+}
+
+#[cfg(all(debug_assertions, feature = "test-util"))]
+thread_local! {
+    /// How many locks of this crate this thread holds.
+    static LOCKS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A lock that this thread holds, counted.
+struct Held(());
+
+impl Held {
+    #[inline]
+    fn one() -> Self {
+        #[cfg(all(debug_assertions, feature = "test-util"))]
+        LOCKS.set(LOCKS.get() + 1);
+        Held(())
+    }
+}
+
+impl Drop for Held {
+    #[inline]
+    fn drop(&mut self) {
+        #[cfg(all(debug_assertions, feature = "test-util"))]
+        LOCKS.set(LOCKS.get() - 1);
+    }
+}
+
+/// A lock that is held.
+pub(crate) struct Guard<G> {
+    guard: G,
+    _held: Held,
+}
+
+impl<G> Guard<G> {
+    #[inline]
+    fn new(guard: G) -> Self {
+        Guard { guard, _held: Held::one() }
+    }
+}
+
+impl<G: Deref> Deref for Guard<G> {
+    type Target = G::Target;
+
+    #[inline]
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for Guard<G> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
+/// Those of `parking_lot`, counted.
+#[cfg(not(all(test, shuttle)))]
+mod counted {
+    use super::Guard;
+
+    pub(crate) type MutexGuard<'a, T> = Guard<parking_lot::MutexGuard<'a, T>>;
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Mutex(parking_lot::Mutex::new(value))
+        }
+
+        #[inline]
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            Guard::new(self.0.lock())
+        }
+
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().map(Guard::new)
+        }
+
+        pub(crate) fn get_mut(&mut self) -> &mut T {
+            self.0.get_mut()
+        }
+    }
+}
 
 /// The same calls over those of shuttle.
 #[cfg(all(test, shuttle))]
@@ -21,7 +162,7 @@ mod model {
     use std::sync::atomic::Ordering;
     use std::task::Waker;
 
-    use shuttle::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+    pub(crate) use shuttle::sync::MutexGuard;
 
     const UNPOISONED: &str = "a panic ends the model";
 
@@ -41,26 +182,8 @@ mod model {
             self.0.try_lock().ok()
         }
 
-        #[cfg(feature = "fred")]
         pub(crate) fn get_mut(&mut self) -> &mut T {
             self.0.get_mut().expect(UNPOISONED)
-        }
-    }
-
-    #[derive(Debug, Default)]
-    pub(crate) struct RwLock<T>(shuttle::sync::RwLock<T>);
-
-    impl<T> RwLock<T> {
-        pub(crate) fn new(value: T) -> Self {
-            RwLock(shuttle::sync::RwLock::new(value))
-        }
-
-        pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
-            self.0.read().expect(UNPOISONED)
-        }
-
-        pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
-            self.0.write().expect(UNPOISONED)
         }
     }
 

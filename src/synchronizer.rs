@@ -104,10 +104,6 @@ impl Synchronizer {
         call: impl Fn(&Resource, ReplyKey) -> Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
-        let resource = self.resource()?;
-        let session = &self.handle.session;
-        session
-            .call_idempotent(&resource.name, call(resource, session.reply_key(resource)), read)
-            .await
+        self.handle.session.call_idempotent(self.resource()?, call, read).await
     }
 }

@@ -18,6 +18,7 @@ pub(crate) mod redis;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::protocol::{Call, Value};
 
@@ -51,6 +52,8 @@ pub(crate) enum CallError {
     NotDurable { wanted: u32, acknowledged: u32 },
     /// The transport was closed.
     Closed,
+    /// This process is a fork of the one that made the transport. Nothing was sent.
+    Forked,
 }
 
 impl CallError {
@@ -59,6 +62,30 @@ impl CallError {
         match self {
             CallError::Unknown(fault) => CallError::NotApplied(fault),
             other => other,
+        }
+    }
+
+    /// What went wrong, in words.
+    pub(crate) fn into_fault(self) -> Fault {
+        Fault(match self {
+            CallError::NotApplied(fault)
+            | CallError::Unknown(fault)
+            | CallError::Refused(fault) => {
+                return fault;
+            }
+            CallError::NotDurable { .. } => "too few copies".into(),
+            CallError::Closed => "the client was closed".into(),
+            CallError::Forked => "the client was made before a fork".into(),
+        })
+    }
+
+    /// The same error in other words.
+    pub(crate) fn reworded(self, words: impl FnOnce(String) -> String) -> Self {
+        match self {
+            CallError::NotApplied(Fault(text)) => CallError::NotApplied(Fault(words(text))),
+            CallError::Unknown(Fault(text)) => CallError::Unknown(Fault(words(text))),
+            CallError::Refused(Fault(text)) => CallError::Refused(Fault(words(text))),
+            other @ (CallError::NotDurable { .. } | CallError::Closed | CallError::Forked) => other,
         }
     }
 
@@ -107,7 +134,9 @@ pub(crate) fn sort_error_reply(text: &str) -> CallError {
     let code = met.unwrap_or(text).split([' ', ':']).next().unwrap_or_default();
     match code {
         "LOADING" | "MASTERDOWN" | "BUSY" | "READONLY" | "OOM" | "CLUSTERDOWN" | "TRYAGAIN"
-        | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" | "UNBLOCKED" => CallError::NotApplied(fault),
+        | "MISCONF" | "NOREPLICAS" | "NOSCRIPT" | "UNBLOCKED" | "NOAUTH" => {
+            CallError::NotApplied(fault)
+        }
         // A primary that is demoted while somebody waits for its replicas, and then.
         _ if text.starts_with("ERR WAIT") && text.contains("used with replica instances") => {
             CallError::NotApplied(fault)
@@ -179,6 +208,8 @@ pub(crate) enum Missed<'a> {
 
 /// Receives messages and reconnections. Each call must return at once.
 pub(crate) trait TransportEvents: Send + Sync + 'static {
+    /// A server answered the handshake of a connection, and took so long.
+    fn greeted(&self, _after: Duration) {}
     /// A message on a subscribed channel.
     fn message(&self, channel: &str, payload: &[u8]);
     /// Messages may have been missed: after a reconnect, or because a queue was full.

@@ -10,7 +10,18 @@ use std::path::Path;
 
 /// The layers, from the ground up; a module at the top of `src` that is not named is a public type.
 const LAYERS: [&[&str]; 4] = [
-    &["clock", "durability", "error", "fencing", "holder", "lease", "stats", "sync", "telemetry"],
+    &[
+        "clock",
+        "durability",
+        "error",
+        "fencing",
+        "holder",
+        "lease",
+        "process",
+        "stats",
+        "sync",
+        "telemetry",
+    ],
     &["protocol"],
     &["transport"],
     &["session"],
@@ -237,4 +248,61 @@ fn no_file_imports_itself_by_a_detour() {
     let circles: Vec<_> =
         left.iter().map(|(module, imports)| format!("{module} -> {imports:?}")).collect();
     assert!(circles.is_empty(), "imports in a circle:\n{}", circles.join("\n"));
+}
+
+/// Nobody else sees whether code of others is called under a lock (F1 in `src/sync.rs`).
+#[test]
+fn all_locks_are_those_of_sync() {
+    let others =
+        ["parking_lot", "dashmap", "std::sync::Mutex", "std::sync::RwLock", "tokio::sync::Mutex"];
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    each_source(&src, &mut |path, text| {
+        let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+        let inside = path.strip_prefix(&src).expect("it is in src").display().to_string();
+        let named = |line: &str| others.iter().any(|other| line.contains(other));
+        let is_sync = inside == "sync.rs" || path.starts_with(src.join("sync"));
+        if !is_sync && code.lines().any(named) {
+            found.push(inside);
+        }
+    });
+    assert!(found.is_empty(), "use those of `crate::sync` in {found:?}");
+}
+
+/// What may reach a recorder or a subscriber is told by `telemetry/told.rs`, which looks at F1.
+#[test]
+fn only_telemetry_names_recorders_and_subscribers() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    each_source(&src, &mut |path, text| {
+        let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+        let names = |line: &str| {
+            ["metrics::", "tracing::"].iter().any(|name| {
+                line.match_indices(name).any(|(at, _)| {
+                    !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':')
+                })
+            })
+        };
+        let inside = path.strip_prefix(&src).expect("it is in src").display().to_string();
+        if !inside.starts_with("telemetry") && code.clone().any(names) {
+            found.push(inside);
+        }
+    });
+    assert!(found.is_empty(), "{found:?}");
+}
+
+/// Every file of `src` that is no unit test.
+fn each_source(folder: &Path, look: &mut impl FnMut(&Path, &str)) {
+    for entry in fs::read_dir(folder).expect("a folder of src") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        if ["tests", "doctests"].contains(&&*name) {
+            continue;
+        }
+        if path.is_dir() {
+            each_source(&path, look);
+        } else {
+            look(&path, &fs::read_to_string(&path).expect("a source file"));
+        }
+    }
 }

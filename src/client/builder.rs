@@ -35,6 +35,8 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// A round trip takes well under a millisecond in one data centre: a second is far too long.
 const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
+/// A server makes a hundred TLS handshakes in a second or so: a crowd that comes back has to wait.
+const CONNECT_TIMEOUT_TLS: Duration = Duration::from_secs(5);
 const POLL_DEFAULT: Duration = Duration::from_secs(1);
 /// Several heartbeats of a living waiter, and a short wait behind a dead waiter.
 const FAIR_CLAIM_DEFAULT: Duration = Duration::from_secs(2);
@@ -74,7 +76,7 @@ pub struct ClientBuilder {
     pub(super) target: Target,
     lease: Duration,
     command_timeout: Duration,
-    connect_timeout: Duration,
+    connect_timeout: Option<Duration>,
     safety_poll: Duration,
     fair_claim: Duration,
     key_prefix: String,
@@ -124,7 +126,7 @@ impl ClientBuilder {
             target,
             lease: LEASE_DEFAULT,
             command_timeout: COMMAND_TIMEOUT_DEFAULT,
-            connect_timeout: CONNECT_TIMEOUT_DEFAULT,
+            connect_timeout: None,
             safety_poll: POLL_DEFAULT,
             fair_claim: FAIR_CLAIM_DEFAULT,
             key_prefix: String::new(),
@@ -193,9 +195,11 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a connection may take to be made. Default: 1 s. From 10 ms to 60 s.
+    /// How long a connection may take to be made. Default: 1 s, with TLS 5 s. From 10 ms to 60 s.
+    ///
+    /// Shorter than a crowded server needs for a TLS handshake, it makes the crowd come back again and again.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
+        self.connect_timeout = Some(timeout);
         self
     }
 
@@ -277,7 +281,8 @@ impl ClientBuilder {
     /// Each label is a series of its own at the exporter, for as long as the process lives. So map names to few
     /// texts: `orders:42` to `orders`.
     ///
-    /// The function is called for each acquisition and each hold, and must be fast.
+    /// The function is called for each acquisition and each hold, and must be fast. It may use the client. If it
+    /// panics, there is no label.
     #[cfg(feature = "metrics")]
     pub fn metric_name(
         mut self,
@@ -351,7 +356,14 @@ impl ClientBuilder {
     }
 
     pub(super) fn timing(&self) -> Timing {
-        Timing { command: self.command_timeout, connect: self.connect_timeout }
+        Timing { command: self.command_timeout, connect: self.time_to_connect() }
+    }
+
+    fn time_to_connect(&self) -> Duration {
+        let is_secured =
+            matches!(&self.target, Target::Url(Ok(deployment)) if deployment.is_secured());
+        let default = if is_secured { CONNECT_TIMEOUT_TLS } else { CONNECT_TIMEOUT_DEFAULT };
+        self.connect_timeout.unwrap_or(default)
     }
 
     pub(super) fn settings(&self) -> Result<Settings, ConfigError> {
@@ -359,7 +371,7 @@ impl ClientBuilder {
         let short = Duration::from_millis(10)..=minute;
         in_range("lease", self.lease, &(Duration::from_millis(100)..=Lease::MAX))?;
         in_range("command_timeout", self.command_timeout, &short)?;
-        in_range("connect_timeout", self.connect_timeout, &short)?;
+        in_range("connect_timeout", self.time_to_connect(), &short)?;
         in_range("safety_poll", self.safety_poll, &SAFETY_POLL)?;
         in_range("fair_claim", self.fair_claim, &(Duration::from_millis(100)..=minute))?;
         if self.key_prefix.len() > PREFIX_MAX {

@@ -5,8 +5,8 @@ use std::time::Duration;
 /// May a released hold pass to the next waiter of the same client without going through Redis?
 ///
 /// A hand-over saves the waiter two round trips. The streak of hand-overs is bounded, so that waiters of
-/// other clients get their turn: after it the lock is released, and this client lets others go first for
-/// a moment.
+/// other clients get their turn: after it the lock is released, and when it has had its turn, this client lets
+/// others go first, for longer the further away they are.
 ///
 /// # Examples
 ///

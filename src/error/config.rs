@@ -101,9 +101,9 @@ pub enum ConfigError {
         /// The call.
         call: &'static str,
     },
-    /// A hold cannot be handed on while it has other guards.
+    /// A hold cannot be handed on while it has other guards, or if its owner also took the read lock.
     #[error(
-        "a hold with other guards cannot be handed on: unlock the other guards first, name=`{name}`"
+        "a hold with other guards or read locks in it cannot be handed on: unlock them first, name=`{name}`"
     )]
     OtherGuards {
         /// The lock.

@@ -20,7 +20,7 @@ use crate::fencing::FencingToken;
 use crate::lease::{Ended, HoldState, Lease, LossReason};
 use crate::session::acquire::reenter;
 use crate::session::existing_hold::extend;
-use crate::session::hold::Hold;
+use crate::session::hold::{Heir, Hold};
 use crate::session::release::cleanup::Cleanup;
 use crate::session::{HoldShare, section};
 
@@ -363,7 +363,7 @@ impl LockGuard {
     /// While other guards of this hold live, it ends this guard only.
     pub fn forget(self) {
         match self.share {
-            Share::Single(share) => drop(share.let_go()),
+            Share::Single(share) => drop(share.let_go(Heir::Nobody)),
             Share::Multi(multi) => multi.forget(),
         }
     }
@@ -372,7 +372,7 @@ impl LockGuard {
     pub(crate) fn keep_for_good(self) {
         if let Share::Single(share) = self.share {
             let (handle, hold) = (share.handle().clone(), share.hold().clone());
-            if share.let_go() {
+            if share.let_go(Heir::Nobody) {
                 handle.session.cleanups.post(Cleanup::KeepPermits(hold));
             }
         }

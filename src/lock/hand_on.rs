@@ -9,7 +9,9 @@ use super::{Lock, LockGuard, Target};
 use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
 use crate::protocol::kind::Kind;
+use crate::session::attendance::Patience;
 use crate::session::existing_hold::{restore, take_over};
+use crate::session::hold::Heir;
 use crate::session::request::Options;
 use crate::session::wait::Wait;
 
@@ -26,8 +28,9 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the hold is lost; [`Error::Config`] while other guards of the hold live, and for
-    /// several locks as one. In each case this guard is released as by a drop.
+    /// [`Error::Lost`] if the hold is lost. [`Error::Config`] while other guards of the hold live, for a write
+    /// lock whose owner has also taken the read lock since, and for several locks as one. In each case this
+    /// guard is released as by a drop.
     ///
     /// # Examples
     ///
@@ -58,7 +61,7 @@ impl LockGuard {
             Kind::String => hold.field.to_string(),
             _ => text::encode(&resource.key, &hold.field),
         };
-        if share.let_go() {
+        if share.let_go(Heir::NextOwner) {
             return Ok(text);
         }
         Err(Error::Config(ConfigError::OtherGuards { name: name.to_string() }))
@@ -105,6 +108,9 @@ impl<G: Guard> Lock<G> {
             }));
         }
         let request = single.request(&Options::new(Wait::Once, Lease::Renewed))?;
+        // A caller that is passed over cannot take the hold again. So it has as long as the lease that it takes over.
+        let patience = Patience::lasting(request.terms.first_lease());
+        let request = request.with_patience(patience);
         let share = if request.resource.kind == Kind::String {
             restore(&single.handle, request, Arc::from(text)).await?
         } else {

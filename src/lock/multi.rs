@@ -142,16 +142,19 @@ impl MultiLock {
             self.check()?;
             // Before one of them is asked: a quorum would go on without it.
             let singles = self.members.iter().flat_map(|member| member.target.singles());
-            singles.into_iter().try_for_each(|single| single.check_options(&options))?;
+            singles.into_iter().try_for_each(|single| single.resource_for(&options).map(drop))?;
             let first = self.members.iter().find_map(|member| member.target.singles().pop());
             let session = first.expect("BUG: there are members").handle.session.clone();
             let started = Instant::now();
-            let work = || {
-                let (multi, options) = (self.clone(), options.clone());
+            // A member that is passed over would begin again within its own part of the wait. So it has the
+            // patience of the set.
+            let work = |patience| {
+                let (multi, options) = (self.clone(), Options { patience, ..options.clone() });
                 async move { multi.take(&options, started).await }
             };
-            let done = session.attendance.attend_until_over(options.wait, work).await;
-            done.unwrap_or_else(|| Err(self.timed_out(started, &[])))
+            let limits = (options.wait, options.patience);
+            let timed_out = || self.timed_out(started, &[]);
+            session.attendance.attend_until_over(limits, work, timed_out).await
         })
     }
 
@@ -180,7 +183,7 @@ impl MultiLock {
         let own = in_the_way(true);
         let by_this_client = own.is_some();
         let holder = own.or_else(|| in_the_way(false)).flatten();
-        Error::Timeout { name, waited, no_expiry, by_this_client, holder }
+        Error::Timeout { name, waited, no_expiry, by_this_client, holder, passed_over: 0 }
     }
 
     async fn take_all(&self, options: &Options, started: Instant) -> Result<Vec<LockGuard>, Error> {
@@ -308,10 +311,7 @@ impl MultiLock {
     /// The instant after which an answer is too late for the wait.
     fn reply_deadline(&self, wait: Wait) -> Option<Instant> {
         let singles = self.members.iter().flat_map(|member| member.target.singles());
-        let grace = singles
-            .map(|single| single.handle.session.reply_times.grace())
-            .max()
-            .unwrap_or_default();
+        let grace = singles.map(|single| single.handle.session.grace()).max().unwrap_or_default();
         let now = Instant::now();
         match wait {
             Wait::Once => Some(now + grace),

@@ -38,25 +38,15 @@ impl SingleLock {
         }
     }
 
-    /// Refuses what this kind of lock cannot do.
-    pub(crate) fn check_options(&self, options: &Options) -> Result<(), ConfigError> {
+    /// As [`resource`](Self::resource), and what this lock cannot do is refused.
+    pub(crate) fn resource_for(&self, options: &Options) -> Result<&Arc<Resource>, ConfigError> {
         let resource = self.resource()?;
-        if options.unlock_not_before().is_none() || resource.can_linger() {
-            return Ok(());
+        if options.unlock_not_before().is_some() && !resource.can_linger() {
+            let (setting, kind) = ("unlock_not_before", resource.kind.to_string());
+            let reason = "its holders share one key, whose lease is that of all";
+            return Err(ConfigError::Setting { setting, kind, reason });
         }
-        let (setting, kind) = ("unlock_not_before", resource.kind.to_string());
-        let reason = "its holders share one key, whose lease is that of all";
-        Err(ConfigError::Setting { setting, kind, reason })
-    }
-
-    pub(crate) fn request(&self, options: &Options) -> Result<Request, ConfigError> {
-        let (session, resource) = (&self.handle.session, self.resource()?.clone());
-        self.check_options(options)?;
-        let terms = options.terms(self.settings.own().lease(&session.settings))?;
-        let holds = options.shown.iter().filter(|hold| self.is_lock_of(hold)).cloned().collect();
-        let proofs = Proofs { holds, owner: self.owner.clone() };
-        let description = session.description(options.purpose.as_deref());
-        if options.purpose.is_some() && resource.description_key().is_none() {
+        if options.purpose.is_some() && !resource.can_be_described() {
             return Err(ConfigError::OutOfRange {
                 what: "purpose",
                 given: "a purpose".to_owned(),
@@ -64,10 +54,20 @@ impl SingleLock {
                     .to_owned(),
             });
         }
+        Ok(resource)
+    }
+
+    pub(crate) fn request(&self, options: &Options) -> Result<Request, ConfigError> {
+        let (session, resource) = (&self.handle.session, self.resource_for(options)?.clone());
+        let terms = options.terms(self.settings.own().lease(&session.settings))?;
+        let holds = options.shown.iter().filter(|hold| self.is_lock_of(hold)).cloned().collect();
+        let proofs = Proofs { holds, owner: self.owner.clone() };
+        let description = session.description(&resource, options.purpose.as_deref());
         let request = Request::new(session, resource, proofs, terms, options.wait);
         // Who says something of itself is told of others; a quorum asks its members again and again.
         let asks_who = description.is_some() && !options.of_quorum;
         let request = request.with_settings(self.settings.clone()).described(description);
+        let request = request.with_patience(options.patience);
         Ok(if asks_who { request.asking_who() } else { request })
     }
 

@@ -149,7 +149,9 @@ pub(super) async fn ask(asked: Asked<'_>, wanted: &Wanted) -> Rights {
         Err(
             CallError::Refused(fault) | CallError::NotApplied(fault) | CallError::Unknown(fault),
         ) => Rights::Unknown { reason: fault.0 },
-        Err(CallError::NotDurable { .. }) => Rights::Unknown { reason: "an odd error".to_owned() },
+        Err(CallError::NotDurable { .. } | CallError::Forked) => {
+            Rights::Unknown { reason: "an odd error".to_owned() }
+        }
         Err(CallError::Closed) => Rights::Unknown { reason: "the client is closed".to_owned() },
     }
 }

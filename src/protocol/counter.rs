@@ -10,11 +10,16 @@ use super::script::scripts;
 use super::{Arg, Call, Publish, Unexpected, Value};
 
 scripts! {
-    SET = "count_set" from "shared/count_set.lua";
+    SET = "count_set" from "shared/replies.lua" "shared/count_set.lua";
 }
 
-/// The key that keeps the reply to one request, and for how long.
-pub(crate) type ReplyKey = (Arc<str>, Duration);
+/// The key that keeps the reply to a request, with the number of the request and how long it is kept.
+pub(crate) type ReplyKey = (Arc<str>, [Arg; 2]);
+
+/// Requests that use one key have higher and higher numbers.
+pub(crate) fn reply_key(resource: &Resource, id: &str, request: u64, kept: Duration) -> ReplyKey {
+    (resource.reply_key(id), [Arg::Int(request.cast_signed()), ms(kept)])
+}
 
 /// The number, the reply to a request, and the holds, if there are any.
 pub(super) fn keys_with_reply(resource: &Resource, reply: Arc<str>) -> Vec<Arc<str>> {
@@ -29,10 +34,10 @@ pub(crate) fn set(
     number: i64,
     message: &str,
     life: Option<Duration>,
-    (reply, kept): ReplyKey,
+    (reply, [request, kept]): ReplyKey,
 ) -> Call {
-    let numbers =
-        vec![Arg::Int(number), Arg::from(message), ms(kept), ms(life.unwrap_or_default())];
+    let life = ms(life.unwrap_or_default());
+    let numbers = vec![Arg::Int(number), Arg::from(message), request, kept, life];
     let args = [resource.publish_args(publish), numbers].concat();
     call(&SET, keys_with_reply(resource, reply), args)
 }

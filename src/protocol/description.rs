@@ -79,9 +79,14 @@ pub(crate) fn description_key(key: &str) -> Arc<str> {
 }
 
 impl Resource {
-    /// The key of what is said of its holders. None for a string lock whose name would put it in another slot.
-    pub(crate) fn description_key(&self) -> Option<Arc<str>> {
-        slot_fault(&self.key).is_none().then(|| description_key(&self.key))
+    /// Not so a string lock whose name would put what is said of its holders in another slot.
+    pub(crate) fn can_be_described(&self) -> bool {
+        slot_fault(&self.key).is_none()
+    }
+
+    /// The key of what is said of its holders.
+    fn description_key(&self) -> Option<Arc<str>> {
+        self.can_be_described().then(|| description_key(&self.key))
     }
 
     pub(super) fn description_args(&self) -> Vec<Arg> {

@@ -1,6 +1,6 @@
 //! The count-down latch: a number at the name. It is waited for and never held.
 
-use super::calls::{AcquireArgs, Calls, call, ms};
+use super::calls::{AcquireArgs, Calls, call};
 use super::counter::ReplyKey;
 use super::resource::Resource;
 use super::script::scripts;
@@ -9,7 +9,7 @@ use super::{Call, Publish, lock};
 scripts! {
     ASK = "latch_ask" from "latch/ask.lua";
     COUNT = "latch_count" from "latch/count.lua";
-    COUNT_DOWN = "latch_count_down" from "latch/count_down.lua";
+    COUNT_DOWN = "latch_count_down" from "shared/replies.lua" "latch/count_down.lua";
     DELETE = "latch_delete" from "latch/delete.lua";
 }
 
@@ -21,7 +21,7 @@ fn ask(resource: &Resource, _publish: Publish, _args: &AcquireArgs<'_>) -> Call 
 }
 
 pub(crate) fn count_down(resource: &Resource, publish: Publish, (reply, kept): ReplyKey) -> Call {
-    let args = [resource.publish_args(publish), vec![ms(kept)]].concat();
+    let args = [resource.publish_args(publish), kept.into()].concat();
     call(&COUNT_DOWN, vec![resource.key.clone(), reply], args)
 }
 

@@ -91,9 +91,9 @@ impl Resource {
         self.queue_name = yielding_queue(&self.key);
     }
 
-    /// Keeps the reply to one request, so that it can be repeated. No other request has its name.
-    pub(crate) fn reply_key(&self, request: &str) -> Arc<str> {
-        Arc::from(format!("{}:{request}", KeyName::Prefixed("leasehold_reply").of(&self.key)))
+    /// Keeps the reply to a request, so that it can be repeated.
+    pub(crate) fn reply_key(&self, id: &str) -> Arc<str> {
+        Arc::from(format!("{}:{id}", KeyName::Prefixed("leasehold_reply").of(&self.key)))
     }
 }
 

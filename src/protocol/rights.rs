@@ -48,8 +48,8 @@ pub(crate) const WITH_SENTINELS: &[&str] = &["role"];
 const LOCK: &[&str] =
     &["exists", "pttl", "pexpire", "del", "hset", "hget", "hexists", "hdel", "hgetall"];
 const FAIR: &[&str] = &[
-    "time", "lindex", "lpop", "lpush", "rpush", "lrange", "lrem", "zadd", "zcount", "zrem",
-    "zscore",
+    "time", "lindex", "lpop", "lpush", "rpush", "lrange", "lrem", "persist", "zadd", "zcount",
+    "zrem", "zscore",
 ];
 const SEMAPHORE: &[&str] = &[
     "exists",

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::calls::{AcquireArgs, Calls, call, ms, renew};
+use super::calls::{AcquireArgs, Calls, call, renew};
 use super::counter::{ReplyKey, keys_with_reply, number};
 use super::resource::Resource;
 use super::script::scripts;
@@ -12,9 +12,9 @@ use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
 
 scripts! {
     ACQUIRE = "semaphore_acquire" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/acquire.lua";
-    ADD = "semaphore_add" from "shared/full_server.lua" "semaphore/add.lua";
+    ADD = "semaphore_add" from "shared/full_server.lua" "shared/replies.lua" "semaphore/add.lua";
     AVAILABLE = "semaphore_available" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/available.lua";
-    DRAIN = "semaphore_drain" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/drain.lua";
+    DRAIN = "semaphore_drain" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "shared/replies.lua" "semaphore/drain.lua";
     KEEP = "semaphore_keep" from "semaphore/keep.lua";
     RELEASE = "semaphore_release" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/release.lua";
     RENEW = "semaphore_renew" from "shared/clock.lua" "shared/full_server.lua" "semaphore/renew.lua";
@@ -62,10 +62,10 @@ pub(crate) fn add(
     publish: Publish,
     permits: i64,
     absent: IfAbsent,
-    (reply, kept): ReplyKey,
+    (reply, [request, kept]): ReplyKey,
 ) -> Call {
-    let make = Arg::Int((absent == IfAbsent::Make).into());
-    let args = [resource.publish_args(publish), vec![Arg::Int(permits), ms(kept), make]].concat();
+    let (permits, make) = (Arg::Int(permits), Arg::Int((absent == IfAbsent::Make).into()));
+    let args = [resource.publish_args(publish), vec![permits, request, kept, make]].concat();
     call(&ADD, keys_with_reply(resource, reply), args)
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn was_there(reply: Value) -> Result<bool, Unexpected> {
 }
 
 pub(crate) fn drain(resource: &Resource, publish: Publish, (reply, kept): ReplyKey) -> Call {
-    let args = [resource.publish_args(publish), vec![ms(kept)]].concat();
+    let args = [resource.publish_args(publish), kept.into()].concat();
     call(&DRAIN, keys_with_reply(resource, reply), args)
 }
 

@@ -14,13 +14,13 @@ use super::attempt::{Answer, Attempt};
 use super::existing_hold::raise;
 use super::hold::Hold;
 use super::hold_share::HoldShare;
-use super::local_queue::{Waiter, WaiterSignal, YIELD, Yield, Yielded};
+use super::local_queue::{Waiter, WaiterSignal, Yield, Yielded};
 use super::release::cleanup::Cleanup;
 use super::request::{OwnerRelation, Request};
 use super::retry_delay::RetryDelay;
 use super::subscriptions::Listener;
 use super::wait::Wait;
-use super::{Handle, jittered, sleep_until_some};
+use super::{Handle, sleep_until_some};
 use crate::error::Error;
 use crate::protocol::kind::Kind;
 use crate::stats::count;
@@ -137,7 +137,7 @@ struct QueueSlot<'a> {
 impl<'a> QueueSlot<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
         let session = &handle.session;
-        let poll = request.settings.own().safety_poll(&session.settings);
+        let poll = session.polls.span_of(request.settings.own().safety_poll(&session.settings));
         let waiter = Waiter::new(request.terms, poll, request.no_expiry.clone());
         if let Some(owner) = &request.proofs.owner {
             owner.waits(session.client_id, &request.resource.key, &waiter);
@@ -192,7 +192,10 @@ impl<'a> QueueSlot<'a> {
                     return self.contend(None, Some(hold)).await;
                 }
             }
-            self.queued = true;
+            if !self.queued {
+                session.is_ours()?;
+                self.queued = true;
+            }
             self.waiter.sleeps_until(self.request.deadline());
             tokio::select! {
                 biased;
@@ -239,20 +242,25 @@ impl<'a> QueueSlot<'a> {
     async fn ask_until_over(
         &mut self,
         attempt: &mut Attempt<'_>,
-        yielding: Option<Yield>,
+        mut yielding: Option<Yield>,
     ) -> Result<Outcome, Error> {
         let (session, request) = (&*self.handle.session, self.request);
         let mut retry = Request::retry();
         let mut delay = RetryDelay::new(session, request.resource.kind, &request.settings.own());
         let mut listener = None;
         let mut woken = false;
-        let mut yielded = if yielding.is_some() { Yielded::InVain } else { Yielded::Not };
-        let mut yields_left = yielding.map_or(0, |yielding| yielding.others - 1);
-        if let Some(yielding) = yielding {
-            if delay.listens() {
-                listener = self.listen(&mut retry, attempt.channel(), None).await?;
+        let mut yielded = Yielded::Not;
+        let channel = attempt.channel();
+        // Where the channel is subscribed anyway, no release is missed, and it asks once.
+        let is_warm = request.wait != Wait::Once && session.subscriptions.is_subscribed(&channel);
+        if delay.listens() && (yielding.is_some() || is_warm) {
+            listener = self.listen(&mut retry, channel, None).await?;
+        }
+        if let Some(yielding) = &mut yielding {
+            if let Some(listener) = &mut listener {
+                listener.waits();
             }
-            self.yield_until(yielding.until).await;
+            yielded = self.yields(yielding).await;
         }
         loop {
             if session.is_closed() {
@@ -268,8 +276,9 @@ impl<'a> QueueSlot<'a> {
             };
             let left = match answer {
                 Ok(Answer::HeldFor(left)) => left,
-                Ok(Answer::Granted(hold)) => return Ok(self.granted(&hold, yielded)),
-                Ok(Answer::TookOver(hold)) => return Ok(self.granted(&hold, Yielded::TookOver)),
+                Ok(Answer::Granted(hold) | Answer::TookOver(hold)) => {
+                    return Ok(self.granted(&hold, yielded));
+                }
                 Ok(Answer::Open) => return Ok(self.opened(asked_at)),
                 Err(error) => {
                     request.ride_out(session, &mut retry, error).await?;
@@ -290,12 +299,16 @@ impl<'a> QueueSlot<'a> {
                 // Check, listen, check again: a release between the two was not heard.
                 continue;
             }
+            if let Some(listener) = &mut listener {
+                listener.waits();
+            }
             match self.pause(asked_at, delay.next(left)).await? {
                 Pause::Ask { by_message } => {
                     woken = by_message;
-                    if by_message && yields_left > 0 {
-                        yields_left -= 1;
-                        self.yield_until(Instant::now() + jittered(YIELD)).await;
+                    if let Some(yielding) = yielding.as_mut().filter(|_| woken)
+                        && yielding.goes_on()
+                    {
+                        self.yields(yielding).await;
                     }
                 }
                 Pause::LookAgain => return Ok(Outcome::Again),
@@ -311,10 +324,11 @@ impl<'a> QueueSlot<'a> {
 
     fn granted(&mut self, hold: &Arc<Hold>, yielded: Yielded) -> Outcome {
         let session = &*self.handle.session;
-        let share = HoldShare::granted(self.handle, self.request, hold);
+        // The queue first: nobody ends a hold that it does not know yet (L4).
         session.queues.granted(&self.request.resource, &self.waiter, hold, yielded);
-        session.lose_if_closed(hold);
         self.left = true;
+        let share = HoldShare::granted(self.handle, self.request, hold);
+        session.lose_if_closed(hold);
         count(if yielded == Yielded::Not && !self.queued {
             &session.counters.acquired_at_once
         } else {

@@ -206,7 +206,7 @@ impl<'a> Attempt<'a> {
         let session = self.session;
         let call = session.release_call(&self.request.resource, &self.field, 0);
         // CANCEL: our drop undoes the field again.
-        let limit = Instant::now() + session.reply_times.grace();
+        let limit = Instant::now() + session.grace();
         let left = session.call_until(Some(limit), call).await.is_ok();
         if left && self.doubt.is_none() {
             self.queued_in_redis = false;
@@ -269,8 +269,7 @@ impl<'a> Attempt<'a> {
             client: session.client_id,
         };
         let (id, terms) = (session.next_id(), self.request.terms);
-        let told = &session.settings.telemetry;
-        let hold = Hold::new(id, identity, terms, &session.clock, sent, told);
+        let hold = Hold::new(id, identity, terms, &session.clock, sent);
         self.queued_in_redis = false;
         if hold.loss().is_some() {
             // The process stalled for the whole lease: the grant is worth nothing any more.

@@ -1,33 +1,36 @@
-//! A future that nobody polls holds nobody up.
+//! Gives up what a caller's future has under way if the caller does not poll it.
 //!
-//! What an acquisition or a release of a caller has under way, a place among the waiters, a call on
-//! the wire, a grant that is not picked up, is an obligation that only its future can settle. Callers
-//! keep futures without polling them (`select!` in a loop, a stream that is not drained), so each such
-//! future is *attended*: if it was woken and is not polled, the session drops it in the caller's place,
-//! which settles everything as any drop does, and the next waiter goes on.
+//! A future may have a place among the waiters, a call on the wire, or a grant that nobody has picked up. Only
+//! the future itself can settle that, and callers keep futures without polling them: `select!` in a loop, a
+//! stream that is not drained. So the session *attends* each of them. If one was woken and is not polled, the
+//! session drops what is in it, which settles everything as any drop does, and the next waiter goes on. A caller
+//! that polls again begins again, with twice the time.
 //!
 //! ```text
-//!            polled: Pending                 woken, not polled for a look
+//!            polled: Pending             woken, not polled for its patience
 //!   ready ───────────────────▶ ready ───────────────────────────────────▶ passed over
 //!     │ polled: Ready            │ the caller drops it                        │ polled again
 //!     ▼                          ▼                                            ▼
-//!    done                      dropped                             the caller begins again
+//!    gone                       gone             the caller begins again, with twice the patience
 //! ```
 //!
 //! # Invariants
 //!
 //! - **T1** A poll takes the future out of its slot meanwhile, so nothing is locked while code
 //!   of others runs, and nobody drops what is being polled.
-//! - **T2** A future is passed over only if it was woken, and not polled between two looks that are
-//!   [`LOOK`] apart.
-//! - **T3** A runtime that is overloaded polls everybody late; to pass its waiters over one after the
-//!   other would let nobody in. So a look sends a *canary* to the runtime that polled the future, a task
-//!   that does nothing: the future is passed over when the canary was polled and the future was not, or
-//!   [`STALLED_MAX`] later. A look that is late itself counts as the first.
+//! - **T2** After a future was woken, the session looks at it every [`LOOK`], until it was polled or is passed over.
+//! - **T3** The age of a future is the number of looks since the first one that found it woken. A poll sets it back.
+//!   When it reaches the [`Patience`] of the future, the future is passed over. A late look counts as one look, so
+//!   that a process that stood still passes nobody over.
+//! - **T4** An overloaded runtime polls all its futures late. If they were passed over one after the other, nobody
+//!   would get in. So the first look sends a *canary* to the runtime of the future, a task that does nothing. Until
+//!   the canary has run, it takes [`STALLED_LOOKS`] looks to age by one.
+//! - **T5** Each time a caller was passed over, its patience doubles, whatever made it late. So it gets on however
+//!   late it polls, and its patience is at most twice as long as it once was late.
 //!
 //! # Locking
 //!
-//! A slot or the list of the woken, never both; neither while a future is polled or dropped, or a
+//! The state of a future or the list of the woken, never both; neither while a future is polled or dropped, or a
 //! waker called.
 //!
 //! # Bounds
@@ -36,20 +39,20 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::task::AtomicWaker;
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 use super::Session;
 use super::wait::Wait;
+use crate::error::Error;
 use crate::stats::count;
+use crate::sync::{Mutex, Notify, call_out};
 
 /// A future that was woken and is not polled is passed over within this.
 pub(crate) const UNATTENDED_MAX: Duration = Duration::from_millis(100);
@@ -57,10 +60,32 @@ pub(crate) const UNATTENDED_MAX: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(40);
 const _: () = assert!(LOOK.as_millis() * 2 < UNATTENDED_MAX.as_millis());
 
-/// A runtime that polls nothing at all is waited for as long as this. Twice as long each time that a
-/// caller was passed over and came back: its runtime is slow, and it would never get in.
-const STALLED_MAX: Duration = Duration::from_secs(1);
-const STALLED_MOST: Duration = Duration::from_secs(8);
+/// A future on a runtime that runs nothing ages so much more slowly: it has a second at first.
+const STALLED_LOOKS: u64 = 25;
+
+/// How many looks may find a future woken and not polled before it is passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Patience(u64);
+
+impl Patience {
+    /// What nobody was late with yet.
+    pub(crate) const FIRST: Patience = Patience(1);
+
+    /// At least so long.
+    pub(crate) fn lasting(span: Duration) -> Self {
+        Patience(u64::try_from(span.as_millis().div_ceil(LOOK.as_millis())).unwrap_or(u64::MAX))
+    }
+
+    #[must_use]
+    pub(crate) fn doubled(self) -> Self {
+        Patience(self.0.saturating_mul(2))
+    }
+
+    /// In parts of a look.
+    fn age_max(self) -> u64 {
+        self.0.saturating_mul(STALLED_LOOKS)
+    }
+}
 
 /// The futures of one client that were woken and may not be polled.
 #[derive(Debug, Default)]
@@ -77,83 +102,91 @@ pub(crate) struct PassedOver;
 pub(crate) struct Attended<F: Future>(Arc<Shared<F>>);
 
 struct Shared<F: Future> {
-    slot: Mutex<Slot<F>>,
+    state: Mutex<State<F>>,
     /// The task of the caller.
     caller: AtomicWaker,
     /// Where it was polled first, if that is a runtime of tokio.
     runtime: OnceLock<Handle>,
-    /// How long its runtime may run nothing at all.
-    stalled_max: Duration,
+    patience: Patience,
     attendance: Arc<Attendance>,
+}
+
+struct State<F> {
+    slot: Slot<F>,
     /// Woken since it was last polled.
-    woken: AtomicBool,
-    /// In the list of the woken.
-    listed: AtomicBool,
-    polls: AtomicU32,
+    woken: bool,
+    /// It is looked at, or in the list of what is looked at next.
+    listed: bool,
+    /// In parts of a look; none before the first look that finds it woken.
+    age: Option<u64>,
 }
 
 enum Slot<F> {
     Ready(Pin<Box<F>>),
     /// Somebody polls it, and puts it back.
     Polled,
-    /// Dropped while it was polled: not to be put back.
-    Dropped,
     PassedOver,
-    Done,
+    /// Done or dropped: not to be put back.
+    Gone,
 }
 
 /// What a look needs of an attended future.
 trait Woken: Send + Sync + std::fmt::Debug {
-    /// How often it was polled, if it was woken since.
-    fn waits_since(&self) -> Option<u32>;
-    fn stalled_max(&self) -> Duration;
+    /// Looks at it, as much later than before as `parts` of a look; drops what is in it if its time is over.
+    fn look(&self, parts: u64) -> Look;
     /// Lets the runtime that polled it run something that is queued behind it.
-    fn send_canary(&self) -> Canary;
-    /// Drops what is in it.
-    fn pass_over(&self) -> bool;
-    /// It is not in the list any more; it is put there again if it was woken meanwhile.
-    fn unlist(self: Arc<Self>);
+    fn send_canary(&self) -> Option<JoinHandle<()>>;
+}
+
+/// What a look finds.
+enum Look {
+    /// It was not seen woken before.
+    First,
+    Waits,
+    /// It was polled, or is gone.
+    Settled,
+    PassedOver,
 }
 
 impl Attendance {
-    /// Polls `work` for the caller; if the caller stops polling, `work` is dropped. It is for a caller
-    /// that was passed over so often before.
+    /// Does `work` for a caller. One that was passed over and polls again begins again, with twice the patience,
+    /// unless its wait is over: then it is `timed_out`, and the error says why.
     ///
     /// No `async fn`: those keep room for their arguments for as long as they live.
-    fn attend<F>(self: &Arc<Self>, passed_over: u32, work: F) -> Attended<F>
-    where
-        F: Future + Send + 'static,
-    {
-        Attended::new(self, passed_over, work)
-    }
-
-    /// Does `work` for a caller; one that was passed over and polls again begins again, unless its wait is
-    /// over: then nothing.
-    pub(crate) async fn attend_until_over<W>(
+    pub(crate) fn attend_until_over<T, W>(
         self: &Arc<Self>,
-        wait: Wait,
-        work: impl Fn() -> W,
-    ) -> Option<W::Output>
+        (wait, mut patience): (Wait, Patience),
+        work: impl Fn(Patience) -> W,
+        timed_out: impl Fn() -> Error,
+    ) -> impl Future<Output = Result<T, Error>>
     where
-        W: Future + Send + 'static,
+        W: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        let mut passed_over = 0;
-        loop {
-            match self.attend(passed_over, work()).await {
-                Ok(done) => return Some(done),
+        let mut times = 0;
+        async move {
+            let mut done = loop {
+                if let Ok(done) = Attended::new(self, patience, work(patience)).await {
+                    break done;
+                }
+                (times, patience) = (times + 1, patience.doubled());
                 // One question is asked again: nobody has seen its answer.
-                Err(PassedOver) if wait != Wait::Once && wait.is_over() => return None,
-                Err(PassedOver) => passed_over += 1,
+                if wait != Wait::Once && wait.is_over() {
+                    break Err(timed_out());
+                }
+            };
+            if let Err(Error::Timeout { passed_over, .. }) = &mut done {
+                *passed_over = times;
             }
+            done
         }
     }
 
-    /// As [`attend`](Attendance::attend), for what is under way before the caller polls at all.
+    /// Attends what is under way before the caller polls at all.
     pub(crate) fn attend_now<F>(self: &Arc<Self>, work: F) -> Attended<F>
     where
         F: Future + Send + 'static,
     {
-        let attended = Attended::new(self, 0, work);
+        let attended = Attended::new(self, Patience::FIRST, work);
         attended.0.wake_by_ref();
         attended
     }
@@ -170,17 +203,15 @@ impl Attendance {
 }
 
 impl<F: Future + Send + 'static> Attended<F> {
-    fn new(attendance: &Arc<Attendance>, passed_over: u32, work: F) -> Self {
-        let stalled_max = STALLED_MAX.saturating_mul(2_u32.saturating_pow(passed_over));
+    fn new(attendance: &Arc<Attendance>, patience: Patience, work: F) -> Self {
+        let slot = Slot::Ready(Box::pin(work));
+        let state = State { slot, woken: false, listed: false, age: None };
         Attended(Arc::new(Shared {
-            stalled_max: stalled_max.min(STALLED_MOST),
-            slot: Mutex::new(Slot::Ready(Box::pin(work))),
+            state: Mutex::new(state),
             caller: AtomicWaker::new(),
             runtime: OnceLock::new(),
+            patience,
             attendance: attendance.clone(),
-            woken: AtomicBool::new(false),
-            listed: AtomicBool::new(false),
-            polls: AtomicU32::new(0),
         }))
     }
 }
@@ -191,25 +222,23 @@ impl<F: Future + Send + 'static> Future for Attended<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let shared = &self.0;
         shared.caller.register(context.waker());
-        if shared.polls.load(SeqCst) == 0
+        if shared.runtime.get().is_none()
             && let Ok(runtime) = Handle::try_current()
         {
             shared.runtime.get_or_init(|| runtime);
         }
-        shared.polls.fetch_add(1, SeqCst);
-        shared.woken.store(false, SeqCst);
-        let mut future = match shared.swap(Slot::Polled) {
+        let mut future = match shared.begin_poll() {
             Slot::Ready(future) => future,
             Slot::PassedOver => {
-                drop(shared.swap(Slot::Done));
+                drop(shared.replace(Slot::Gone));
                 return Poll::Ready(Err(PassedOver));
             }
-            Slot::Polled | Slot::Dropped | Slot::Done => panic_polled_again(),
+            Slot::Polled | Slot::Gone => panic_polled_again(),
         };
         let waker = Waker::from(shared.clone());
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(done) => {
-                drop(shared.swap(Slot::Done));
+                drop(shared.replace(Slot::Gone));
                 Poll::Ready(Ok(done))
             }
             Poll::Pending => {
@@ -227,24 +256,31 @@ fn panic_polled_again() -> ! {
 
 impl<F: Future> Drop for Attended<F> {
     fn drop(&mut self) {
-        let before = self.0.swap(Slot::Dropped);
+        let before = self.0.replace(Slot::Gone);
         drop(before);
     }
 }
 
 impl<F: Future> Shared<F> {
-    fn swap(&self, slot: Slot<F>) -> Slot<F> {
-        std::mem::replace(&mut *self.slot.lock(), slot)
+    fn replace(&self, slot: Slot<F>) -> Slot<F> {
+        std::mem::replace(&mut self.state.lock().slot, slot)
+    }
+
+    /// What was woken until now is seen by the poll.
+    fn begin_poll(&self) -> Slot<F> {
+        let mut state = self.state.lock();
+        (state.woken, state.age) = (false, None);
+        std::mem::replace(&mut state.slot, Slot::Polled)
     }
 
     /// What was dropped meanwhile (by a waker that was called inside) ends here.
     fn put_back(&self, future: Pin<Box<F>>) {
-        let mut slot = self.slot.lock();
-        if matches!(*slot, Slot::Polled) {
-            *slot = Slot::Ready(future);
+        let mut state = self.state.lock();
+        if matches!(state.slot, Slot::Polled) {
+            state.slot = Slot::Ready(future);
             return;
         }
-        drop(slot);
+        drop(state);
         drop(future);
     }
 }
@@ -255,126 +291,60 @@ impl<F: Future + Send + 'static> Wake for Shared<F> {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.woken.store(true, SeqCst);
-        if !self.listed.swap(true, SeqCst) {
+        let mut state = self.state.lock();
+        state.woken = true;
+        let listed = std::mem::replace(&mut state.listed, true);
+        drop(state);
+        if !listed {
             let weak: Weak<Self> = Arc::downgrade(self);
             self.attendance.list(weak);
         }
-        self.caller.wake();
+        call_out(|| self.caller.wake());
     }
 }
 
 impl<F: Future + Send + 'static> Woken for Shared<F> {
-    fn waits_since(&self) -> Option<u32> {
-        let polls = self.polls.load(SeqCst);
-        self.woken.load(SeqCst).then_some(polls)
-    }
-
-    fn stalled_max(&self) -> Duration {
-        self.stalled_max
-    }
-
-    fn send_canary(&self) -> Canary {
-        Canary::sent_to(self.runtime.get())
-    }
-
-    fn pass_over(&self) -> bool {
-        let future = {
-            let mut slot = self.slot.lock();
-            match std::mem::replace(&mut *slot, Slot::PassedOver) {
-                Slot::Ready(future) => future,
-                other => {
-                    *slot = other;
-                    return false;
-                }
-            }
-        };
-        // Whatever is under way is settled as by any drop.
-        drop(future);
-        true
-    }
-
-    fn unlist(self: Arc<Self>) {
-        self.listed.store(false, SeqCst);
-        if self.woken.load(SeqCst) && !self.listed.swap(true, SeqCst) {
-            let weak: Weak<Self> = Arc::downgrade(&self);
-            self.attendance.list(weak);
+    fn look(&self, parts: u64) -> Look {
+        let mut state = self.state.lock();
+        if !state.woken || matches!(state.slot, Slot::PassedOver | Slot::Gone) {
+            state.listed = false;
+            return Look::Settled;
         }
+        let age = match (&state.slot, state.age) {
+            // The poll that is under way may see what woke it. If not, its age begins at the next look.
+            (Slot::Polled, _) => None,
+            (_, None) => Some(0),
+            (_, Some(age)) => Some(age + parts),
+        };
+        let is_first = state.age.is_none();
+        state.age = age;
+        if age.is_none_or(|age| age < self.patience.age_max()) {
+            return if is_first { Look::First } else { Look::Waits };
+        }
+        let work = std::mem::replace(&mut state.slot, Slot::PassedOver);
+        drop(state);
+        // Whatever is under way is settled as by any drop.
+        drop(work);
+        Look::PassedOver
+    }
+
+    fn send_canary(&self) -> Option<JoinHandle<()>> {
+        self.runtime.get().map(|runtime| runtime.spawn(async {}))
     }
 }
 
 impl<F: Future> std::fmt::Debug for Shared<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Attended").field("polls", &self.polls).finish_non_exhaustive()
-    }
-}
-
-/// Has a runtime run anything since?
-#[derive(Debug)]
-struct Canary(Arc<AtomicBool>);
-
-impl Canary {
-    fn sent_to(runtime: Option<&Handle>) -> Self {
-        let was_polled = Arc::new(AtomicBool::new(runtime.is_none()));
-        let flight = Flight(was_polled.clone());
-        if let Some(runtime) = runtime {
-            drop(runtime.spawn(async move { drop(flight) }));
-        }
-        Canary(was_polled)
-    }
-
-    fn was_polled(&self) -> bool {
-        self.0.load(SeqCst)
-    }
-}
-
-/// Dropped when it is polled, or with a runtime that has ended.
-struct Flight(Arc<AtomicBool>);
-
-impl Drop for Flight {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
+        f.debug_struct("Attended").field("patience", &self.patience).finish_non_exhaustive()
     }
 }
 
 /// A future that was woken, as the last look found it.
 #[derive(Debug)]
 struct Seen {
-    entry: Weak<dyn Woken>,
-    polls: u32,
-    since: Instant,
-    canary: Canary,
-}
-
-/// What a further look finds.
-enum Again {
-    Settled,
-    Waits(Seen),
-    PassedOver,
-}
-
-impl Seen {
-    /// Nothing, if it was polled meanwhile.
-    fn first(entry: Weak<dyn Woken>) -> Option<Self> {
-        let woken = entry.upgrade()?;
-        let Some(polls) = woken.waits_since() else {
-            woken.unlist();
-            return None;
-        };
-        let canary = woken.send_canary();
-        Some(Seen { entry, polls, since: Instant::now(), canary })
-    }
-
-    fn again(self) -> Again {
-        let Some(woken) = self.entry.upgrade() else { return Again::Settled };
-        if woken.waits_since() != Some(self.polls) {
-            return Seen::first(self.entry).map_or(Again::Settled, Again::Waits);
-        }
-        if !self.canary.was_polled() && self.since.elapsed() < woken.stalled_max() {
-            return Again::Waits(self);
-        }
-        if woken.pass_over() { Again::PassedOver } else { Again::Settled }
-    }
+    future: Weak<dyn Woken>,
+    /// Has its runtime run anything since?
+    canary: Option<JoinHandle<()>>,
 }
 
 /// Looks again and again, until it is dropped.
@@ -385,24 +355,25 @@ pub(crate) async fn run(session: &Session) {
         if seen.is_empty() && attendance.woken.lock().is_empty() {
             attendance.newcomer.notified().await;
         }
-        let due = Instant::now() + LOOK;
-        sleep_until(due).await;
-        let late = due.elapsed() >= LOOK;
-        let mut waiting = Vec::new();
-        for before in seen.drain(..) {
-            if late {
-                waiting.extend(Seen::first(before.entry));
-                continue;
-            }
-            match before.again() {
-                Again::Settled => {}
-                Again::Waits(seen) => waiting.push(seen),
-                Again::PassedOver => count(&session.counters.passed_over),
-            }
-        }
+        sleep(LOOK).await;
         let newcomers = std::mem::take(&mut *attendance.woken.lock());
-        waiting.extend(newcomers.into_iter().filter_map(Seen::first));
-        seen = waiting;
+        seen.extend(newcomers.into_iter().map(|future| Seen { future, canary: None }));
+        seen.retain_mut(|one| {
+            let Some(future) = one.future.upgrade() else { return false };
+            let runs = one.canary.as_ref().is_none_or(JoinHandle::is_finished);
+            match future.look(if runs { STALLED_LOOKS } else { 1 }) {
+                Look::First => {
+                    one.canary = future.send_canary();
+                    true
+                }
+                Look::Waits => true,
+                Look::Settled => false,
+                Look::PassedOver => {
+                    count(&session.counters.passed_over);
+                    false
+                }
+            }
+        });
     }
 }
 

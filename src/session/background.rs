@@ -12,9 +12,10 @@ use super::{
 
 /// Runs a session until it is stopped and settled, then closes its connections.
 pub(crate) async fn serve(session: Arc<Session>) {
+    // A poll has a budget, which thousands of cleanups would use up. They come last: what is in front of
+    // them does little at a time.
     let settled = tokio::select! {
         biased;
-        () = cleanup::run(&session) => !session.cleanups.may_have_left_holds(),
         () = watchdog::run(&session) => false,
         () = attendance::run(&session) => false,
         () = heartbeat::run(&session) => false,
@@ -23,6 +24,7 @@ pub(crate) async fn serve(session: Arc<Session>) {
         () = recent_releases::run(&session) => false,
         () = descriptions::run(&session) => false,
         () = session.out_of_time() => false,
+        () = cleanup::run(&session) => !session.cleanups.may_have_left_holds(),
     };
     session.transport.close().await;
     session.stage.send_replace(Stage::Ended { settled });

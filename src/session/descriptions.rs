@@ -7,8 +7,6 @@
 use std::sync::Arc;
 
 use futures::future::join_all;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::Session;
@@ -18,6 +16,7 @@ use crate::holder::Holder;
 use crate::protocol::description::{self, Said, describe};
 use crate::protocol::replies;
 use crate::protocol::resource::Resource;
+use crate::sync::{Mutex, Notify};
 use crate::transport::{Group, Lane};
 
 /// Holds in one call.
@@ -88,10 +87,17 @@ async fn describe_batch(session: &Session, group: Group, holds: &[Arc<Hold>]) {
 
 impl Session {
     /// What is said of the holds of an acquisition; `None`: nothing.
-    pub(crate) fn description(&self, purpose: Option<&str>) -> Option<Arc<str>> {
-        let settings = &self.settings;
-        (purpose.is_some() || settings.describe_holds)
-            .then(|| description::text(settings.name.as_deref(), purpose))
+    pub(crate) fn description(
+        &self,
+        resource: &Resource,
+        purpose: Option<&str>,
+    ) -> Option<Arc<str>> {
+        let says_something = purpose.is_some() || self.settings.describe_holds;
+        (says_something && resource.can_be_described()).then(|| self.description_text(purpose))
+    }
+
+    fn description_text(&self, purpose: Option<&str>) -> Arc<str> {
+        description::text(self.settings.name.as_deref(), purpose)
     }
 
     /// A hold was granted: says what there is to say of it.
@@ -99,9 +105,7 @@ impl Session {
         let text = match text {
             Some(text) => text.clone(),
             // What was said of the hold before is not true of this one.
-            None if hold.follows_described() => {
-                description::text(self.settings.name.as_deref(), None)
-            }
+            None if hold.follows_described() => self.description_text(None),
             None => return,
         };
         hold.describe(Description { since: self.clock.now(), text });
@@ -127,16 +131,14 @@ impl Session {
 
     /// Adds to the error of a wait that ended who is in the way: one call, which is not waited for beyond the usual
     /// time of a reply. Other errors stay as they are.
-    pub(super) async fn with_holder(&self, resource: &Resource, error: Error) -> Error {
-        let Error::Timeout { name, waited, no_expiry, by_this_client: false, holder: None } = error
-        else {
-            return error;
+    pub(super) async fn name_holder(&self, resource: &Resource, error: &mut Error) {
+        let Error::Timeout { by_this_client: false, holder: holder @ None, .. } = error else {
+            return;
         };
-        let limit = Instant::now() + self.reply_times.grace();
+        let limit = Instant::now() + self.grace();
         // CANCEL: nothing was taken.
         let reply = self.call_until(Some(limit), resource.inspect()).await;
         let seen = reply.ok().and_then(|reply| replies::seen(reply).ok()?);
-        let holder = seen.and_then(|seen| seen.holders.into_iter().next()).map(Box::new);
-        Error::Timeout { name, waited, no_expiry, by_this_client: false, holder }
+        *holder = seen.and_then(|seen| seen.holders.into_iter().next()).map(Box::new);
     }
 }

@@ -28,7 +28,7 @@ impl Session {
         let reply = self.transport.command(self.transport.group(key), lane, &words).await;
         let acknowledged = match reply {
             Ok(reply) => copies(durability, &reply),
-            Err(CallError::Closed) => return Err(CallError::Closed),
+            Err(error @ (CallError::Closed | CallError::Forked)) => return Err(error),
             // The server does not know the command, or may not be asked: the caller must learn that.
             Err(CallError::Refused(fault)) => return Err(CallError::Refused(fault)),
             Err(_) => 0,

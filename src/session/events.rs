@@ -1,8 +1,10 @@
 //! What the transport reports, passed on to those whom it concerns.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::recent_releases::RecentReleases;
+use super::reply_times::ReplyTimes;
 use super::subscriptions::Subscriptions;
 use super::watchdog::Watchdog;
 use crate::stats::Counters;
@@ -15,20 +17,26 @@ pub(crate) struct Reported {
     pub(super) subscriptions: Arc<Subscriptions>,
     pub(super) watchdog: Arc<Watchdog>,
     pub(super) recent_releases: Arc<RecentReleases>,
+    pub(super) reply_times: Arc<ReplyTimes>,
     telemetry: Telemetry,
 }
 
 impl Reported {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         let (subscriptions, watchdog) = (Subscriptions::new(counters), Arc::new(Watchdog::new()));
+        let (recent_releases, reply_times) = (Arc::default(), Arc::default());
         let telemetry = Telemetry::default();
-        Reported { subscriptions, watchdog, recent_releases: Arc::default(), telemetry }
+        Reported { subscriptions, watchdog, recent_releases, reply_times, telemetry }
     }
 }
 
 impl TransportEvents for Reported {
     fn message(&self, channel: &str, _payload: &[u8]) {
         self.subscriptions.message(channel);
+    }
+
+    fn greeted(&self, after: Duration) {
+        self.reply_times.came_after(after);
     }
 
     fn missed(&self, what: Missed<'_>) {

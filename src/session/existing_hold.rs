@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::attempt::Attempt;
-use super::hold::{Hold, HoldIdentity};
+use super::hold::{Heir, Hold, HoldIdentity};
 use super::hold_share::HoldShare;
 use super::release::open_call::OpenCall;
 use super::request::Request;
@@ -126,8 +126,8 @@ async fn restore_once(
         return Err(Error::Closed);
     }
     let identity = HoldIdentity { resource: resource.clone(), field, client: session.client_id };
-    let (id, clock, told) = (session.next_id(), &session.clock, &session.settings.telemetry);
-    let hold = Arc::new(Hold::new(id, identity, terms, clock, clock.now(), told));
+    let (id, clock) = (session.next_id(), &session.clock);
+    let hold = Arc::new(Hold::new(id, identity, terms, clock, clock.now()));
     session.watchdog.arm_alone(&hold).map_err(|taken| match taken {
         Taken::Held => {
             let how = "by a guard of this client: it was not forgotten";
@@ -150,7 +150,7 @@ async fn restore_once(
         (Err(error), _) => {
             if !matches!(error, CallError::Unknown(_)) {
                 // Nothing was done: the hold stays with the callers that know its text.
-                share.let_go();
+                share.let_go(Heir::Nobody);
             }
             Err(request.failed(error))
         }

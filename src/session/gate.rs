@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 /// A process that can be frozen and thawed, as by a debugger or a paused virtual machine.
 #[derive(Clone, Debug, Default)]

@@ -10,7 +10,7 @@
 //!
 //! # Locking
 //!
-//! `state` is taken alone and never across an await.
+//! `state` is taken alone and never across an await. What is told of the hold is told without it (F1).
 
 mod terms;
 
@@ -18,8 +18,6 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -28,9 +26,10 @@ use crate::clock::{Clock, Moment};
 use crate::error::Error;
 use crate::lease::{Ended, HoldState, LossReason};
 use crate::protocol::resource::Resource;
+use crate::sync::{Mutex, Notify};
 use crate::telemetry::{Holding, Telemetry};
 
-pub(crate) use terms::{Description, HoldIdentity, HoldTerms, InDoubt};
+pub(crate) use terms::{Clocks, Description, HoldIdentity, HoldTerms, InDoubt};
 
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -63,7 +62,7 @@ struct State {
     deadline: Moment,
     /// When the last call was sent of which is known that it found the field or took it.
     confirmed: Moment,
-    drift: Duration,
+    clocks: Clocks,
     guards: u32,
     /// Guards whose lease the watchdog renews.
     renewed: u32,
@@ -79,14 +78,22 @@ struct State {
     open_calls: u32,
     /// An attempt for this field that may still be executed.
     doubt: Option<InDoubt>,
-    /// The field never passes to another owner: a later call about it had no answer, or a read hold
-    /// was taken under this write hold.
-    stays: bool,
+    passing: Passing,
     /// Handed over, and not picked up yet: it is not renewed until then.
     unclaimed: bool,
     release: Release,
     /// The hold's key in the watchdog's table.
     due: Option<Instant>,
+}
+
+/// To whom the field may pass; it only becomes stricter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Passing {
+    Free,
+    /// To no other owner of this client without a call: a later call about the field had no answer.
+    NotHere,
+    /// To nobody: a read hold was taken under this write hold.
+    Never,
 }
 
 /// The lease that a hold began with, beside those of its renewals.
@@ -112,6 +119,15 @@ enum Release {
     Failed(Box<Error>),
 }
 
+impl Release {
+    fn error(&self) -> Option<Error> {
+        match self {
+            Release::Failed(error) => Some(Error::clone(error)),
+            Release::NotSent | Release::Sent => None,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Live,
@@ -125,6 +141,11 @@ enum Phase {
 }
 
 impl Phase {
+    /// Nothing of it is under way any more.
+    fn is_over(self) -> bool {
+        !matches!(self, Phase::Live | Phase::Leaving)
+    }
+
     /// How it ended for its guards.
     fn ended(self) -> Option<Ended> {
         match self {
@@ -134,6 +155,15 @@ impl Phase {
             Phase::HandedOn => Some(Ended::HandedOn),
         }
     }
+}
+
+/// Who has a hold that its guard leaves as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heir {
+    /// It ends with its lease.
+    Nobody,
+    /// A later owner takes it over.
+    NextOwner,
 }
 
 /// What the departure of a guard means.
@@ -162,14 +192,6 @@ pub(crate) enum Duty {
 /// shortens no lease.
 pub(crate) const VERIFICATION: Duration = Duration::from_millis(1);
 
-/// When a lease that was asked for at `sent` is surely still running.
-///
-/// The margin covers the drift of two clocks over one lease (0.1 %) and Redis' whole milliseconds.
-pub(crate) fn local_deadline(sent: Moment, lease: Duration, drift: Duration) -> Moment {
-    let margin = (Duration::from_millis(1) + lease / 1000 + drift).min(lease / 5);
-    sent + lease.saturating_sub(margin)
-}
-
 impl Hold {
     /// A hold that was granted by a call sent at `sent`, with one guard.
     pub(crate) fn new(
@@ -178,16 +200,15 @@ impl Hold {
         terms: HoldTerms,
         clock: &Clock,
         sent: Moment,
-        telemetry: &Telemetry,
     ) -> Self {
         let HoldIdentity { resource, field, client } = identity;
         let state = State {
             phase: Phase::Live,
             uncertain: false,
             unverified: None,
-            deadline: local_deadline(sent, terms.first_lease(), terms.drift),
+            deadline: terms.clocks.local_deadline(sent, terms.first_lease()),
             confirmed: sent,
-            drift: terms.drift,
+            clocks: terms.clocks,
             guards: 1,
             renewed: terms.renewed.into(),
             lease: terms.lease,
@@ -197,13 +218,13 @@ impl Hold {
             ends_at: terms.max_hold.map(|span| sent + span),
             open_calls: 0,
             doubt: None,
-            stays: false,
+            passing: Passing::Free,
             unclaimed: false,
             release: Release::NotSent,
             due: None,
         };
         Hold {
-            told: telemetry.holding(resource.kind.label(), &resource.name),
+            told: Holding::default(),
             resource,
             field,
             client,
@@ -220,18 +241,33 @@ impl Hold {
     }
 
     /// The same field for the next local owner, with what is left of its lease.
-    pub(crate) fn handed_over(&self, id: u64, terms: HoldTerms, telemetry: &Telemetry) -> Self {
+    pub(crate) fn handed_over(&self, id: u64, terms: HoldTerms) -> Self {
         let (resource, field) = (self.resource.clone(), self.field.clone());
         let identity = HoldIdentity { resource, field, client: self.client };
-        let mut next = Hold::new(id, identity, terms, &self.clock, self.clock.now(), telemetry);
+        let mut next = Hold::new(id, identity, terms, &self.clock, self.clock.now());
         next.follows_described = self.follows_described || self.description.get().is_some();
-        self.told.passes_on();
         {
             let (mut state, before) = (next.state.lock(), self.state.lock());
             (state.deadline, state.confirmed) = (before.deadline, before.confirmed);
             state.unclaimed = true;
         }
         next
+    }
+
+    /// Tells of the hold from now on. Apart from `new`: a hold may be made under a lock (F1).
+    pub(crate) fn is_told_to(&self, telemetry: &Telemetry) {
+        self.told.begins(telemetry, self.resource.kind.label(), &self.resource.name);
+        // It may have ended before.
+        let ended = self.state.lock().phase.ended();
+        if let Some(ended) = ended {
+            self.told.ends(ended);
+        }
+    }
+
+    /// Its field is the next hold's.
+    pub(crate) fn has_passed_on(&self) {
+        self.told.passes_on();
+        self.has_ended();
     }
 
     /// A hold that was handed over is picked up; true if it was due for a renewal meanwhile.
@@ -277,7 +313,9 @@ impl Hold {
     pub(crate) fn stays_with_its_owner(&self) -> bool {
         let mut state = self.state.lock();
         let lives = state.phase == Phase::Live;
-        state.stays |= lives;
+        if lives {
+            state.passing = Passing::Never;
+        }
         lives
     }
 
@@ -292,6 +330,17 @@ impl Hold {
 
     pub(crate) fn is_live(&self) -> bool {
         self.loss().is_none() && self.state.lock().phase == Phase::Live
+    }
+
+    /// It protects nothing, nothing about it is under way, and it was told so.
+    pub(crate) fn was_ended(&self) -> bool {
+        self.state.lock().phase.is_over()
+    }
+
+    /// The same, or its lease has ended by now.
+    pub(crate) fn is_over(&self, now: Moment) -> bool {
+        let state = self.state.lock();
+        state.loss(now).is_some() || state.phase.is_over()
     }
 
     /// Why the hold protects nothing, if so.
@@ -367,7 +416,7 @@ impl Hold {
             return None;
         }
         state.guards += 1;
-        state.drift = state.drift.max(terms.drift);
+        state.clocks = state.clocks.max(terms.clocks);
         if terms.renewed {
             // The hold goes on for the outer guards, too.
             let outer = if state.renewed > 0 { state.lease } else { Duration::ZERO };
@@ -419,6 +468,11 @@ impl Hold {
         (!left.is_zero()).then(|| left + Duration::from_millis(1))
     }
 
+    /// Until when it is to stay in Redis when it is released now.
+    pub(crate) fn lingers_until(&self) -> Option<Instant> {
+        self.lingers_for().map(|rest| Instant::now() + rest)
+    }
+
     /// A call goes on the wire that leaves it to its expiry.
     pub(crate) fn begins_to_linger(&self) {
         self.lingers.store(true, SeqCst);
@@ -434,13 +488,15 @@ impl Hold {
         self.state.lock().unlock_not_before = None;
     }
 
-    /// Its only guard leaves it to its lease, or to a later owner that takes it over; false if it has other
-    /// guards, or is over.
-    pub(crate) fn hand_on(&self) -> bool {
+    /// Its only guard goes, and it stays; false if it has other guards, is over, or may not pass to another owner.
+    pub(crate) fn hand_on(&self, to: Heir) -> bool {
         {
             let mut state = self.state.lock();
             let alone = state.guards == 1 && state.phase == Phase::Live;
-            if !alone || state.loss(self.clock.now()).is_some() {
+            if !alone
+                || to == Heir::NextOwner && state.passing == Passing::Never
+                || state.loss(self.clock.now()).is_some()
+            {
                 return false;
             }
             state.phase = Phase::HandedOn;
@@ -459,16 +515,14 @@ impl Hold {
     pub(super) fn has_ended(&self) {
         let under_way = self.under_way.lock().take();
         drop(under_way);
-        {
+        let failed = {
             let mut state = self.state.lock();
             if state.phase == Phase::Leaving {
                 state.phase = Phase::Released;
             }
-            self.told.is_released(match &state.release {
-                Release::Failed(error) => Some(error),
-                Release::NotSent | Release::Sent => None,
-            });
-        }
+            state.release.error()
+        };
+        self.told.is_released(failed.as_ref());
         self.changed.notify_waiters();
     }
 
@@ -492,10 +546,7 @@ impl Hold {
             {
                 let state = self.state.lock();
                 if state.phase != Phase::Leaving {
-                    return match &state.release {
-                        Release::Failed(error) => Err(Error::clone(error)),
-                        Release::NotSent | Release::Sent => Ok(()),
-                    };
+                    return state.release.error().map_or(Ok(()), Err);
                 }
             }
             changed.await;
@@ -520,7 +571,8 @@ impl Hold {
     /// Its outcome is not known: the field never passes to another owner. The call that makes up for
     /// it is open instead.
     pub(crate) fn call_in_doubt(&self) {
-        self.state.lock().stays = true;
+        let mut state = self.state.lock();
+        state.passing = state.passing.max(Passing::NotHere);
     }
 
     /// As [`confirmed`](Hold::confirmed), by a renewal.
@@ -534,26 +586,35 @@ impl Hold {
     pub(crate) fn confirmed(&self, sent: Moment, lease: Duration) {
         let mut state = self.state.lock();
         // H1: a hold whose deadline passed meanwhile stays lost.
-        if state.loss(self.clock.now()).is_none() {
-            state.deadline = state.deadline.max(local_deadline(sent, lease, state.drift));
-            state.confirmed = state.confirmed.max(sent);
-            // A call that was sent before may have been answered by the server before.
-            if state.unverified.is_none_or(|since| sent >= since) {
-                state.unverified = None;
-                if std::mem::take(&mut state.uncertain) {
-                    self.told.is_certain();
-                }
-            }
-            drop(state);
-            self.changed.notify_waiters();
+        if state.loss(self.clock.now()).is_some() {
+            return;
         }
+        state.deadline = state.deadline.max(state.clocks.local_deadline(sent, lease));
+        state.confirmed = state.confirmed.max(sent);
+        // A call that was sent before may have been answered by the server before.
+        let verified = state.unverified.is_none_or(|since| sent >= since);
+        if verified {
+            state.unverified = None;
+        }
+        let certain_again = verified && std::mem::take(&mut state.uncertain);
+        drop(state);
+        if certain_again {
+            self.told.is_certain();
+        }
+        self.changed.notify_waiters();
     }
 
-    /// Another server serves the key: uncertain until it has confirmed the hold.
-    pub(crate) fn must_be_verified(&self) {
+    /// Another server serves the key: uncertain until it has confirmed the hold. True if it was certain until
+    /// now: [`is_told_uncertain`](Self::is_told_uncertain) tells that when nothing is locked.
+    #[must_use]
+    pub(crate) fn must_be_verified(&self) -> bool {
         let mut state = self.state.lock();
         state.unverified = Some(self.clock.now());
-        self.becomes_uncertain(&mut state);
+        !std::mem::replace(&mut state.uncertain, true)
+    }
+
+    pub(crate) fn is_told_uncertain(&self) {
+        self.told.is_uncertain();
     }
 
     /// A server that serves the key since `change` has not been heard of the hold. A call that was sent before
@@ -567,11 +628,8 @@ impl Hold {
     }
 
     pub(crate) fn mark_uncertain(&self) {
-        self.becomes_uncertain(&mut self.state.lock());
-    }
-
-    fn becomes_uncertain(&self, state: &mut State) {
-        if !std::mem::replace(&mut state.uncertain, true) {
+        let before = std::mem::replace(&mut self.state.lock().uncertain, true);
+        if !before {
             self.told.is_uncertain();
         }
     }
@@ -626,7 +684,7 @@ impl Hold {
         let state = self.state.lock();
         state.open_calls == 0
             && state.doubt.is_none()
-            && !state.stays
+            && state.passing == Passing::Free
             && !state.uncertain
             && state.unlock_not_before.is_none_or(|until| until <= self.clock.now())
             && state.phase == Phase::Leaving

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::attendance::{Attended, PassedOver};
-use super::hold::{Hold, HoldTerms, Left};
+use super::hold::{Heir, Hold, HoldTerms, Left};
 use super::local_queue::Departure;
 use super::release::cleanup::Cleanup;
 use super::release::departure::depart;
@@ -34,6 +34,7 @@ impl HoldShare {
     /// if it has one.
     pub(super) fn granted(handle: &Arc<Handle>, request: &Request, hold: &Arc<Hold>) -> Self {
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
+        hold.is_told_to(&handle.session.settings.telemetry);
         handle.session.watchdog.arm(hold, None);
         request.proofs.add(hold);
         handle.session.describe(hold, request.description.as_ref());
@@ -111,12 +112,11 @@ impl HoldShare {
         }
     }
 
-    /// Leaves the field to its lease, or to a later owner that takes it over: nothing renews or releases
-    /// it any more.
+    /// Leaves the field to its heir: nothing here renews or releases it any more.
     ///
     /// False, and the share is released, if other guards of the hold live or it is lost.
-    pub(crate) fn let_go(mut self) -> bool {
-        let let_go = self.hold.hand_on();
+    pub(crate) fn let_go(mut self, to: Heir) -> bool {
+        let let_go = self.hold.hand_on(to);
         if let_go {
             self.spent = true;
             self.handle.session.watchdog.disarm(&self.hold);

@@ -1,7 +1,11 @@
 //! Calls that must take effect once, although they are repeated: they bring a key that keeps the
 //! first reply for a while.
+//!
+//! # Bounds
+//!
+//! A name has at most as many reply keys as this client ever had such calls under way at once: the key of a
+//! call that has ended serves the next one.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,32 +13,53 @@ use tokio::time::Instant;
 use super::Session;
 use super::retry::Retry;
 use crate::error::Error;
+use crate::protocol::counter::{ReplyKey, reply_key};
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
-use crate::transport::{CallError, Fault, Lane};
+use crate::transport::{CallError, Lane};
 
 /// A call in an old connection is taken to be executed within this, or never.
 const LATE: Duration = Duration::from_secs(30);
 
-impl Session {
-    /// Where the reply of one request is kept, and for how long: beyond the last repetition, and beyond
-    /// a first call that comes late.
-    pub(crate) fn reply_key(&self, resource: &Resource) -> (Arc<str>, Duration) {
-        let request = resource.field(self.client_id, self.next_id(), 1);
-        (resource.reply_key(&request), LATE.max(4 * self.settings.command_timeout))
-    }
+/// The number of a reply key, which is one call's own until it ends.
+struct ReplyKeyNumber<'a> {
+    session: &'a Session,
+    number: u64,
+}
 
+impl<'a> ReplyKeyNumber<'a> {
+    fn take(session: &'a Session) -> Self {
+        let free = session.reply_keys.lock().pop();
+        ReplyKeyNumber { session, number: free.unwrap_or_else(|| session.next_id()) }
+    }
+}
+
+impl Drop for ReplyKeyNumber<'_> {
+    fn drop(&mut self) {
+        self.session.reply_keys.lock().push(self.number);
+    }
+}
+
+impl Session {
     /// One call, repeated within a command's time-out if its outcome is not known.
     pub(crate) async fn call_idempotent<T>(
         &self,
-        name: &Arc<str>,
-        call: Call,
+        resource: &Resource,
+        call: impl Fn(&Resource, ReplyKey) -> Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
+        // CANCEL: the next call takes its key over. If the call comes after that, it does nothing.
+        let key = ReplyKeyNumber::take(self);
+        let (name, id) = (&resource.name, format!("{}:{}", self.client_id, key.number));
+        // Beyond the last repetition, and beyond a first call that comes late.
+        let kept = LATE.max(4 * self.settings.command_timeout);
+        let call = call(resource, reply_key(resource, &id, self.next_id(), kept));
         let limit = Instant::now() + self.settings.command_timeout;
         let mut retry = Retry::brief(self.settings.command_timeout).until(limit);
-        let failed = |retry: &Retry, error| {
-            let error = if retry.is_in_doubt() { still_unknown(error) } else { error };
+        let failed = |retry: &Retry, error: CallError| {
+            // Whatever a repetition says, but for a reply of the script: the first call may have been applied.
+            let in_doubt = retry.is_in_doubt();
+            let error = if in_doubt { CallError::Unknown(error.into_fault()) } else { error };
             Error::from_call(name, Duration::ZERO, error)
         };
         loop {
@@ -57,15 +82,4 @@ impl Session {
             }
         }
     }
-}
-
-/// Whatever a repetition says, but for a reply of the script: the first call may have been applied.
-fn still_unknown(error: CallError) -> CallError {
-    CallError::Unknown(match error {
-        CallError::NotApplied(fault) | CallError::Unknown(fault) | CallError::Refused(fault) => {
-            fault
-        }
-        CallError::NotDurable { .. } => Fault("too few copies".into()),
-        CallError::Closed => Fault("the client was closed".into()),
-    })
 }

@@ -14,12 +14,15 @@
 //!   them gives the queue to the next waiter or closes it.
 //! - **L3** A queued waiter is signalled once; the signal may be an obligation (a hold), which its slot
 //!   pays when it is dropped.
+//! - **L4** No queue waits for a hold that is over. A hold says that it was ended, and then leaves its queue; a queue
+//!   looks at the hold, under the queue's lock, when it becomes held by it: one of the two sees the other. A hold whose
+//!   lease ends by itself is ended by the watchdog, which learns of it next. A sweep once a second repairs what broke
+//!   this rule.
 //!
 //! # Locking
 //!
 //! One shard of the map at a time, then a hold's state, the watchdog's table or one waiter's `signal`.
-//! No obligation is paid while a shard is locked (it would come back here), and no waker is called: a
-//! waker is code of others, which may drop its future at once and come back here as well.
+//! No obligation is paid while a shard is locked: it would come back here. Nor is code of others called (F1).
 //!
 //! # Bounds
 //!
@@ -33,18 +36,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dashmap::DashMap;
 use tokio::time::Instant;
 
 use super::hold::{Hold, HoldTerms};
+use crate::clock::Moment;
 use crate::protocol::kind::{Contenders, HandOver};
 use crate::protocol::resource::Resource;
+use crate::sync::Map;
 
 use state::{LocalQueue, Next, QueueState};
-use yielding::IdleSubscribers;
 
 pub(crate) use waiter::{Waiter, WaiterSignal};
-pub(crate) use yielding::{YIELD, Yield, Yielded};
+pub(crate) use yielding::{SHORTEST, Yield, Yielded};
 
 /// How long one client may keep a lock among its own waiters before others get their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +62,7 @@ pub(crate) type RedisQueue = Vec<(Arc<str>, Arc<Waiter>)>;
 
 /// The local queues of one client.
 pub(crate) struct LocalQueues {
-    map: DashMap<Arc<str>, LocalQueue>,
+    map: Map<LocalQueue>,
     streak: Streak,
 }
 
@@ -73,15 +76,13 @@ pub(crate) enum Departure {
 
 impl LocalQueues {
     pub(crate) fn new(streak: Streak) -> Self {
-        LocalQueues { map: DashMap::new(), streak }
+        LocalQueues { map: Map::default(), streak }
     }
 
     /// Joins the queue of a resource; the first waiter becomes its contender.
     pub(crate) fn enter(&self, resource: &Arc<Resource>, waiter: &Arc<Waiter>) {
-        let mut queue = self
-            .map
-            .entry(resource.queue_name.clone())
-            .or_insert_with(|| LocalQueue::new(resource.clone()));
+        let make = || LocalQueue::new(resource.clone());
+        let mut queue = self.map.get_or_insert_with(&resource.queue_name, make);
         if resource.kind.contenders() == Contenders::All {
             queue.contenders.insert(waiter.id, waiter.clone());
             waiter.contends(None);
@@ -148,7 +149,7 @@ impl LocalQueues {
         &self,
         resource: &Resource,
         contender: &Arc<Waiter>,
-        hold: &Hold,
+        hold: &Arc<Hold>,
         yielded: Yielded,
     ) {
         self.settle(&resource.queue_name, |queue| {
@@ -159,41 +160,29 @@ impl LocalQueues {
             if resource.kind.contenders() == Contenders::Successive {
                 return queue.promote(None);
             }
-            queue.state = QueueState::Held { id: hold.id, releasing: false };
-            if yielded != Yielded::TookOver {
-                (queue.streak, queue.streak_since) = (0, Instant::now());
+            let next = queue.is_taken_by(hold);
+            if queue.streak == 0 {
+                queue.streak_since = Instant::now();
             }
-            match yielded {
-                Yielded::InVain => {
-                    let before = queue.idle_subscribers;
-                    queue.idle_subscribers = Some(IdleSubscribers::after(before, queue.receivers));
-                }
-                Yielded::ForOthers => {
-                    queue.idle_subscribers = None;
-                    queue.met_poller = (!resource.kind.wait_mode().listens()).then(Instant::now);
-                }
-                Yielded::Not | Yielded::TookOver => {}
-            }
-            Next::Same
+            queue.turns.granted(yielded, resource.kind.wait_mode());
+            next
         });
         self.nudge_readers(resource);
     }
 
     /// The last guard of a hold went: hand the hold over, or say that it must be released.
     ///
-    /// `pass` makes the next hold; it is called with the shard locked and must not come back.
+    /// `pass` makes the next hold; it is called with the shard locked: it must not come back, nor call code of others.
     pub(crate) fn depart(
         &self,
         hold: &Arc<Hold>,
         terms: HoldTerms,
         pass: impl FnOnce(HoldTerms) -> Arc<Hold>,
     ) -> Departure {
-        let Some(mut queue) = self.map.get_mut(&hold.resource.queue_name) else {
+        let queue = self.map.get_mut(&hold.resource.queue_name);
+        let Some(mut queue) = queue.filter(|queue| queue.is_held_by(hold)) else {
             return Departure::Release;
         };
-        if !matches!(queue.state, QueueState::Held { id, .. } if id == hold.id) {
-            return Departure::Release;
-        }
         let bounded =
             queue.streak >= self.streak.count || queue.streak_since.elapsed() >= self.streak.time;
         let next = match queue.waiters.first_entry() {
@@ -208,17 +197,15 @@ impl LocalQueues {
             }
             _ => None,
         };
-        let Some(next) = next else {
-            queue.state = QueueState::Held { id: hold.id, releasing: true };
-            return Departure::Release;
-        };
+        let Some(next) = next else { return Departure::Release };
         queue.streak += 1;
         let free = hold.resource.kind.hand_over() == HandOver::Free;
         // What is to stay locked needs a lease that covers it.
         let as_it_is = next.terms.renewed && next.terms.unlock_not_before.is_none();
         if free && terms.renewed && as_it_is {
             let hold = pass(next.terms);
-            queue.state = QueueState::Held { id: hold.id, releasing: false };
+            // Nobody knows it before the queue does (L4).
+            queue.state = QueueState::Held(hold.clone());
             next.set_signal(WaiterSignal::Granted(hold));
         } else {
             queue.state = QueueState::Contending(next.clone());
@@ -231,23 +218,20 @@ impl LocalQueues {
 
     /// A hold is gone, released or lost: the next waiter asks Redis.
     ///
-    /// Other clients that received the message of the release get a moment to ask first. So do readers of
+    /// Other clients that received the message of the release get time to ask first. So do readers of
     /// this client after its writers: both learn of the release at once, and the writer by the shorter way.
     pub(crate) fn vacate(&self, hold: &Hold, receivers: i64) {
         let readers =
             hold.resource.queue_of_readers().is_some_and(|queue| self.wake_contender(&queue));
-        self.settle(&hold.resource.queue_name, |queue| match queue.state {
-            QueueState::Held { id, .. } if id == hold.id => {
-                let now = Instant::now();
-                let idle = queue.idle_subscribers.filter(|idle| now < idle.until);
-                queue.receivers = receivers;
-                // Idle subscribers do not take the lock.
-                let others =
-                    if receivers > idle.map_or(0, |idle| idle.number) { receivers } else { 0 };
-                let yielding = Yield::to_others(others + i64::from(readers));
-                queue.promote(queue.yield_to_pollers(now).or(yielding))
+        self.settle(&hold.resource.queue_name, |queue| {
+            if !queue.is_held_by(hold) {
+                return Next::Same;
             }
-            _ => Next::Same,
+            let pollers = i64::from(queue.turns.remembers_pollers(Instant::now()));
+            let (others, readers) = (receivers.max(pollers), i64::from(readers));
+            let to_others = (others > 0).then(|| queue.turns.yields_to(others + readers));
+            let to_readers = (readers > 0).then(|| Yield::to(readers, SHORTEST));
+            queue.promote(to_others.flatten().or(to_readers))
         });
     }
 
@@ -269,30 +253,28 @@ impl LocalQueues {
     /// The waiters of all queues that are `chosen`, in the order in which they came, not that of a hash:
     /// simulations are replayed. The caller wakes them when no queue is locked any more.
     fn waiters(&self, chosen: impl Fn(&Waiter) -> bool) -> Vec<Arc<Waiter>> {
-        let mut waiters = Vec::new();
-        for queue in &self.map {
-            let contender = if let QueueState::Contending(contender) = &queue.state {
-                Some(contender)
-            } else {
-                None
-            };
-            let all = contender
-                .into_iter()
-                .chain(queue.waiters.values())
-                .chain(queue.contenders.values());
-            waiters.extend(all.filter(|waiter| chosen(waiter)).cloned());
-        }
+        let of = |queue: &LocalQueue| {
+            let all = queue.contender().into_iter().chain(queue.waiters.values());
+            let all = all.chain(queue.contenders.values());
+            Some(all.filter(|waiter| chosen(waiter)).cloned().collect::<Vec<_>>())
+        };
+        let mut waiters: Vec<_> = self.map.collect(|_, queue| of(queue)).concat();
         waiters.sort_by_key(|waiter| waiter.id);
         waiters
     }
 
     /// Takes back the holds that contenders were to take over and have not looked at yet.
     pub(crate) fn recall(&self) -> Vec<Arc<Hold>> {
-        let recalled = |queue: &LocalQueue| match &queue.state {
-            QueueState::Contending(contender) => contender.recall(),
-            QueueState::Held { .. } | QueueState::Vacant { .. } => None,
-        };
-        let mut holds: Vec<_> = self.map.iter().filter_map(|queue| recalled(&queue)).collect();
+        self.holds(|queue| queue.contender()?.recall())
+    }
+
+    /// Holds that are over and have not left their queues.
+    pub(crate) fn held_in_vain(&self, now: Moment) -> Vec<Arc<Hold>> {
+        self.holds(|queue| queue.held_in_vain(now))
+    }
+
+    fn holds(&self, of: impl Fn(&LocalQueue) -> Option<Arc<Hold>>) -> Vec<Arc<Hold>> {
+        let mut holds = self.map.collect(|_, queue| of(queue));
         holds.sort_by_key(|hold| hold.id);
         holds
     }
@@ -302,8 +284,8 @@ impl LocalQueues {
         let in_redis_queue = |queue: &LocalQueue| {
             queue.contenders.values().any(|waiter| waiter.field_in_redis_queue().is_some())
         };
-        let queues = self.map.iter().filter(|queue| in_redis_queue(queue));
-        let mut resources: Vec<_> = queues.map(|queue| queue.resource.clone()).collect();
+        let resource = |queue: &LocalQueue| in_redis_queue(queue).then(|| queue.resource.clone());
+        let mut resources = self.map.collect(|_, queue| resource(queue));
         resources.sort_by(|one, other| one.queue_name.cmp(&other.queue_name));
         resources
     }
@@ -318,40 +300,34 @@ impl LocalQueues {
 
     /// Has the contender met a key without expiry?
     pub(crate) fn met_no_expiry(&self, resource: &Resource) -> bool {
-        let contender = |queue: &LocalQueue| match &queue.state {
-            QueueState::Contending(contender) => contender.met_no_expiry(),
-            QueueState::Held { .. } | QueueState::Vacant { .. } => false,
-        };
-        self.map.get(&resource.queue_name).is_some_and(|queue| contender(&queue))
+        self.contender(&resource.queue_name).is_some_and(|contender| contender.met_no_expiry())
     }
 
     /// Wakes the contender of a queue, or says which hold of this client is in the way.
-    pub(crate) fn nudge(&self, queue: &str) -> Option<u64> {
+    pub(crate) fn nudge(&self, queue: &str) -> Option<Arc<Hold>> {
         self.wake_contender(queue);
         self.holder(queue)
     }
 
     /// Lets the contender of a queue ask; false if there is none.
     fn wake_contender(&self, queue: &str) -> bool {
-        let contender = self.map.get(queue).and_then(|queue| match &queue.state {
-            QueueState::Contending(contender) => Some(contender.clone()),
-            QueueState::Held { .. } | QueueState::Vacant { .. } => None,
-        });
-        contender.is_some_and(|contender| {
-            contender.wake();
-            true
-        })
+        let contender = self.contender(queue);
+        contender.inspect(|contender| contender.wake()).is_some()
+    }
+
+    fn contender(&self, queue: &str) -> Option<Arc<Waiter>> {
+        self.map.get(queue)?.contender().cloned()
     }
 
     /// The hold of this client that a queue waits for, unless it is being released.
-    pub(crate) fn holder(&self, queue: &str) -> Option<u64> {
+    pub(crate) fn holder(&self, queue: &str) -> Option<Arc<Hold>> {
         self.map.get(queue)?.holder()
     }
 
     /// Removes queues that only kept a pause.
     pub(crate) fn sweep(&self) {
         let now = Instant::now();
-        self.map.retain(|_, queue| !queue.is_over(now));
+        self.map.retain(|queue| !queue.is_over(now));
     }
 
     /// The resources that a waiter waits for without asking, for the safety poll of waiters that want one so
@@ -359,18 +335,17 @@ impl LocalQueues {
     pub(crate) fn waited_for(&self, every: Duration) -> Option<Vec<Arc<Resource>>> {
         let waits = |queue: &LocalQueue| match &queue.state {
             QueueState::Contending(_) => queue.resource.kind.wait_mode().listens(),
-            QueueState::Held { .. } => queue.holder().is_some() && !queue.waiters.is_empty(),
+            QueueState::Held(hold) => hold.is_live() && !queue.waiters.is_empty(),
             QueueState::Vacant { .. } => false,
         };
-        let concerned = self.map.iter().filter(|queue| queue.is_polled(every));
-        let (mut resources, mut nobody) = (Vec::new(), true);
-        for queue in concerned {
-            nobody = false;
-            if queue.resource.kind.is_polled_by_key() && waits(&queue) {
-                resources.push(queue.resource.clone());
-            }
-        }
-        resources.sort_by(|one: &Arc<Resource>, other| one.queue_name.cmp(&other.queue_name));
+        let mut nobody = true;
+        let mut resources = self.map.collect(|_, queue| {
+            let is_polled = queue.is_polled(every);
+            nobody &= !is_polled;
+            let waits = is_polled && queue.resource.kind.is_polled_by_key() && waits(queue);
+            waits.then(|| queue.resource.clone())
+        });
+        resources.sort_by(|one, other| one.queue_name.cmp(&other.queue_name));
         (!nobody).then_some(resources)
     }
 
@@ -379,15 +354,12 @@ impl LocalQueues {
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.map.iter().map(|queue| queue.waiting()).sum()
+        self.map.collect(|_, queue| Some(queue.waiting())).into_iter().sum()
     }
 
     /// Changes a queue under its lock; the waiter to be notified is notified after it.
     fn settle(&self, queue: &str, change: impl FnOnce(&mut LocalQueue) -> Next) {
-        let next = match self.map.get_mut(queue) {
-            Some(mut queue) => change(&mut queue),
-            None => return,
-        };
+        let next = self.map.get_mut(queue).map_or(Next::Same, |mut queue| change(&mut queue));
         self.follow(queue, next);
     }
 
@@ -402,7 +374,7 @@ impl LocalQueues {
     /// Removes a queue that is not in use, unless it keeps a pause (L1).
     fn close(&self, queue: &str) {
         let now = Instant::now();
-        self.map.remove_if(queue, |_, queue| queue.is_over(now));
+        self.map.remove_if(queue, |queue| queue.is_over(now));
     }
 }
 

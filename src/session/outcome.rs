@@ -23,6 +23,7 @@ impl Error {
                 Error::NotDurable { name, wanted, acknowledged }
             }
             CallError::Closed => Error::Closed,
+            CallError::Forked => Error::Forked,
         }
     }
 
@@ -49,6 +50,7 @@ mod tests {
             "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
             "BUSY Redis is busy running a script.",
             "OOM command not allowed when used memory > 'maxmemory'.",
+            "NOAUTH Authentication required.",
             "ERR max number of clients reached",
         ] {
             let error = mapped(reply);
@@ -60,7 +62,6 @@ mod tests {
     #[test]
     fn what_a_person_must_mend_is_protocol() {
         for reply in [
-            "NOAUTH Authentication required.",
             "WRONGPASS invalid username-password pair or user is disabled.",
             "NOPERM this user has no permissions to run the 'evalsha' command",
             "WRONGTYPE Operation against a key holding the wrong kind of value",

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::protocol::kind::Kind;
 use crate::session::Waiter;
 use crate::session::hold::Hold;
+use crate::sync::Mutex;
 
 /// An identity that may take a lock again while it holds it.
 ///
@@ -81,7 +81,7 @@ struct Names {
 
 #[derive(Default)]
 struct Name {
-    holds: HashMap<Kind, Vec<Weak<Hold>>>,
+    holds: Vec<Weak<Hold>>,
     waiters: Vec<Weak<Waiter>>,
 }
 
@@ -96,23 +96,25 @@ impl Owner {
 
     /// A live hold of a kind under a key of a client.
     pub(crate) fn newest(&self, client: Uuid, key: &Arc<str>, kind: Kind) -> Option<Arc<Hold>> {
-        self.0.lock().by_key.get_mut(&(client, key.clone()))?.newest(kind)
+        self.holds_of(client, key, kind).pop()
     }
 
     /// A live hold of any kind under a key of a client.
     pub(crate) fn any(&self, client: Uuid, key: &Arc<str>) -> Option<Arc<Hold>> {
-        let mut names = self.0.lock();
-        let name = names.by_key.get_mut(&(client, key.clone()))?;
-        let kinds: Vec<_> = name.holds.keys().copied().collect();
-        kinds.into_iter().find_map(|kind| name.newest(kind))
+        self.live(client, key, |_| true).pop()
     }
 
     /// All live holds of a kind under a key of a client.
     pub(crate) fn holds_of(&self, client: Uuid, key: &Arc<str>, kind: Kind) -> Vec<Arc<Hold>> {
-        let names = self.0.lock();
-        let name = names.by_key.get(&(client, key.clone()));
-        let holds = name.and_then(|name| name.holds.get(&kind)).into_iter().flatten();
-        holds.filter_map(Weak::upgrade).filter(|hold| hold.is_live()).collect()
+        self.live(client, key, |hold| hold.resource.kind == kind)
+    }
+
+    fn live(&self, client: Uuid, key: &Arc<str>, of: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
+        let held = self.0.lock().by_key.get(&(client, key.clone())).map(Name::held);
+        // Not under the lock: the drop of a hold calls code of others (F1).
+        let mut held = held.unwrap_or_default();
+        held.retain(|hold| of(hold) && hold.is_live());
+        held
     }
 
     /// Adds a hold. Waiters of this owner under the same key are called: the hold may let them in.
@@ -121,11 +123,10 @@ impl Owner {
             let mut names = self.0.lock();
             names.sweep();
             let name = names.by_key.entry((hold.client, hold.resource.key.clone())).or_default();
-            let holds = name.holds.entry(hold.resource.kind).or_default();
-            if holds.len() == holds.capacity() {
-                holds.retain(|held| held.upgrade().is_some_and(|held| held.is_live()));
+            if name.holds.len() == name.holds.capacity() {
+                name.holds.retain(|held| held.strong_count() > 0);
             }
-            holds.push(Arc::downgrade(hold));
+            name.holds.push(Arc::downgrade(hold));
             std::mem::take(&mut name.waiters)
         };
         waiting.iter().filter_map(Weak::upgrade).for_each(|waiter| waiter.call_in());
@@ -155,21 +156,12 @@ impl Names {
 }
 
 impl Name {
-    /// The newest live hold of a kind. Dead holds above it are dropped.
-    fn newest(&mut self, kind: Kind) -> Option<Arc<Hold>> {
-        let holds = self.holds.get_mut(&kind)?;
-        while let Some(last) = holds.last() {
-            match last.upgrade().filter(|hold| hold.is_live()) {
-                Some(hold) => return Some(hold),
-                None => drop(holds.pop()),
-            }
-        }
-        None
+    fn held(&self) -> Vec<Arc<Hold>> {
+        self.holds.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn is_alive(&self) -> bool {
-        let held = |held: &Weak<Hold>| held.upgrade().is_some_and(|hold| hold.is_live());
-        self.holds.values().flatten().any(held)
+        self.holds.iter().any(|held| held.strong_count() > 0)
             || self.waiters.iter().any(|waiter| waiter.strong_count() > 0)
     }
 }

@@ -4,7 +4,8 @@
 //! successor, where the lock then stays held by an owner that is gone, for the rest of its lease. So a client of
 //! Sentinel or a cluster remembers its latest releases for a while. When another server becomes primary, it asks
 //! there whether any of what they released is held (a renewal that prolongs nothing, for hundreds of fields in one
-//! call), and releases that again. No other acquisition has the same owner field.
+//! call), and releases that again. No other acquisition has the same owner field. A hold that was left to its expiry,
+//! to stay locked for a while, is released when that is over: the new primary may have it with its whole lease.
 //!
 //! # Bounds
 //!
@@ -17,16 +18,15 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::{self, FuturesUnordered};
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Session;
-use super::hold::{InDoubt, VERIFICATION};
+use super::hold::{Hold, InDoubt, VERIFICATION};
 use super::retry::Retry;
 use super::watchdog::renewal::{Field, batches};
 use crate::protocol::resource::Resource;
 use crate::protocol::{self, replies};
+use crate::sync::{Mutex, Notify};
 use crate::transport::{CallError, Group, Lane};
 
 /// A former primary that still lives takes writes for about ten seconds.
@@ -65,6 +65,8 @@ struct Release {
     resource: Arc<Resource>,
     field: Arc<str>,
     lease: Duration,
+    /// It stays locked until then.
+    after: Option<Instant>,
 }
 
 impl Release {
@@ -85,21 +87,38 @@ impl Field for Release {
 }
 
 impl RecentReleases {
+    /// The release of a hold was confirmed, or the call that leaves it to its expiry.
+    pub(super) fn note_end(&self, hold: &Hold) {
+        self.note(&hold.resource, &hold.field, hold.longest_lease(), hold.lingers_until());
+    }
+
     /// A release was confirmed.
-    pub(super) fn note(&self, resource: &Arc<Resource>, field: &Arc<str>, lease: Duration) {
+    pub(super) fn note(
+        &self,
+        resource: &Arc<Resource>,
+        field: &Arc<str>,
+        lease: Duration,
+        after: Option<Instant>,
+    ) {
         let at = Instant::now();
-        let release = Release { at, resource: resource.clone(), field: field.clone(), lease };
+        let (resource, field) = (resource.clone(), field.clone());
+        let release = Release { at, resource, field: field.clone(), lease, after };
         let mut noted = self.noted.lock();
+        let mut is_due = false;
         if noted.primary_changed.is_none_or(|changed| at >= changed + LATE) {
             noted.late.clear();
-        } else if noted.late.insert(field.clone()) {
+        } else if noted.late.insert(field) {
             noted.to_repeat.push(release.clone());
-            self.due.notify_one();
+            is_due = true;
         }
         noted.latest.push_back(release);
         let is_old = |release: &Release| at.duration_since(release.at) > KEPT;
         while noted.latest.len() > MOST || noted.latest.front().is_some_and(is_old) {
             noted.latest.pop_front();
+        }
+        drop(noted);
+        if is_due {
+            self.due.notify_one();
         }
     }
 
@@ -114,6 +133,7 @@ impl RecentReleases {
         noted.late = concerned.iter().map(|release| release.field.clone()).collect();
         noted.to_repeat.extend(concerned);
         noted.primary_changed = Some(now);
+        drop(noted);
         self.due.notify_one();
     }
 
@@ -171,21 +191,16 @@ async fn repeat(session: &Session, group: Group, batch: Vec<Release>) {
     }
 }
 
-fn release_again(session: &Session, Release { resource, field, lease, .. }: &Release) {
+fn release_again(session: &Session, release: &Release) {
+    let Release { resource, field, lease, after, .. } = release;
     let epoch = session.transport.epoch(Lane::Caller, &resource.key);
-    session.undo(resource, field, InDoubt { epoch, lease: *lease, once: true });
+    session.undo_after(*after, resource, field, InDoubt { epoch, lease: *lease, once: true });
 }
 
 #[cfg(all(test, feature = "embedded"))]
 mod tests {
     use super::*;
     use crate::Client;
-    use crate::session::hold::Hold;
-
-    fn note(recent: &RecentReleases, hold: &Hold) {
-        recent.note(&hold.resource, &hold.field, hold.longest_lease());
-    }
-
     #[tokio::test(start_paused = true)]
     async fn a_release_that_was_undone_is_repeated() {
         let redis = crate::EmbeddedRedis::new();
@@ -199,12 +214,31 @@ mod tests {
         let lost = |key: &str, field: &str| drop(redis.command(&["HSET", key, field, "1"]));
         lost("n", &field);
         lost("x", "somebody:1");
-        note(&session.recent_releases, &hold);
+        session.recent_releases.note_end(&hold);
         session.recent_releases.must_repeat(&|key| key == "x");
         other.lock().await.expect("free").unlock().await.expect("held");
         assert!(lock.is_locked().await.expect("an answer"), "of another key");
         session.recent_releases.must_repeat(&|key| key == "n");
         lock.lock().await.expect("released again").unlock().await.expect("held");
+    }
+
+    /// The new primary may have it with its whole lease.
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_that_was_left_to_its_expiry_is_released_then() {
+        let span = Duration::from_secs(1);
+        let redis = crate::EmbeddedRedis::new();
+        let client = redis.client();
+        let (session, lock) = (client.session(), client.lock("n"));
+        let begin = Instant::now();
+        let guard = lock.acquire().unlock_not_before(span).await.expect("free");
+        let hold = session.watchdog.holds().pop().expect("held");
+        guard.unlock().await.expect("held");
+        session.recent_releases.note_end(&hold);
+        drop(redis.command(&["PEXPIRE", "n", "30000"]));
+        session.recent_releases.must_repeat(&|_| true);
+        lock.lock().await.expect("released in time").unlock().await.expect("held");
+        let took = begin.elapsed();
+        assert!(took >= span && took < span * 2, "{took:?}");
     }
 
     /// Where each repetition is refused, as by a key of another type, they would go on for all of [`LATE`] without a
@@ -219,17 +253,17 @@ mod tests {
             holds.extend(client.session().watchdog.holds());
         }
         let taken = || recent.take().len();
-        note(&recent, &holds[0]);
+        recent.note_end(&holds[0]);
         for _ in 0..2 {
             recent.must_repeat(&|_| true);
             assert_eq!(taken(), 1);
-            note(&recent, &holds[0]);
+            recent.note_end(&holds[0]);
             assert_eq!(taken(), 0, "it was a repetition");
             recent.noted.lock().latest.pop_back();
         }
-        note(&recent, &holds[1]);
+        recent.note_end(&holds[1]);
         assert_eq!(taken(), 1, "it may have been confirmed before the change");
-        note(&recent, &holds[1]);
+        recent.note_end(&holds[1]);
         assert_eq!(taken(), 0, "it was a repetition");
     }
 
@@ -240,13 +274,13 @@ mod tests {
         let hold = client.session().watchdog.holds().pop().expect("held");
         let recent = RecentReleases::default();
         for _ in 0..MOST + 10 {
-            note(&recent, &hold);
+            recent.note_end(&hold);
         }
         assert_eq!(recent.noted.lock().latest.len(), MOST);
         tokio::time::advance(KEPT + Duration::from_millis(1)).await;
         recent.must_repeat(&|_| true);
         assert!(recent.take().is_empty());
-        note(&recent, &hold);
+        recent.note_end(&hold);
         assert_eq!(recent.noted.lock().latest.len(), 1);
     }
 }

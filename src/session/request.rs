@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::hold::{Hold, HoldTerms};
+use super::attendance::Patience;
+use super::hold::{Clocks, Hold, HoldTerms};
 use super::lock_settings::{LockSettings, in_range};
 use super::owner::Owner;
 use super::retry::Retry;
@@ -33,6 +34,8 @@ pub(crate) struct Options {
     pub(crate) ends: Option<Box<Ends>>,
     /// The lock is one of a quorum, whose servers have clocks of their own.
     pub(crate) of_quorum: bool,
+    /// How late its caller may be: of a lock of several, as late as the caller of them all.
+    pub(crate) patience: Patience,
     /// Holds of the guards that were shown, and of the sections around the call.
     pub(crate) shown: Arc<[Arc<Hold>]>,
     /// What it is for, for people.
@@ -49,7 +52,7 @@ pub(crate) struct Ends {
 impl Options {
     pub(crate) fn new(wait: Wait, lease: Lease) -> Self {
         let (ends, shown, purpose) = (None, Arc::default(), None);
-        Options { wait, lease, ends, of_quorum: false, shown, purpose }
+        Options { wait, lease, ends, of_quorum: false, patience: Patience::FIRST, shown, purpose }
     }
 
     pub(crate) fn unlock_not_before(&self) -> Option<Duration> {
@@ -65,12 +68,8 @@ impl Options {
         let longest = if renewed { Lease::MAX } else { lease };
         let unlock_not_before =
             self.unlock_not_before().map(|span| lingering(span, longest)).transpose()?;
-        let terms =
-            HoldTerms { lease, unlock_not_before, renewed, max_hold, drift: Duration::ZERO };
-        // Redlock's allowance: a hundredth of the longest lease and two milliseconds.
-        let allowance = terms.first_lease() / 100 + Duration::from_millis(2);
-        let drift = if self.of_quorum { allowance } else { Duration::ZERO };
-        Ok(HoldTerms { drift, ..terms })
+        let clocks = if self.of_quorum { Clocks::OfSeveral } else { Clocks::OfOne };
+        Ok(HoldTerms { lease, unlock_not_before, renewed, max_hold, clocks })
     }
 }
 
@@ -91,6 +90,7 @@ pub(crate) struct Request {
     pub(crate) permits: u32,
     pub(super) settings: LockSettings,
     pub(crate) wait: Wait,
+    patience: Patience,
     pub(crate) started: Instant,
     /// What was in the way had no expiry.
     pub(super) no_expiry: Arc<AtomicBool>,
@@ -171,6 +171,7 @@ impl Request {
             permits: 1,
             settings: LockSettings::default(),
             wait,
+            patience: Patience::FIRST,
             started,
             no_expiry,
             told,
@@ -181,6 +182,10 @@ impl Request {
 
     pub(crate) fn with_settings(self, settings: LockSettings) -> Self {
         Request { settings, ..self }
+    }
+
+    pub(crate) fn with_patience(self, patience: Patience) -> Self {
+        Request { patience, ..self }
     }
 
     pub(crate) fn with_permits(self, permits: u32) -> Self {
@@ -257,7 +262,7 @@ impl Request {
         let now = Instant::now();
         match self.wait {
             Wait::Until(deadline) => {
-                let limit = deadline.max(now) + session.reply_times.grace();
+                let limit = deadline.max(now) + session.grace();
                 (limit < now + session.settings.command_timeout).then_some(limit)
             }
             Wait::Once | Wait::Forever => None,
@@ -277,7 +282,8 @@ impl Request {
             .flatten();
         let holder = held_here.map(|hold| Box::new(session.holder(&hold)));
         let by_this_client = holder.is_some();
-        Error::Timeout { name, waited: self.started.elapsed(), no_expiry, by_this_client, holder }
+        let waited = self.started.elapsed();
+        Error::Timeout { name, waited, no_expiry, by_this_client, holder, passed_over: 0 }
     }
 
     pub(super) fn failed(&self, error: CallError) -> Error {
@@ -300,6 +306,7 @@ impl Request {
         if self.is_over() {
             return Err(self.failed(error));
         }
+        session.is_ours()?;
         if session.is_closed() {
             return Err(Error::Closed);
         }
@@ -326,35 +333,19 @@ impl Request {
         async move {
             let session = &handle.session;
             request.told.begins();
-            let work = || work(handle.clone(), request.clone());
-            let done = session.attendance.attend_until_over(request.wait, work);
-            let done = request.told.around(done).await;
-            let mut done = done.unwrap_or_else(|| Err(request.timed_out(session)));
+            let work = |_| work(handle.clone(), request.clone());
+            let (limits, timed_out) =
+                ((request.wait, request.patience), || request.timed_out(session));
+            let done = session.attendance.attend_until_over(limits, work, timed_out);
+            let mut done = request.told.around(done).await;
             if request.asks_who
-                && let Err(error) = done
+                && let Err(error) = &mut done
             {
                 // Boxed: every acquisition would keep room for it.
-                done = Err(Box::pin(session.with_holder(&request.resource, error)).await);
+                Box::pin(session.name_holder(&request.resource, error)).await;
             }
             request.told.ends(done.as_ref().err());
             done
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_servers_of_a_quorum_may_drift_for_the_whole_first_lease() {
-        let (lease, span) = (Duration::from_secs(30), Duration::from_secs(300));
-        let mut options = Options::new(Wait::Forever, Lease::Renewed);
-        let drift = |options: &Options| options.terms(lease).expect("good terms").drift;
-        assert_eq!(drift(&options), Duration::ZERO);
-        options.of_quorum = true;
-        assert_eq!(drift(&options), Duration::from_millis(302));
-        options.ends = Some(Box::new(Ends { unlock_not_before: Some(span), ..Ends::default() }));
-        assert_eq!(drift(&options), Duration::from_millis(3002));
     }
 }

@@ -13,24 +13,18 @@ use super::jittered;
 use super::subscriptions::Outage;
 use crate::transport::CallError;
 
-/// A caller waits: a call in doubt is repeated after this.
-const BRIEF: Duration = Duration::from_millis(10);
+/// The first and the longest pause while a caller waits. A server that is busy, loading or full says not when
+/// it is so no more.
+const BRIEF: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(40)];
 
 /// The repetitions of one call.
 #[derive(Debug)]
 pub(super) struct Retry {
-    pause: Pause,
+    /// Doubled each time.
+    pause: Duration,
+    most: Duration,
     limit: Limit,
     in_doubt: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Pause {
-    /// Until the outage ends, and no longer than [`BRIEF`] once the call is in doubt: a lost
-    /// connection is in use for a moment longer, and ends no outage.
-    Brief,
-    /// Doubled each time.
-    Growing { next: Duration, most: Duration },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,13 +38,13 @@ enum Limit {
 impl Retry {
     /// For a caller that waits for the answer, for so long after the first failure.
     pub(super) fn brief(limit: Duration) -> Self {
-        Retry { pause: Pause::Brief, limit: Limit::AfterFailure(limit), in_doubt: false }
+        let [first, most] = BRIEF;
+        Retry { limit: Limit::AfterFailure(limit), ..Retry::growing(first, most) }
     }
 
     /// For calls that nobody waits for at the moment: with pauses that double.
     pub(super) fn growing(first: Duration, most: Duration) -> Self {
-        let pause = Pause::Growing { next: first, most };
-        Retry { pause, limit: Limit::None, in_doubt: false }
+        Retry { pause: first, most, limit: Limit::None, in_doubt: false }
     }
 
     /// Gives up at the first failure after `limit`.
@@ -82,25 +76,15 @@ impl Retry {
         if left.is_some_and(|left| left.is_zero()) {
             return Err(error);
         }
-        let pause = match (self.pause, left) {
-            (Pause::Brief, Some(left)) if !self.in_doubt => left,
-            (Pause::Brief, left) => left.map_or(BRIEF, |left| left.min(BRIEF)),
-            (Pause::Growing { .. }, _) => self.next_pause(),
-        };
-        outage.over_within(pause).await;
+        let pause = self.next_pause();
+        outage.over_within(left.map_or(pause, |left| left.min(pause))).await;
         Ok(())
     }
 
-    /// The next pause of those that grow.
     pub(super) fn next_pause(&mut self) -> Duration {
-        match &mut self.pause {
-            Pause::Brief => BRIEF,
-            Pause::Growing { next, most } => {
-                let pause = jittered(*next);
-                *next = (*next * 2).min(*most);
-                pause
-            }
-        }
+        let pause = jittered(self.pause);
+        self.pause = (self.pause * 2).min(self.most);
+        pause
     }
 
     fn left(&mut self) -> Option<Duration> {
@@ -138,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_does_not_pass_by_itself_is_not_repeated() {
-        let mut retry = Retry::growing(BRIEF, BRIEF);
+        let mut retry = Retry::brief(Duration::from_secs(1));
         assert_eq!(retry.failed(CallError::Closed), Err(CallError::Closed));
         assert_eq!(retry.failed(CallError::Refused(fault())), Err(CallError::Refused(fault())));
     }

@@ -43,6 +43,9 @@ pub(crate) async fn sweep(session: &Session) {
         }
         session.subscriptions.sweep(&session.transport);
         session.queues.sweep();
+        for hold in session.queues.held_in_vain(session.clock.now()) {
+            session.ends_in_vain(&hold);
+        }
         if let Some(then) = Instant::now().checked_sub(SWEEP) {
             session.queues.wake_overslept(then);
         }
@@ -84,15 +87,11 @@ async fn check(session: &Session, group: Group, resources: Vec<Arc<Resource>>) {
     // A poll that fails is followed by another one.
     for at in missing.unwrap_or_default() {
         let holder = session.queues.nudge(&resources[at].queue_name);
-        if holder == holders[at] {
-            lose(session, &resources[at].key, holder);
+        // The key of our own hold is gone: its waiters would wait for the next renewal.
+        if let (Some(hold), Some(before)) = (holder, &holders[at])
+            && Arc::ptr_eq(&hold, before)
+        {
+            session.lose(&hold, LossReason::Gone);
         }
-    }
-}
-
-/// The key of our own hold is gone: without this its waiters would wait for the next renewal.
-fn lose(session: &Session, key: &str, id: Option<u64>) {
-    if let Some(hold) = id.and_then(|id| session.watchdog.find(key, id)) {
-        session.lose(&hold, LossReason::Gone);
     }
 }

@@ -6,10 +6,11 @@
 //! # Invariants
 //!
 //! - **W1** A waiter is registered before the attempt after which it goes to sleep; a release
-//!   published after that attempt therefore reaches it. (Check, listen, check again.)
+//!   published after that attempt therefore reaches it. (Check, listen, check again; or listen and check, where the
+//!   channel is subscribed anyway.)
 //! - **W2** When messages may have been missed, every waiter is woken.
 //! - **W3** A channel without waiters stays subscribed for a moment, so that a hot name does not
-//!   subscribe for each contention; [`Subscriptions::sweep`] ends that.
+//!   subscribe for each contention; [`Subscriptions::sweep`] ends that. Who only asks does not keep it longer.
 //!
 //! # Locking
 //!
@@ -25,13 +26,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use dashmap::DashMap;
-use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use super::local_queue::Waiter;
 use crate::stats::Counters;
+use crate::sync::{Map, Notify};
 use crate::transport::{CallError, Missed, Transport};
 
 /// How long a subscription outlives its last waiter.
@@ -40,7 +40,7 @@ const WARM: Duration = Duration::from_secs(3);
 /// The subscriptions of one client.
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
-    channels: DashMap<Arc<str>, Channel>,
+    channels: Map<Channel>,
     /// A lane is usable again: for waiters in an outage.
     restored: Notify,
     counters: Arc<Counters>,
@@ -51,6 +51,7 @@ pub(crate) struct Subscriptions {
 struct Channel {
     listeners: Vec<(u64, Arc<Waiter>)>,
     confirmed: bool,
+    /// Since the last one that waited went; nobody may be there.
     idle_since: Option<Instant>,
 }
 
@@ -65,12 +66,14 @@ pub(crate) struct Listener<'a> {
     id: u64,
     /// Nobody will ever listen to this channel again.
     private: bool,
+    /// It was there for more than a question.
+    waited: bool,
 }
 
 impl Subscriptions {
     pub(crate) fn new(counters: Arc<Counters>) -> Arc<Self> {
         Arc::new(Subscriptions {
-            channels: DashMap::new(),
+            channels: Map::default(),
             restored: Notify::new(),
             counters,
             next: AtomicU64::new(0),
@@ -86,11 +89,11 @@ impl Subscriptions {
         waiter: &Arc<Waiter>,
     ) -> Listener<'a> {
         let id = self.next.fetch_add(1, Relaxed);
-        let mut entry = self.channels.entry(channel.clone()).or_default();
+        let mut entry = self.channels.get_or_insert_with(channel, Channel::default);
         entry.listeners.push((id, waiter.clone()));
-        entry.idle_since = None;
+        drop(entry);
         let (channel, key) = (channel.clone(), key.clone());
-        Listener { subscriptions: self, transport, channel, key, id, private: false }
+        Listener { subscriptions: self, transport, channel, key, id, private: false, waited: false }
     }
 
     pub(crate) fn is_subscribed(&self, channel: &str) -> bool {
@@ -101,29 +104,35 @@ impl Subscriptions {
     pub(crate) fn sweep(&self, transport: &Transport) {
         let now = Instant::now();
         let is_idle = |entry: &Channel| {
-            entry.idle_since.is_some_and(|since| now.duration_since(since) >= WARM)
+            let is_over = |since| now.duration_since(since) >= WARM;
+            entry.listeners.is_empty() && entry.idle_since.is_some_and(is_over)
         };
-        let idle = self.channels.iter().filter(|entry| is_idle(entry));
-        let mut idle: Vec<_> = idle.map(|entry| entry.key().clone()).collect();
+        let mut idle =
+            self.channels.collect(|channel, entry| is_idle(entry).then(|| channel.clone()));
         // What is sent must not depend on hashing: simulations are replayed.
         idle.sort();
         for channel in idle {
-            self.channels.remove_if(&channel, |channel, entry| {
-                let idle = is_idle(entry);
-                if idle {
-                    transport.unsubscribe(channel);
-                }
-                idle
-            });
+            self.end(&channel, transport, is_idle);
         }
     }
 
+    /// Ends the subscription of a channel if it is unused.
+    fn end(&self, channel: &Arc<str>, transport: &Transport, unused: impl Fn(&Channel) -> bool) {
+        self.channels.remove_if(channel, |entry| {
+            let unused = unused(entry);
+            if unused {
+                transport.unsubscribe(channel);
+            }
+            unused
+        });
+    }
+
     pub(crate) fn live(&self) -> usize {
-        self.channels.iter().filter(|entry| entry.confirmed).count()
+        self.channels.collect(|_, entry| entry.confirmed.then_some(())).len()
     }
 
     pub(crate) fn listening(&self) -> usize {
-        self.channels.iter().map(|entry| entry.listeners.len()).sum()
+        self.channels.collect(|_, entry| Some(entry.listeners.len())).into_iter().sum()
     }
 
     /// Returns when a connection is usable again, after `limit` at the latest.
@@ -161,6 +170,10 @@ impl Listener<'_> {
         self
     }
 
+    pub(crate) fn waits(&mut self) {
+        self.waited = true;
+    }
+
     pub(crate) fn channel(&self) -> &Arc<str> {
         &self.channel
     }
@@ -187,17 +200,16 @@ impl Drop for Listener<'_> {
             return;
         }
         if entry.confirmed && !self.private {
-            entry.idle_since = Some(Instant::now());
+            // Who only asked keeps nothing warm (W3).
+            if self.waited || entry.idle_since.is_none() {
+                entry.idle_since = Some(Instant::now());
+            }
             return;
         }
         drop(entry);
-        self.subscriptions.channels.remove_if(&self.channel, |channel, entry| {
-            let unused = entry.listeners.is_empty() && (self.private || !entry.confirmed);
-            if unused {
-                self.transport.unsubscribe(channel);
-            }
-            unused
-        });
+        let unused =
+            |entry: &Channel| entry.listeners.is_empty() && (self.private || !entry.confirmed);
+        self.subscriptions.end(&self.channel, self.transport, unused);
     }
 }
 
@@ -219,8 +231,9 @@ impl Subscriptions {
             Missed::Channel(one) => channel == one,
             Missed::Where(concerns) => concerns(channel),
         };
-        let concerned = self.channels.iter().filter(|entry| concerns(entry.key()));
-        let mut all: Vec<_> = concerned.flat_map(|entry| entry.listeners.clone()).collect();
+        let listeners =
+            |channel: &str, entry: &Channel| concerns(channel).then(|| entry.listeners.clone());
+        let mut all = self.channels.collect(|channel, entry| listeners(channel, entry)).concat();
         // In the order in which they came, not that of a hash.
         all.sort_by_key(|(id, _)| *id);
         for (_, waiter) in all {

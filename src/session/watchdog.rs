@@ -25,8 +25,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Session;
@@ -34,8 +32,9 @@ use super::hold::{Duty, Hold};
 use super::release::under_way::{ReleaseUnderWay, ReleasesUnderWay};
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
+use crate::sync::{Mutex, MutexGuard, Notify, no_lock_is_held};
 
-use renewal::{batches, renew};
+use renewal::{ToRenew, batches, renew};
 
 /// Renewals fall on a grid of this part of a lease, so that holds taken together renew together.
 const GRID: u32 = 150;
@@ -84,6 +83,8 @@ impl Watchdog {
 
     /// Enters a hold, or moves it to its next duty, at `not_before` if that is later.
     pub(crate) fn arm(&self, hold: &Arc<Hold>, not_before: Option<Instant>) {
+        // It may wake or tell somebody.
+        no_lock_is_held();
         self.arm_in(self.table.lock(), hold, not_before);
     }
 
@@ -109,11 +110,9 @@ impl Watchdog {
         not_before: Option<Instant>,
     ) {
         // Its grant was on its way when the others were told.
-        if table.primary_changed.is_some_and(|change| hold.is_older_than(change))
+        let in_doubt = table.primary_changed.is_some_and(|change| hold.is_older_than(change))
             && !hold.is_unverified()
-        {
-            hold.must_be_verified();
-        }
+            && hold.must_be_verified();
         let now = Instant::now();
         let due = match hold.duty() {
             Duty::None => return,
@@ -123,10 +122,16 @@ impl Watchdog {
         };
         let due = not_before.map_or(due, |at| at.max(due).min(hold.deadline()));
         table.put(hold, due);
-        if table.asleep_until.is_none_or(|until| due < until) {
+        let sooner = table.asleep_until.is_none_or(|until| due < until);
+        if sooner {
             table.asleep_until = Some(due);
-            drop(table);
+        }
+        drop(table);
+        if sooner {
             self.poke.notify_one();
+        }
+        if in_doubt {
+            hold.is_told_uncertain();
         }
     }
 
@@ -145,11 +150,6 @@ impl Watchdog {
 
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
         self.table.lock().due.values().cloned().collect()
-    }
-
-    /// The hold of that number under a key.
-    pub(crate) fn find(&self, key: &str, id: u64) -> Option<Arc<Hold>> {
-        self.table.lock().under(key).find(|hold| hold.id == id).cloned()
     }
 
     /// A live hold of this client under a key.
@@ -180,7 +180,9 @@ impl Watchdog {
         self.table.lock().primary_changed = Some(Instant::now());
         for hold in self.holds() {
             if concerns(&hold.resource.key) {
-                hold.must_be_verified();
+                if hold.must_be_verified() {
+                    hold.is_told_uncertain();
+                }
                 self.arm(&hold, None);
             }
         }
@@ -283,7 +285,7 @@ pub(crate) async fn run(session: &Session) {
         let mut to_renew = Vec::new();
         for hold in session.watchdog.take_due(now) {
             match hold.duty() {
-                Duty::Renew(lease) => to_renew.push((hold, lease)),
+                Duty::Renew(lease) => to_renew.push(ToRenew { hold, lease }),
                 Duty::Wait(_) => session.watchdog.arm(&hold, None),
                 Duty::End(reason) => session.lose(&hold, reason),
                 Duty::None => {}

@@ -2,6 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+#[cfg(feature = "metrics")]
+use crate::sync::call_out;
+use crate::sync::no_lock_is_held;
+
 #[derive(Debug)]
 pub(crate) struct Counter {
     value: AtomicU64,
@@ -21,9 +25,10 @@ impl Counter {
 
     pub(crate) fn add(&self, number: u64) {
         self.value.fetch_add(number, Relaxed);
+        no_lock_is_held();
         #[cfg(feature = "metrics")]
         if super::recorder::is_listened() {
-            metrics::counter!(self.metric).increment(number);
+            call_out(|| metrics::counter!(self.metric).increment(number));
         }
     }
 

@@ -11,6 +11,7 @@ use super::names::metric::{
     CALLS, FAILOVERS, HELD, HOLD, LAG, LOSSES, Metric, RECONNECTS, RELEASE, Shape, WAIT, WAITING,
 };
 use super::subject::{Acquired, Subject};
+use crate::sync::call_out;
 
 type MapName = dyn Fn(&str) -> Option<String> + Send + Sync;
 
@@ -30,7 +31,8 @@ impl NameLabel {
     }
 
     pub(super) fn of(&self, name: &str) -> Option<Arc<str>> {
-        self.0.as_ref()?(name).map(Arc::from)
+        let map = self.0.as_ref()?;
+        call_out(|| map(name))?.map(Arc::from)
     }
 }
 

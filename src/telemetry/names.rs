@@ -109,7 +109,7 @@ pub(super) mod metric {
             FAILOVERS,
             Unit::Count,
             &[],
-            "Times that another server was found to serve some of the keys",
+            "Times that another server, or the same after a restart, was found to serve some of the keys",
         ),
     ];
 }

@@ -1,4 +1,7 @@
 //! An acquisition and a hold as they are told: to those who listen when they begin.
+//!
+//! Recorders, subscribers and the function for labels are code of others (F1): each call here that may reach them asks
+//! whether a lock is held, also while nobody listens.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -11,6 +14,7 @@ use super::subject::{Acquired, Subject};
 use super::{meters, recorder, spans};
 use crate::error::Error;
 use crate::lease::{Ended, LossReason};
+use crate::sync::{call_out, no_lock_is_held};
 
 /// What a client tells of.
 #[derive(Clone, Debug, Default)]
@@ -35,9 +39,9 @@ struct ToldAcquisition {
     ended: AtomicBool,
 }
 
-/// One hold, from its grant to its end; `None` if nobody listened at its grant.
-#[derive(Debug)]
-pub(crate) struct Holding(Option<Box<ToldHold>>);
+/// One hold, from its grant to its end; empty if nobody listened at its grant.
+#[derive(Debug, Default)]
+pub(crate) struct Holding(OnceLock<Box<ToldHold>>);
 
 #[derive(Debug)]
 struct ToldHold {
@@ -47,7 +51,7 @@ struct ToldHold {
     span: spans::Hold,
     ended: AtomicBool,
     /// Since its last guard went; not for one whose field went to another waiter.
-    leaving: OnceLock<Option<(Instant, spans::Release)>>,
+    leaving: OnceLock<(Instant, spans::Release)>,
 }
 
 impl Telemetry {
@@ -57,6 +61,7 @@ impl Telemetry {
         expect(clippy::unused_self, reason = "it is this client's label")
     )]
     fn subject(&self, kind: &'static str, name: &Arc<str>) -> Option<Subject> {
+        no_lock_is_held();
         (spans::is_listened() || recorder::is_listened()).then(|| Subject {
             kind,
             #[cfg(feature = "tracing")]
@@ -79,42 +84,29 @@ impl Telemetry {
         Acquisition(self.subject(kind, name).map(told).map(Box::new))
     }
 
-    pub(crate) fn holding(&self, kind: &'static str, name: &Arc<str>) -> Holding {
-        let told = |subject| {
-            meters::held(&subject, 1.0);
-            ToldHold {
-                span: spans::Hold::begin(&subject),
-                subject,
-                started: Instant::now(),
-                renewals: AtomicU32::new(0),
-                ended: AtomicBool::new(false),
-                leaving: OnceLock::new(),
-            }
-        };
-        Holding(self.subject(kind, name).map(told).map(Box::new))
-    }
-
     /// Another server serves some of the keys.
     #[expect(clippy::unused_self, reason = "it is this client that was told")]
     pub(crate) fn failed_over(&self) {
-        meters::failed_over();
-        spans::failed_over();
+        call_out(|| {
+            meters::failed_over();
+            spans::failed_over();
+        });
     }
 
     /// A release is not tried any more.
     pub(crate) fn gave_up(&self, kind: &'static str, name: &Arc<str>) {
         if let Some(subject) = self.subject(kind, name) {
-            spans::gave_up(&subject);
+            call_out(|| spans::gave_up(&subject));
         }
     }
 }
 
 impl Acquisition {
     pub(crate) fn begins(&self) {
-        let Some(told) = &self.0 else { return };
-        told.span.get_or_init(|| {
+        self.tell(|told| {
             meters::waiting(&told.subject, 1.0);
-            spans::Acquire::begin(&told.subject)
+            // Not `get_or_init`, which is a lock.
+            told.span.set(spans::Acquire::begin(&told.subject)).ok();
         });
     }
 
@@ -142,9 +134,23 @@ impl Acquisition {
     }
 
     pub(crate) fn ends(&self, error: Option<&Error>) {
+        self.tell(|told| told.ends(error.map_or("acquired", Error::label)));
+    }
+
+    fn tell(&self, what: impl FnOnce(&ToldAcquisition)) {
+        no_lock_is_held();
         if let Some(told) = &self.0 {
-            told.ends(error.map_or("acquired", Error::label));
+            call_out(|| what(told));
         }
+    }
+}
+
+impl Drop for Acquisition {
+    /// The caller may have dropped its future.
+    fn drop(&mut self) {
+        self.tell(|told| told.ends("dropped"));
+        let told = self.0.take();
+        call_out(|| drop(told));
     }
 }
 
@@ -166,60 +172,74 @@ impl ToldAcquisition {
     }
 }
 
-impl Drop for ToldAcquisition {
-    /// The caller dropped its future.
-    fn drop(&mut self) {
-        self.ends("dropped");
-    }
-}
-
 impl Holding {
+    /// Not under a lock, and only once.
+    pub(crate) fn begins(&self, telemetry: &Telemetry, kind: &'static str, name: &Arc<str>) {
+        let Some(subject) = telemetry.subject(kind, name) else { return };
+        call_out(|| {
+            meters::held(&subject, 1.0);
+            let told = ToldHold {
+                span: spans::Hold::begin(&subject),
+                subject,
+                started: Instant::now(),
+                renewals: AtomicU32::new(0),
+                ended: AtomicBool::new(false),
+                leaving: OnceLock::new(),
+            };
+            self.0.set(Box::new(told)).ok();
+        });
+    }
+
     /// `lag`: how late that was against a third of the lease.
     pub(crate) fn is_renewed(&self, lag: Duration) {
-        if let Some(told) = &self.0 {
+        self.tell(|told| {
             told.renewals.fetch_add(1, Relaxed);
             meters::renewed(&told.subject, lag);
-        }
+        });
     }
 
     pub(crate) fn is_uncertain(&self) {
-        if let Some(told) = &self.0 {
-            told.span.uncertain(&told.subject);
-        }
+        self.tell(|told| told.span.uncertain(&told.subject));
     }
 
     pub(crate) fn is_certain(&self) {
-        if let Some(told) = &self.0 {
-            told.span.certain(&told.subject);
-        }
+        self.tell(|told| told.span.certain(&told.subject));
     }
 
     /// Its release found nothing, or it ends without one.
     pub(crate) fn is_lost(&self, reason: LossReason) {
-        if let Some(told) = &self.0 {
-            told.is_lost(reason);
-        }
+        self.tell(|told| told.is_lost(reason));
     }
 
     /// For its guards. Its release may follow.
     pub(crate) fn ends(&self, end: Ended) {
-        if let Some(told) = &self.0 {
-            told.ends(end);
-        }
+        self.tell(|told| told.ends(end));
     }
 
     /// Its field goes to the next waiter of the client: there is nothing to release.
     pub(crate) fn passes_on(&self) {
-        if let Some(told) = &self.0 {
-            told.is_released_as(None);
-        }
+        self.tell(|told| told.is_released_as(None));
     }
 
     /// The release is settled.
     pub(crate) fn is_released(&self, error: Option<&Error>) {
-        if let Some(told) = &self.0 {
-            told.is_released_as(Some(error.map_or("released", Error::label)));
+        self.tell(|told| told.is_released_as(Some(error.map_or("released", Error::label))));
+    }
+
+    fn tell(&self, what: impl FnOnce(&ToldHold)) {
+        no_lock_is_held();
+        if let Some(told) = self.0.get() {
+            call_out(|| what(told));
         }
+    }
+}
+
+impl Drop for Holding {
+    /// The client may have ended, and nobody saw the end of the hold.
+    fn drop(&mut self) {
+        self.tell(ToldHold::is_dropped);
+        let told = self.0.take();
+        call_out(|| drop(told));
     }
 }
 
@@ -235,8 +255,7 @@ impl ToldHold {
         }
         let end = match end {
             Ended::Released => {
-                let begin = || Some((Instant::now(), self.span.release(&self.subject)));
-                self.leaving.get_or_init(begin);
+                self.leaving.set((Instant::now(), self.span.release(&self.subject))).ok();
                 "released"
             }
             Ended::HandedOn => "handed_on",
@@ -250,9 +269,15 @@ impl ToldHold {
         self.span.end(self.renewals.load(Relaxed), end);
     }
 
+    fn is_dropped(&self) {
+        if !self.ended.swap(true, Relaxed) {
+            meters::held(&self.subject, -1.0);
+        }
+    }
+
     fn is_released_as(&self, outcome: Option<&'static str>) {
         // Of two that say so, the first one knows.
-        let Some(Some((since, span))) = self.leaving.get() else { return };
+        let Some((since, span)) = self.leaving.get() else { return };
         if span.end(outcome)
             && let Some(outcome) = outcome
         {
@@ -261,20 +286,13 @@ impl ToldHold {
     }
 }
 
-impl Drop for ToldHold {
-    /// The client ended, and nobody saw the end of the hold.
-    fn drop(&mut self) {
-        if !*self.ended.get_mut() {
-            meters::held(&self.subject, -1.0);
-        }
-    }
-}
-
 pub(crate) fn connection_lost(server: &dyn Display, reason: &dyn Display) {
-    spans::connection_lost(server, reason);
+    call_out(|| spans::connection_lost(server, reason));
 }
 
 pub(crate) fn reconnected(server: &dyn Display) {
-    meters::reconnected();
-    spans::reconnected(server);
+    call_out(|| {
+        meters::reconnected();
+        spans::reconnected(server);
+    });
 }

@@ -14,16 +14,12 @@ pub(crate) struct Telemetry {}
 #[derive(Debug)]
 pub(crate) struct Acquisition;
 
-#[derive(Debug)]
-pub(crate) struct Holding;
+#[derive(Debug, Default)]
+pub(crate) struct Holding(());
 
 impl Telemetry {
     pub(crate) fn acquisition(&self, _: &'static str, _: &Arc<str>) -> Acquisition {
         Acquisition
-    }
-
-    pub(crate) fn holding(&self, _: &'static str, _: &Arc<str>) -> Holding {
-        Holding
     }
 
     pub(crate) fn failed_over(&self) {}
@@ -48,6 +44,8 @@ impl Acquisition {
 }
 
 impl Holding {
+    pub(crate) fn begins(&self, _: &Telemetry, _: &'static str, _: &Arc<str>) {}
+
     pub(crate) fn is_renewed(&self, _: Duration) {}
 
     pub(crate) fn is_uncertain(&self) {}

@@ -11,7 +11,8 @@
 //! | `connection` | one ledger, one outbox, one driver |
 //! | `ledger` | the requests without a reply, and which of them were surely not sent |
 //! | `request` | the requests of a connection, and the notifications that end them |
-//! | `handshake` | the first commands on a stream |
+//! | `handshake`, `identity` | the first commands on a stream, and which server it leads to |
+//! | `pacer` | the pauses between attempts |
 //! | `access`, `credentials`, `login` | who logs in, how a login is renewed, and which certificates count |
 //! | `codec`, `encode` | RESP3 |
 //! | `dial` | which way leads to a server: a stream, or the client `fred` |
@@ -36,11 +37,13 @@ pub(crate) mod endpoint;
 #[cfg(feature = "fred")]
 pub(crate) mod fred;
 mod handshake;
+mod identity;
 mod ledger;
 mod login;
 #[cfg(feature = "test-util")]
 pub(crate) mod memory_network;
 mod node;
+mod pacer;
 mod request;
 mod sentinel;
 mod slot;

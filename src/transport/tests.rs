@@ -15,6 +15,7 @@ fn conditions_that_pass_are_not_applied() {
         "READONLY You can't write against a read only replica. script: 1, on @user_script:1.",
         "OOM command not allowed when used memory > 'maxmemory'.",
         "CLUSTERDOWN The cluster is down",
+        "NOAUTH Authentication required.",
         "TRYAGAIN Multiple keys request during rehashing of slot",
         "MISCONF Redis is configured to save RDB snapshots",
         "NOREPLICAS Not enough good replicas to write.",
@@ -39,7 +40,6 @@ fn what_somebody_has_to_change_is_refused() {
     let texts = [
         "WRONGTYPE Operation against a key holding the wrong kind of value",
         "WRONGPASS invalid username-password pair or user is disabled.",
-        "NOAUTH Authentication required.",
         "NOPERM this user has no permissions to run the 'evalsha' command",
         "ERR user_script:1: Script attempted to access nonexistent global variable 'x'",
         "ERR Error running script (call to f_24d6): @user_script:1: \

@@ -1,11 +1,12 @@
 //! One place where locks live, and what threads need of it.
 
+use std::fmt::Debug;
 use std::thread;
 use std::time::Duration;
 
 use leasehold::blocking::Guard;
 use leasehold::test_util::Reply;
-use leasehold::{ClientBuilder, EmbeddedRedis, blocking};
+use leasehold::{ClientBuilder, EmbeddedRedis, Error, blocking};
 
 use crate::support::{deployment::Borrowed, resp, wait_until};
 
@@ -99,6 +100,15 @@ impl Backend {
             Backend::Embedded(engine) => engine.scripts_run().values().sum(),
         }
     }
+}
+
+/// Waits in vain. A machine that stalls loses the last answer of a wait: then once more.
+pub(crate) fn in_vain<T: Debug>(wait: impl Fn() -> Result<T, Error>) {
+    wait_until("a wait is answered", LIMIT, || {
+        let error = wait().expect_err("it is held");
+        assert!(error.is_timeout() || error.may_be_held(), "{error}");
+        error.is_timeout()
+    });
 }
 
 /// Waits until so many threads and tasks of a client wait for a lock.

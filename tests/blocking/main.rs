@@ -17,6 +17,7 @@ mod family;
 mod loss;
 mod process;
 mod sections;
+mod settings;
 
 macro_rules! behaviours {
     ($($module:ident { $($behaviour:ident,)* })*) => {
@@ -101,5 +102,13 @@ behaviours! {
         permits_with_ids_are_given_back_by_id,
         a_latch_lets_all_threads_go,
         what_is_held_is_told,
+    }
+    settings {
+        every_setting_arrives,
+        every_setting_of_an_acquisition_arrives,
+        a_polite_reader_lets_writers_go_first,
+        an_owner_takes_both_sides_again,
+        a_quorum_is_held_on_every_server,
+        connections_outlive_the_last_blocking_value,
     }
 }

@@ -77,12 +77,22 @@ impl Backend {
         }
     }
 
+    /// How much earlier a span may be over on a server's clock: it counts whole milliseconds, when the span begins
+    /// and when it ends, and while it is corrected it runs faster by up to a thousandth.
+    pub(crate) fn early(&self, span: Duration) -> Duration {
+        match self {
+            Backend::Redis(_) => ms(2) + span / 1000,
+            Backend::Embedded(_) => ms(1),
+        }
+    }
+
     /// Waits in vain. A machine that stalls loses the last answer of a wait: on a server, then, once more.
     pub(crate) async fn in_vain<T: Debug>(
         &self,
         wait: impl AsyncFn() -> Result<T, Error>,
     ) -> Error {
-        for _ in 0..5 {
+        let limit = Instant::now() + LIMIT;
+        while Instant::now() < limit {
             let error = wait().await.unwrap_err();
             if error.is_timeout() {
                 return error;
@@ -91,6 +101,12 @@ impl Backend {
             assert!(may_be, "{error}");
         }
         panic!("no wait was answered")
+    }
+
+    /// A wait that cannot be repeated ended in vain: with its answer, or on a machine that stalled without.
+    pub(crate) fn is_over(&self, error: &Error) {
+        let may_be = matches!(self, Backend::Redis(_)) && error.is_retryable();
+        assert!(error.is_timeout() || may_be, "{error}");
     }
 
     /// A client that does not poll within a test: it goes on when it is told, or not at all.
@@ -284,6 +300,19 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> (T, 
         panic!("not within {LIMIT:?}: {what}");
     };
     (done, start.elapsed())
+}
+
+/// What a zero wait is told. A machine that stalls loses its answer: then, when it was undone, once more.
+pub(crate) async fn told<T>(
+    client: &Client,
+    ask: impl AsyncFn() -> Result<T, Error>,
+) -> Result<T, Error> {
+    let told = ask().await;
+    if !matches!(&told, Err(error) if error.may_be_held()) {
+        return told;
+    }
+    eventually("it is undone", async || client.stats().releases_pending == 0).await;
+    ask().await
 }
 
 /// Waits until a client has so many waiters.

@@ -10,26 +10,26 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::backend::{eventually, ms, waiting};
 
 /// So long after a connection broke the server runs what was on its way.
-const LATE: Duration = ms(12_000);
+pub(crate) const LATE: Duration = ms(12_000);
 /// Longer than any of these tests: what is left behind is seen.
 const LONG: Duration = ms(600_000);
 /// Between two repetitions of an undo lies less.
 const UNDONE: Duration = ms(7000);
 /// A broken connection loses the call on its way or runs it late: some of these do the one, and
 /// some the other.
-const SEEDS: std::ops::Range<u64> = 0..8;
+pub(crate) const SEEDS: std::ops::Range<u64> = 0..8;
 
 /// An engine whose second client, of this link, is watched.
-struct Testbed {
-    redis: EmbeddedRedis,
+pub(crate) struct Testbed {
+    pub(crate) redis: EmbeddedRedis,
     rival: Client,
-    client: Client,
-    link: LinkControl,
+    pub(crate) client: Client,
+    pub(crate) link: LinkControl,
     seed: u64,
 }
 
 impl Testbed {
-    fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let redis = EmbeddedRedis::new();
         let (rival, client) = (redis.client(), redis.client());
         let link = redis.links().pop().unwrap();
@@ -37,21 +37,21 @@ impl Testbed {
     }
 
     /// From now on a call is on its way for so long; what is cut off then may run late.
-    fn slow(&self, request: Duration) {
+    pub(crate) fn slow(&self, request: Duration) {
         let (request, late) = (Delay::fixed(request), Delay::fixed(LATE));
         let faults = Faults { request, late_after_cut: 1.0, late, ..Faults::default() };
         self.link.set_faults(faults, self.seed);
     }
 
     /// The connection breaks under the one call that is on its way.
-    async fn breaks(&self) -> Instant {
+    pub(crate) async fn breaks(&self) -> Instant {
         eventually("a call is on its way", async || self.link.calls_under_way() == 1).await;
         self.link.cut();
         self.link.heal();
         Instant::now()
     }
 
-    fn is_fast_again(&self) {
+    pub(crate) fn is_fast_again(&self) {
         self.link.set_faults(Faults::default(), self.seed);
     }
 
@@ -346,4 +346,77 @@ async fn a_renewal_after_the_release_keeps_no_lock_beyond_its_moment() {
     assert!(begin.elapsed() < span && !testbed.redis.dump().is_empty());
     sleep_until(begin + span + ms(50)).await;
     assert!(testbed.redis.dump().is_empty());
+}
+
+/// The hold that the renewal is for is over, and the next hold of its field was left to its expiry. It was due for a
+/// renewal as well, which comes after that of the hold before, and makes up for both.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
+    let mut testbed = Testbed::new(0);
+    let streak = LocalHandover::Streak { count: 9, time: LONG };
+    let builder = testbed.redis.builder().local_handover(streak);
+    testbed.client = builder.connect().await.unwrap();
+    testbed.link = testbed.redis.links().pop().unwrap();
+    let (begin, span) = (Instant::now(), ms(1000));
+    let lock = testbed.client.lock("x");
+    let first = lock.lock().await.unwrap();
+    // No poll is on its way instead of the renewal.
+    let next = testbed.client.lock("x").with_safety_poll(ms(60_000));
+    let second = tokio::spawn(async move { next.lock().await.unwrap() });
+    waiting(&testbed.client, 1).await;
+    sleep_until(begin + ms(9_500)).await;
+    testbed.slow(ms(500));
+    eventually("a renewal is on its way", async || testbed.link.calls_under_way() == 1).await;
+    testbed.is_fast_again();
+    assert!(!testbed.redis.scripts_run().contains_key("lock_renew"));
+    let owner = first.owner().to_owned();
+    first.unlock().await.unwrap();
+    let second = second.await.unwrap();
+    assert_eq!(second.owner(), owner, "handed over");
+    let begin = Instant::now();
+    let inner = lock.acquire().within(&second).unlock_not_before(span).await.unwrap();
+    inner.unlock().await.unwrap();
+    second.unlock().await.unwrap();
+    let renewed = async || testbed.redis.scripts_run().contains_key("lock_renew");
+    eventually("the renewal is executed", renewed).await;
+    assert!(begin.elapsed() < span && !testbed.redis.dump().is_empty());
+    sleep_until(begin + span + ms(50)).await;
+    assert!(testbed.redis.dump().is_empty(), "{:?}", testbed.redis.dump());
+}
+
+/// Leases that end while their grants are on the way, are picked up, handed over or released.
+#[tokio::test(start_paused = true)]
+async fn leases_about_as_long_as_a_reply_takes_wedge_no_name() {
+    const NAMES: usize = 40;
+    let lease = Lease::fixed(ms(10));
+    let redis = EmbeddedRedis::new();
+    let client = redis.client();
+    let link = redis.links().pop().unwrap();
+    let reply = Delay::between(Duration::from_micros(6500), ms(9));
+    link.set_faults(Faults { reply, ..Faults::default() }, 1);
+    let end = Instant::now() + ms(2000);
+    let takers = (0..NAMES * 3).map(|number| {
+        let lock = client.lock(format!("n{}", number % NAMES));
+        tokio::spawn(async move {
+            let mut random = fastrand::Rng::with_seed(number as u64);
+            while Instant::now() < end {
+                let Ok(guard) = lock.try_lock(ms(random.u64(0..100)), lease).await else {
+                    continue;
+                };
+                sleep(Duration::from_micros(random.u64(0..12_000))).await;
+                if random.bool() {
+                    drop(guard.unlock().await);
+                }
+            }
+        })
+    });
+    for taker in takers.collect::<Vec<_>>() {
+        taker.await.unwrap();
+    }
+    link.set_faults(Faults::default(), 1);
+    for number in 0..NAMES {
+        let lock = client.lock(format!("n{number}"));
+        lock.try_lock(ms(1000), lease).await.unwrap().unlock().await.unwrap();
+    }
+    assert!(client.stats().lost > 0, "some leases ended first");
 }

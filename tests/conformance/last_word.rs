@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use futures::future::try_join_all;
 use leasehold::test_util::{Delay, Faults};
-use leasehold::{EmbeddedRedis, Lease};
+use leasehold::{EmbeddedRedis, Error, Lease};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::backend::{Backend, LIMIT, eventually, ms, soon, waiting};
@@ -65,26 +66,33 @@ pub(crate) async fn what_no_message_told_is_found_at_the_end_of_the_wait(backend
 
 pub(crate) async fn a_latch_that_opened_unheard_is_found_at_the_end_of_the_wait(backend: Backend) {
     let other = backend.client().await;
-    let (client, line) =
-        FaultyConnection::with(&backend, |builder| builder.safety_poll(ms(60_000))).await;
-    let opens = other.count_down_latch("l");
-    assert!(opens.try_set_count(1).await.unwrap());
-    let (start, [wait, release]) = (Instant::now(), times(&backend));
-    // The front, and one that waits behind it.
-    let waits: Vec<_> = (0..2)
-        .map(|_| {
+    let asks_last = async || {
+        let (client, line) =
+            FaultyConnection::with(&backend, |builder| builder.safety_poll(ms(60_000))).await;
+        let opens = other.count_down_latch("l");
+        assert!(opens.try_set_count(1).await.unwrap());
+        let (start, [wait, release]) = (Instant::now(), times(&backend));
+        // The front, and one that waits behind it.
+        let waits = [(); 2].map(|()| {
             let latch = client.count_down_latch("l");
             tokio::spawn(async move { latch.wait(wait).await })
-        })
-        .collect();
-    waiting(&client, 2).await;
-    eventually("it listens", async || client.stats().subscriptions == 1).await;
-    line.lose_messages();
-    sleep_until(start + release).await;
-    assert_eq!(opens.count_down().await.unwrap(), 0);
-    for wait in waits {
-        soon("it is found open", wait).await.0.unwrap().unwrap();
+        });
+        waiting(&client, 2).await;
+        eventually("it listens", async || client.stats().subscriptions == 1).await;
+        line.lose_messages();
+        sleep_until(start + release).await;
+        assert_eq!(opens.count_down().await.unwrap(), 0);
+        soon("it is found open", try_join_all(waits)).await.0.unwrap()
+    };
+    let mut found = asks_last().await;
+    // As above.
+    for _ in 0..4 {
+        let is_lost = |one: &Result<(), Error>| matches!(one, Err(Error::Unavailable { .. }));
+        if found.iter().any(is_lost) && matches!(backend, Backend::Redis(_)) {
+            found = asks_last().await;
+        }
     }
+    found.into_iter().for_each(Result::unwrap);
 }
 
 /// Nor is it that of a subscription which is not confirmed, as over a connection that is half open.

@@ -42,7 +42,7 @@ pub(crate) async fn a_reader_whose_lease_ended_is_not_listed(backend: Backend) {
     let live = live.read().lock().await.unwrap();
     let brief = client.read_write_lock("rw");
     let lease = backend.span(50);
-    brief.read().try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap().forget();
+    brief.read().try_lock(seconds(9), Lease::fixed(lease)).await.unwrap().forget();
     let holders = async || {
         let found = client.locks("rw").await.unwrap();
         found[0].holders.iter().map(|holder| holder.owner.clone()).collect::<Vec<_>>()

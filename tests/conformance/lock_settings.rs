@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::backend::{Backend, eventually, ms, soon, waiting};
 use crate::faulty_connection::FaultyConnection;
-use crate::for_each_kind::for_each_kind;
+use crate::for_each_kind::{for_each_kind, is_sure};
 
 pub(crate) async fn a_lock_has_a_lease_of_its_own(backend: Backend) {
     let client = backend.client().await;
@@ -53,12 +53,14 @@ pub(crate) async fn each_hold_is_renewed_by_its_own_lease(backend: Backend) {
     let lease = backend.lease(600);
     let short = client.lock("short").with_lease(lease).lock().await.unwrap();
     let long = client.lock("long").with_lease(lease * 100).lock().await.unwrap();
-    let deadline = long.deadline();
+    let (start, deadline) = (Instant::now(), long.deadline());
     sleep(lease * 2).await;
-    let renewed = client.stats().renewed;
+    let (renewed, thirds) =
+        (client.stats().renewed, start.elapsed().as_millis() / (lease / 3).as_millis());
     // Every third of two leases, of the one.
-    assert!((4..=7).contains(&renewed), "{renewed}");
-    assert_eq!((short.state(), long.deadline()), (HoldState::Held, deadline));
+    assert!(renewed >= 4 && u128::from(renewed) <= thirds + 1, "{renewed} in {thirds} thirds");
+    is_sure(&short).await;
+    assert_eq!(long.deadline(), deadline);
 }
 
 /// Waiters elsewhere know how long the lock is held at most.
@@ -87,7 +89,7 @@ pub(crate) async fn a_hold_passes_to_no_shorter_lease(backend: Backend) {
 /// The outer guard relies on its lease: that long it may be cut off.
 pub(crate) async fn a_nested_lease_does_not_shorten_renewals(backend: Backend) {
     let client = backend.client().await;
-    let (long, short) = (backend.lease(1000), backend.lease(200));
+    let (long, short) = (backend.lease(1000), backend.lease(300));
     let owner = Owner::new();
     let outer = client.lock("x").with_lease(long).owned_by(&owner).lock().await.unwrap();
     let inner = client.lock("x").with_lease(short).owned_by(&owner).lock().await.unwrap();
@@ -102,7 +104,7 @@ pub(crate) async fn a_nested_lease_does_not_shorten_renewals(backend: Backend) {
     let outer = client.lock("y").owned_by(&owner).try_lock_now(Lease::fixed(long)).await.unwrap();
     let inner = client.lock("y").with_lease(short).owned_by(&owner).lock().await.unwrap();
     sleep(long + short * 2).await;
-    assert_eq!(inner.state(), HoldState::Held);
+    is_sure(&inner).await;
     assert!(inner.remaining() <= short, "{:?}", inner.remaining());
     drop(outer);
 }
@@ -229,10 +231,12 @@ pub(crate) async fn retries_end_an_acquisition_of_several_locks(backend: Backend
         let guard = other.string_lock(held).lock().await.unwrap();
         for retries in [0, 3] {
             let lock = Lock::multi(strings()).with_retry_count(retries);
-            let error = soon("it ends", lock.lock()).await.0.unwrap_err();
-            assert!(error.is_timeout(), "{held}: {error}");
+            // A machine that stalls loses an answer, and what was in doubt then is given back a little later.
+            soon("it ends", backend.in_vain(async || lock.lock().await)).await;
             for free in ["a", "b", "c"].into_iter().filter(|name| *name != held) {
-                assert!(!backend.exists(free), "{held}: {free}");
+                let is_engine = matches!(backend, Backend::Embedded(_));
+                assert!(!is_engine || !backend.exists(free), "{held}: {free}");
+                backend.until_gone(free).await;
             }
         }
         guard.unlock().await.unwrap();

@@ -17,26 +17,33 @@ mod bad_arguments;
 mod basics;
 mod both_sides;
 mod contention;
+mod copies;
 mod crash;
 mod delayed_commands;
+mod even_quorums;
 mod every_end;
 mod every_kind;
 mod exclusion;
 mod fair;
+mod far_clients;
 mod faulty_connection;
 mod fenced;
 mod for_each_kind;
 mod garbled;
+mod grouping;
 mod guard;
 mod holders;
 mod identity;
 mod inspection;
+mod kept_replies;
 mod last_word;
 mod latches;
+mod late_release;
 mod listing;
 mod lock_settings;
 mod loss;
 mod many_readers;
+mod memory_server;
 mod multi;
 mod multi_batch;
 mod multi_ends;
@@ -44,7 +51,9 @@ mod multi_faults;
 mod outage;
 mod permit_leases;
 mod permits;
+mod polled_late;
 mod polling_locks;
+mod queue_expiry;
 mod queue_places;
 mod read_write;
 mod reentry;
@@ -138,6 +147,16 @@ behaviours! {
         permits_and_latches_do_not_wait_for_it_either,
         a_place_in_a_fair_queue_is_not_kept_for_it,
     }
+    polled_late {
+        a_free_lock_is_had_with_a_few_polls,
+        each_doubling_costs_one_poll,
+        a_lock_that_others_hold_and_wait_for_is_had_in_the_end,
+        a_further_guard_is_had_with_a_few_polls,
+        a_hold_that_was_handed_on_is_had_with_a_few_polls,
+        permits_and_an_open_latch_are_had_with_a_few_polls,
+        a_time_out_says_that_its_future_was_polled_too_rarely,
+        who_was_late_once_holds_up_others_twice_as_long_at_most,
+    }
     contention {
         two_values_exclude_each_other,
         a_zero_wait_asks_once,
@@ -161,6 +180,7 @@ behaviours! {
         a_waiter_hears_of_every_kind_of_end,
         a_key_of_another_client_is_taken_at_its_expiry,
         the_safety_poll_finds_what_no_message_told,
+        a_warm_channel_that_is_used_again_is_kept,
         a_hold_that_is_gone_lets_local_waiters_in,
     }
     reentry {
@@ -173,6 +193,7 @@ behaviours! {
         a_longer_inner_lease_counts,
         an_outer_guard_may_go_first,
         a_lost_hold_is_not_re_entered,
+        an_owner_of_many_names_lets_its_waiters_in,
         a_cancelled_re_entry_keeps_the_outer_hold,
         an_owner_of_one_client_is_nobody_to_another,
         a_lock_that_is_held_can_be_made_non_reentrant,
@@ -292,6 +313,14 @@ behaviours! {
         a_purged_waiter_gets_its_place_back,
         a_deleted_queue_forms_again,
         claims_of_different_lengths_keep_their_order,
+        a_thread_behind_the_dead_is_told,
+    }
+    queue_expiry {
+        a_queue_of_the_dead_expires,
+        a_living_waiter_keeps_its_queue,
+        a_place_that_is_put_back_leaves_the_expiry,
+        a_queue_with_a_thread_of_redisson_stays,
+        a_queue_that_the_last_thread_left_expires_again,
     }
     read_write {
         a_writer_waits_for_the_last_lease_of_readers,
@@ -321,6 +350,7 @@ behaviours! {
         a_read_inside_a_write_comes_and_goes,
         a_downgrade_lets_readers_in_at_once,
         a_downgrade_is_not_handed_over,
+        a_writer_that_reads_is_not_handed_on,
         a_downgrade_is_renewed,
         an_upgrade_is_refused_at_once,
         a_writer_re_enters_and_readers_follow,
@@ -376,6 +406,11 @@ behaviours! {
         members_on_several_servers_are_all_needed,
         a_member_that_is_lost_does_not_count_for_the_deadline,
         a_quorum_that_cannot_be_taken_looks_locked,
+    }
+    even_quorums {
+        more_refusals_than_are_spare_end_the_wait,
+        half_of_the_members_are_no_majority,
+        spare_members_may_be_lost_and_no_more,
     }
     multi_faults {
         a_member_that_was_lost_meanwhile_is_taken_again,
@@ -531,6 +566,10 @@ behaviours! {
         shutdown_ends_the_wait,
         a_reply_is_kept_until_no_late_copy_can_come,
         a_change_whose_reply_was_lost_counts_once,
+    }
+    kept_replies {
+        a_thousand_changes_keep_a_handful_of_replies,
+        a_dropped_change_keeps_no_key_for_itself,
     }
     who {
         a_holder_tells_its_name_and_its_purpose,

@@ -151,9 +151,11 @@ pub(crate) async fn a_peer_with_another_order_is_given_way(backend: Backend) {
     let (one, peer) = (backend.client().await, backend.client().await);
     // As Redisson does it: in the order given, and it keeps what it has.
     let later = peer.lock("b").lock().await.unwrap();
-    let multi = one.multi_lock(["a", "b"]);
+    let multi = Lock::multi([one.fenced_lock("a").into(), one.lock("b")]);
     let taking = tokio::spawn(async move { multi.lock().await });
-    eventually("it has the first", async || backend.exists("a")).await;
+    // By its counter, which stays when it has given way already.
+    let taken = async || backend.exists("redisson_lock_token:{a}");
+    eventually("it has the first, or had it", taken).await;
     let first = soon("it gives way", peer.lock("a").lock()).await.0.unwrap();
     assert!(!taking.is_finished());
     first.unlock().await.unwrap();
@@ -203,7 +205,7 @@ pub(crate) async fn there_is_one_deadline_for_all(backend: Backend) {
     held.remove(0).unlock().await.unwrap();
     let refused = soon("in the end", taking).await.0.unwrap();
     let took = start.elapsed();
-    assert!(refused.unwrap_err().is_timeout());
+    backend.is_over(&refused.unwrap_err());
     assert!(took >= wait && took < wait + backend.late(100), "{took:?}");
     eventually("the others are given back", async || there(&backend) == ["c"]).await;
     settled(&one).await;
@@ -234,7 +236,11 @@ pub(crate) async fn a_fixed_lease_begins_when_the_last_is_taken(backend: Backend
         let held = other.lock("c").lock().await.unwrap();
         let (multi, lease) = (make(&one), ms(8000));
         let taking = tokio::spawn(async move { multi.acquire().lease(Lease::fixed(lease)).await });
-        eventually("it has the others", async || there(&backend) == NAMES).await;
+        waiting(&one, 1).await;
+        if matches!(backend, Backend::Embedded(_)) {
+            // Elsewhere the machine may have stood still, and it has given way.
+            assert_eq!(there(&backend), NAMES);
+        }
         // More than a twentieth of the lease, less than it is patient with some of them in hand.
         sleep(ms(450)).await;
         let released = Instant::now();
@@ -261,9 +267,15 @@ pub(crate) async fn members_of_members_have_one_order(backend: Backend) {
     let held = other.lock(b).lock().await.unwrap();
     let lock = nested();
     let taking = tokio::spawn(async move { lock.lock().await });
-    eventually("it has the first", async || backend.exists(a)).await;
-    waiting(&one, 1).await;
-    assert_eq!([a, b, c].map(|name| backend.exists(name)), [true, true, false]);
+    eventually("it waits for the second", async || {
+        assert!(!backend.exists(c), "a later one is never had before an earlier one");
+        one.stats().waiting == 1
+    })
+    .await;
+    if matches!(backend, Backend::Embedded(_)) {
+        // Elsewhere the machine may have stood still, and it has given way.
+        assert_eq!([a, b, c].map(|name| backend.exists(name)), [true, true, false]);
+    }
     held.unlock().await.unwrap();
     soon("its turn", taking).await.0.unwrap().unwrap().unlock().await.unwrap();
 }
@@ -326,7 +338,8 @@ pub(crate) async fn a_member_without_expiry_is_told(backend: Backend) {
     for wait in [Duration::ZERO, backend.span(100)] {
         for name in NAMES {
             backend.command(&["SET", name, "somebody"]);
-            assert!(told(Lock::multi(members()), wait).await);
+            // A wait that a stall used up asked nobody, or not all of them.
+            eventually("told", async || told(Lock::multi(members()), wait).await).await;
             backend.command(&["PEXPIRE", name, "60000"]);
             assert!(!told(Lock::multi(members()), wait).await);
             backend.command(&["DEL", name]);
@@ -334,7 +347,7 @@ pub(crate) async fn a_member_without_expiry_is_told(backend: Backend) {
         // A quorum is kept out by two of them; with one of the two it waits for the other.
         backend.command(&["SET", "a", "somebody"]);
         backend.command(&["SET", "b", "somebody"]);
-        assert!(told(Lock::quorum(members()), wait).await);
+        eventually("told", async || told(Lock::quorum(members()), wait).await).await;
         backend.command(&["PEXPIRE", "b", "60000"]);
         assert!(!told(Lock::quorum(members()), wait).await);
         eventually("given back", async || there(&backend) == ["a", "b"]).await;

@@ -111,7 +111,8 @@ pub(crate) async fn a_spin_lock_tells_others_of_its_release(backend: Backend) {
         let (guard, took) = soon(end, taking).await;
         assert!(took < backend.late(500), "{end}: by the message, not by a poll: {took:?}");
         guard.unwrap().unwrap().unlock().await.unwrap();
-        assert!(other.stats().wakes > before.wakes, "{end}");
+        // On a server a poll may be the first to find it, and the message comes all the same.
+        eventually("it is told", async || other.stats().wakes > before.wakes).await;
     }
 }
 
@@ -137,8 +138,9 @@ pub(crate) async fn a_string_key_without_expiry_is_told_and_left(backend: Backen
     let client = backend.client().await;
     backend.command(&["SET", "x", "somebody"]);
     for wait in [Duration::ZERO, ms(100)] {
+        let lock = client.string_lock("x");
         let error =
-            client.string_lock("x").try_lock(wait, Lease::fixed(ms(5000))).await.unwrap_err();
+            backend.in_vain(async || lock.try_lock(wait, Lease::fixed(ms(5000))).await).await;
         assert!(matches!(error, Error::Timeout { no_expiry: true, .. }), "{error}");
         assert!(error.to_string().contains("no expiry"), "{error}");
     }
@@ -146,7 +148,8 @@ pub(crate) async fn a_string_key_without_expiry_is_told_and_left(backend: Backen
     assert_eq!(client.string_lock("x").remaining_lease().await.unwrap(), Some(Duration::MAX));
     // The same key with an expiry is a holder like others.
     backend.command(&["PEXPIRE", "x", "60000"]);
-    let error = client.string_lock("x").try_lock(ms(50), Lease::fixed(ms(5000))).await.unwrap_err();
+    let lock = client.string_lock("x");
+    let error = backend.in_vain(async || lock.try_lock(ms(50), Lease::fixed(ms(5000))).await).await;
     assert!(matches!(error, Error::Timeout { no_expiry: false, .. }), "{error}");
     // Whoever knows the token may go on with it; a key without expiry gets one then.
     backend.command(&["PERSIST", "x"]);

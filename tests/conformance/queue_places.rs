@@ -12,6 +12,8 @@ use crate::fair::{
     served,
 };
 
+const LONG: Lease = Lease::Fixed(Duration::from_secs(600));
+
 pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(backend: Backend) {
     let (one, other) = (backend.client().await, backend.client().await);
     let guard =
@@ -239,4 +241,70 @@ pub(crate) async fn claims_of_different_lengths_keep_their_order(backend: Backen
     served("the first", first).await.0.unlock().await.unwrap();
     served("the second", second).await.0.unlock().await.unwrap();
     nothing_is_left(&backend).await;
+}
+
+/// The ways in which a client of ours takes a dead waiter off the queue of a free lock.
+const PURGES: [&str; 6] = [
+    "a heartbeat",
+    "an acquisition",
+    "a release",
+    "a late release",
+    "a forced release",
+    "a leaver",
+];
+
+/// A thread of Redisson gives no heartbeat: it hears that it is next, or sleeps for as long as it was told.
+pub(crate) async fn a_thread_behind_the_dead_is_told(backend: Backend) {
+    let ours = backend.client().await;
+    let lock = ours.fair_lock("x");
+    // A plain lock of such a name has the channel of that thread.
+    let (name, holder) = (format!("{{x}}:{JAVA}"), backend.client().await);
+    for way in PURGES {
+        let thread = backend.client_without_polls().await;
+        let held = holder.lock(&name).try_lock(Duration::ZERO, LONG).await.unwrap();
+        let (listening, before) = (thread.lock(&name), thread.stats().calls);
+        let listening = tokio::spawn(async move { listening.lock().await });
+        // It asks once more when it listens.
+        eventually("it listens", async || thread.stats().calls == before + 2).await;
+        let released = way.ends_with("release") && way != "a forced release";
+        let guard =
+            if released { Some(lock.try_lock(Duration::ZERO, LONG).await.unwrap()) } else { None };
+        let dies_in = if released { Duration::ZERO } else { backend.lease(100) };
+        put(&backend, DEAD, dies_in);
+        put(&backend, JAVA, Duration::from_secs(600));
+        let mut behind = None;
+        if ["a heartbeat", "a leaver"].contains(&way) {
+            behind = Some(queued(&backend, &ours).await);
+        }
+        if way == "a late release" {
+            backend.command(&["DEL", "x"]);
+        }
+        assert_eq!(thread.stats().calls, before + 2, "{way}: nobody is told yet");
+        match way {
+            "a heartbeat" => {}
+            "a release" | "a late release" => {
+                let held = guard.expect("it is held").unlock().await.is_ok();
+                assert_eq!(held, way == "a release");
+            }
+            _ => {
+                sleep(dies_in).await;
+                if way == "a forced release" {
+                    assert!(!lock.force_unlock().await.unwrap());
+                } else if way == "a leaver" {
+                    behind.take().expect("it waits").abort();
+                } else {
+                    backend.in_vain(async || lock.try_lock(Duration::ZERO, LONG).await).await;
+                }
+            }
+        }
+        eventually(way, async || thread.stats().calls > before + 2).await;
+        assert_eq!(queue(&backend).first().map(String::as_str), Some(JAVA), "{way}");
+        held.unlock().await.unwrap();
+        soon("it has heard", listening).await.0.unwrap().unwrap().unlock().await.unwrap();
+        if let Some(behind) = behind {
+            behind.abort();
+        }
+        eventually("only the thread is left", async || queue(&backend) == [JAVA]).await;
+        backend.command(&["DEL", QUEUE, DEADLINES]);
+    }
 }

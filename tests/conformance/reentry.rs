@@ -32,12 +32,8 @@ pub(crate) async fn an_owner_re_enters_by_name(backend: Backend) {
     let deeper = client.lock("x").owned_by(&owner);
     let inner = deeper.try_lock(Duration::ZERO, Lease::Renewed).await.unwrap();
     assert_eq!(inner.owner(), outer.owner());
-    let stranger = client
-        .lock("x")
-        .owned_by(&Owner::new())
-        .try_lock(Duration::ZERO, Lease::fixed(ms(1000)))
-        .await;
-    assert!(stranger.unwrap_err().is_timeout());
+    let stranger = client.lock("x").owned_by(&Owner::new());
+    backend.in_vain(async || stranger.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await).await;
     drop((outer, inner));
     backend.until_gone("x").await;
 }
@@ -89,10 +85,10 @@ pub(crate) async fn a_nested_lease_never_shortens_the_outer(backend: Backend) {
     let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(20_000))).await.unwrap();
     let deadline = outer.deadline();
     let inner = lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
-    assert!(backend.left("x") > 18_000, "{}", backend.left("x"));
+    assert!(backend.left("x") > 10_000, "{}", backend.left("x"));
     assert!(inner.deadline() >= deadline);
     inner.unlock().await.unwrap();
-    assert!(backend.left("x") > 18_000, "{}", backend.left("x"));
+    assert!(backend.left("x") > 10_000, "{}", backend.left("x"));
     let inner = lock.lock().await.unwrap();
     assert!(outer.deadline() > deadline, "the renewed lease of 30 s is longer");
     inner.unlock().await.unwrap();
@@ -102,22 +98,23 @@ pub(crate) async fn a_nested_lease_never_shortens_the_outer(backend: Backend) {
 pub(crate) async fn an_inner_release_leaves_the_lease_alone(backend: Backend) {
     let client = backend.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
-    let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(10_000))).await.unwrap();
-    let second = lock.try_lock(Duration::ZERO, Lease::fixed(ms(10_000))).await.unwrap();
-    let third = lock.try_lock(Duration::ZERO, Lease::fixed(ms(10_000))).await.unwrap();
+    let lease = Lease::fixed(ms(60_000));
+    let outer = lock.try_lock(Duration::ZERO, lease).await.unwrap();
+    let second = lock.try_lock(Duration::ZERO, lease).await.unwrap();
+    let third = lock.try_lock(Duration::ZERO, lease).await.unwrap();
     third.unlock().await.unwrap();
     second.unlock().await.unwrap();
     let left = backend.left("x");
-    assert!((9000..=10_000).contains(&left), "{left}");
+    assert!((50_000..=60_000).contains(&left), "{left}");
     outer.unlock().await.unwrap();
 }
 
 pub(crate) async fn a_longer_inner_lease_counts(backend: Backend) {
     let client = backend.client().await;
     let lock = client.lock("x").owned_by(&Owner::new());
-    let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(1000))).await.unwrap();
+    let outer = lock.try_lock(Duration::ZERO, Lease::fixed(ms(5000))).await.unwrap();
     let before = outer.deadline();
-    let inner = lock.try_lock(Duration::ZERO, Lease::fixed(ms(9000))).await.unwrap();
+    let inner = lock.try_lock(Duration::ZERO, Lease::fixed(ms(15_000))).await.unwrap();
     assert!(outer.deadline() > before + ms(7000), "one hold, one deadline");
     drop(inner);
     eventually("the count falls", async || lock.hold_count().await.unwrap() == 1).await;
@@ -248,4 +245,26 @@ pub(crate) async fn a_dropped_inner_guard_is_not_counted_for_the_next_owner(back
     assert_eq!((guard.hold_count(), next.hold_count().await.unwrap()), (1, 1));
     guard.unlock().await.unwrap();
     backend.until_gone("x").await;
+}
+
+/// An `Owner` forgets dead names when it knows many: a name with waiters is not dead.
+pub(crate) async fn an_owner_of_many_names_lets_its_waiters_in(backend: Backend) {
+    let (client, rival) = (backend.client().await, backend.client().await);
+    let owner = Owner::new();
+    let before = rival.lock("x").lock().await.unwrap();
+    let take = || {
+        let lock = client.lock("x").owned_by(&owner);
+        tokio::spawn(async move { lock.lock().await.unwrap() })
+    };
+    let (first, second) = (take(), take());
+    waiting(&client, 2).await;
+    let mut others = Vec::new();
+    for number in 0..100 {
+        let other = client.lock(format!("n{number}")).owned_by(&owner);
+        others.push(other.lock().await.unwrap());
+    }
+    before.unlock().await.unwrap();
+    let first = soon("the first", first).await.0.unwrap();
+    let second = soon("the second, by the hold of the first", second).await.0.unwrap();
+    assert_eq!((first.hold_count(), second.owner()), (2, first.owner()));
 }

@@ -216,6 +216,12 @@ pub(crate) async fn a_purpose_that_cannot_be_told_is_refused(backend: Backend) {
     // No key beside it is in its slot.
     let refused = client.string_lock("a{b").acquire().purpose("x").await.unwrap_err();
     assert!(matches!(refused, Error::Config(_)), "{refused}");
+    // Nor is one of several, of which none is asked then.
+    let members = || [client.string_lock("a"), client.string_lock("a{b"), client.string_lock("c")];
+    for several in [Lock::multi(members()), Lock::quorum(members())] {
+        let refused = several.acquire().wait(ms(0)).purpose("x").await.unwrap_err();
+        assert!(matches!(refused, Error::Config(_)), "{refused}");
+    }
     assert_eq!(client.stats().calls, sent);
     let guard = client.lock("x").acquire().purpose("é".repeat(128)).await.unwrap();
     purpose(&client.lock("x"), Some(&*"é".repeat(128))).await;

@@ -4,6 +4,7 @@
 //! library: what the other tests conclude from it is worth no more than it is.
 #![expect(clippy::disallowed_methods, reason = "real servers take real time")]
 
+mod addresses;
 #[path = "../support/certificate.rs"]
 mod certificate;
 mod cluster;

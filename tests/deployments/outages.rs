@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use crate::contenders::{LIMIT, size, until};
 use crate::support::cluster::{Cluster, Shape};
 use crate::support::sentinel::{Sentinels, Watch};
+use crate::support::server::Server;
 use crate::support::slots::keyslot;
 
 /// No hold ends in an outage for lack of renewals.
@@ -160,6 +161,47 @@ async fn without_full_coverage_a_shard_that_is_down_is_its_own_affair() {
     }
     for pairs in pairs {
         pairs.stop().await;
+    }
+}
+
+/// How often a server was asked something about the cluster.
+fn looks(server: &Server) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]).text();
+    let calls = |line: &str| {
+        line.strip_prefix("cmdstat_cluster")?
+            .split_once("calls=")?
+            .1
+            .split(',')
+            .next()?
+            .parse::<u64>()
+            .ok()
+    };
+    stats.lines().filter_map(calls).sum::<u64>()
+}
+
+/// Nobody knows better meanwhile: who asks again and again keeps the healthy ones busy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::print_stderr, reason = "measured rates are shown with --nocapture")]
+async fn a_master_that_is_down_does_not_make_the_others_answer_all_the_time() {
+    let shape = Shape { replicas: 0, full_coverage: false, ..Shape::default() };
+    let mut cluster = Cluster::start_with(shape);
+    let client = connect(&cluster.url()).await;
+    let name = cluster.name_in(2, "busy");
+    let lock = client.lock(&name);
+    lock.lock().await.expect("free").unlock().await.expect("held");
+    cluster.kill(2);
+    let waiting: Vec<_> = (0..4).map(|_| waiter(&client, &name)).collect();
+    let (before, since) = (looks(cluster.node(0)), Instant::now());
+    while since.elapsed() < Duration::from_secs(5) {
+        drop(lock.try_lock(Duration::ZERO, Lease::Renewed).await);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let looks = looks(cluster.node(0)) - before;
+    eprintln!("a healthy master was asked {looks} times in five seconds");
+    assert!((2..60).contains(&looks), "{looks}");
+    cluster.restart(2);
+    for waiting in waiting {
+        goes_on(waiting).await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Error, HoldState, Lease, LossReason};
+use leasehold::{Client, Error, HoldState, Lease, LocalHandover, LossReason};
 
 use crate::contenders::{LIMIT, until};
 use crate::support::sentinel::Sentinels;
@@ -103,7 +103,10 @@ async fn a_release_that_the_new_master_lacks_is_repeated() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hand_over_that_the_new_master_lacks_is_repeated() {
     let sentinels = Sentinels::start();
-    let client = client(&sentinels).await;
+    // However slow the machine is, it is handed over.
+    let streak = LocalHandover::Streak { count: 1000, time: LIMIT };
+    let builder = Client::builder(&sentinels.url()).lease(LONG).connect_timeout(LIMIT);
+    let client = builder.local_handover(streak).connect().await.expect("connects");
     let lock = client.string_lock("n");
     let guard = lock.lock().await.expect("free");
     let first = guard.owner().to_owned();

@@ -6,7 +6,7 @@ use leasehold::{Client, Durability, Error, HoldState, Lease, Lock};
 
 use crate::support::server::Server;
 use crate::support::wait_until;
-use crate::testbed::{Outside, alone, at_rest, builder, ms, until};
+use crate::testbed::{LATE, Outside, SILENCE, alone, at_rest, builder, ms, until};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -35,6 +35,13 @@ async fn warm(client: &Client) {
             Err(error) => assert!(Instant::now() < end, "{error}"),
         }
     }
+}
+
+/// A client that waits for copies for so long that it is seen to do so.
+async fn patient(server: &Server) -> Client {
+    let durability = Durability::replicas(1).within(LATE);
+    let client = builder(&server.url()).command_timeout(SILENCE).durability(durability).connect();
+    client.await.expect("connects")
 }
 
 fn primary() -> Server {
@@ -101,9 +108,7 @@ fn a_future_that_is_dropped_while_it_waits_for_copies_leaves_nothing() {
         let server = primary();
         let replica = replica_of(&server);
         let mut outside = Outside::of(&server);
-        let durability = Durability::replicas(1).within(ms(500));
-        let client = builder(&server.url()).durability(durability).connect().await;
-        let client = client.expect("connects");
+        let client = patient(&server).await;
         replica.pause();
         let lock = client.lock("n");
         let taking = tokio::spawn(async move { lock.lock().await });
@@ -120,9 +125,7 @@ fn a_primary_that_is_demoted_during_the_wait_has_no_copies() {
     alone(LIMIT, async {
         let server = primary();
         let mut outside = Outside::of(&server);
-        let durability = Durability::replicas(1).within(ms(900));
-        let client = builder(&server.url()).durability(durability).connect().await;
-        let client = client.expect("connects");
+        let client = patient(&server).await;
         let lock = client.lock("n");
         let taking = tokio::spawn(async move { lock.lock().await });
         until("it waits for copies", LIMIT, || outside.exists("n")).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use leasehold::{Client, Error, Lease};
+use leasehold::{Client, Error, Lease, Lock};
 
 use crate::kinds::KINDS;
 use crate::rights::rule;
@@ -16,11 +16,13 @@ const SOON: Duration = Duration::from_secs(5);
 /// Long enough that nothing here ends by it.
 const LEASE: Lease = Lease::Fixed(Duration::from_secs(600));
 
-/// A client that may do all that it needs, but for one command.
-async fn without(server: &Server, command: &str) -> Client {
-    let (mut outside, refused) = (Outside::of(server), format!("-{command}"));
-    let mut rule = rule("kinds");
-    rule.push(&refused);
+type Make = fn(&Client) -> Lock;
+
+/// A client that may do all that it needs, but for these commands.
+async fn without(server: &Server, commands: &[&str]) -> Client {
+    let mut outside = Outside::of(server);
+    let refused: Vec<_> = commands.iter().map(|command| format!("-{command}")).collect();
+    let rule = [rule("kinds"), refused.iter().map(String::as_str).collect()].concat();
     assert!(matches!(outside.command(&rule), Reply::Status(_)));
     let url = server.url().replace("redis://", "redis://kinds:secret@");
     builder(&url).connect().await.expect("connects")
@@ -51,10 +53,40 @@ fn no_lock_is_left_behind_by_a_script_that_was_refused() {
         for kind in &KINDS {
             for command in stopping(kind.name) {
                 let what = format!("{} without {command}", kind.name);
-                let client = without(&server, command).await;
+                let client = without(&server, &[command]).await;
                 let taken = kind.lock(&client, "orders:1").try_lock(ms(0), LEASE).await;
                 assert!(taken.is_err(), "{what}");
                 until(&what, SOON, || left(&mut outside).is_empty()).await;
+            }
+        }
+    });
+}
+
+/// The client may not undo what the script leaves: the script takes back all of it.
+#[test]
+fn a_set_whose_member_was_half_written_is_taken_back_by_its_script() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let mut outside = Outside::of(&server);
+        let half_written: [(&str, Make); 4] = [
+            ("plain", |client| client.lock("orders:b")),
+            ("spin", |client| client.spin_lock("orders:b")),
+            ("fenced", |client| client.fenced_lock("orders:b").into()),
+            ("write", |client| client.read_write_lock("orders:b").split().1),
+        ];
+        let client = without(&server, &["pexpire", "hdel"]).await;
+        for (kind, lock) in half_written {
+            let whole = |name: &str| client.string_lock(name);
+            // It is the first one, the last one, and one between others.
+            for set in [
+                vec![lock(&client), whole("orders:c")],
+                vec![whole("orders:a"), lock(&client)],
+                vec![whole("orders:a"), lock(&client), whole("orders:c")],
+            ] {
+                let members = set.len();
+                let taken = Lock::multi(set).try_lock(ms(0), LEASE).await;
+                assert!(refused(&taken), "{kind} of {members}: {taken:?}");
+                assert_eq!(left(&mut outside), Vec::<String>::new(), "{kind} of {members}");
             }
         }
     });
@@ -65,7 +97,7 @@ fn calls_that_share_a_command_leave_nothing_behind_either() {
     beside(LIMIT, async {
         let server = Server::start();
         let mut outside = Outside::of(&server);
-        let client = without(&server, "pexpire").await;
+        let client = without(&server, &["pexpire"]).await;
         let taken = join_all((0..100).map(|n| {
             let lock = client.lock(format!("orders:{n}"));
             async move { lock.try_lock(ms(0), LEASE).await.map(drop) }
@@ -84,7 +116,7 @@ fn a_reader_that_is_refused_shortens_no_lease_and_ends_no_hold() {
         let lease = Lease::Fixed(Duration::from_secs(60));
         let reading = theirs.read().try_lock(ms(0), lease).await.expect("nobody writes");
         let before = outside.pttl("orders:1");
-        let client = without(&server, "pexpire").await;
+        let client = without(&server, &["pexpire"]).await;
         let ours = client.read_write_lock("orders:1");
         // Longer than the other: it has to lengthen the lease of the lock.
         assert!(ours.read().try_lock(ms(0), LEASE).await.is_err());
@@ -103,7 +135,7 @@ fn a_reader_that_is_refused_shortens_no_lease_and_ends_no_hold() {
 async fn both_permits_come_back(command: &str) {
     let server = Server::start();
     let (mut outside, other) = (Outside::of(&server), connect(&server.url()).await);
-    let client = without(&server, command).await;
+    let client = without(&server, &[command]).await;
     let life = Duration::from_secs(300);
     let semaphore = other.semaphore("orders:s");
     assert!(semaphore.try_set_permits_for(2, life).await.expect("it may"));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use leasehold::{Error, Lease, Lock};
 
 use crate::lost_replies::{AT_ONCE, HEALED, LEASE, LIMIT, Testbed};
-use crate::testbed::{alone, assert_unknown, at_rest, beside, hold, ms, until, within};
+use crate::testbed::{SILENCE, alone, assert_unknown, at_rest, beside, hold, ms, until, within};
 
 #[test]
 fn a_release_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
@@ -52,7 +52,8 @@ fn an_inner_release_whose_reply_is_lost_does_not_free_the_outer_hold() {
 #[test]
 fn a_release_whose_first_reply_is_lost_is_ok_once() {
     alone(LIMIT, async {
-        let mut testbed = Testbed::new().await;
+        // It is not given up for its time before its line is back.
+        let mut testbed = Testbed::with(|client| client.command_timeout(SILENCE)).await;
         let guard = hold(&testbed.client, "n").await;
         testbed.proxy.swallow_replies();
         let releasing = tokio::spawn(guard.unlock());

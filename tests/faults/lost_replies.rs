@@ -97,7 +97,7 @@ fn an_acquisition_whose_reply_is_lost_stays_unknown_when_the_line_goes_down() {
         testbed.proxy.swallow_replies();
         let lock = testbed.client.lock("n");
         let taking =
-            tokio::spawn(async move { lock.try_lock(ms(1_000), Lease::fixed(ms(20_000))).await });
+            tokio::spawn(async move { lock.try_lock(ms(3_000), Lease::fixed(ms(20_000))).await });
         until("redis granted it", LIMIT, || testbed.outside.exists("n")).await;
         testbed.proxy.refuse();
         testbed.proxy.cut();

@@ -37,6 +37,7 @@ mod errors;
 mod exclusion;
 mod fair;
 mod faulty_networks;
+mod fork;
 mod half_run;
 #[path = "../support/kinds.rs"]
 mod kinds;
@@ -53,6 +54,7 @@ mod rights;
 #[path = "../support/mod.rs"]
 mod support;
 mod testbed;
+mod two_servers;
 mod unpolled;
 mod waiters;
 mod watchdog;

@@ -88,7 +88,9 @@ fn bad_leases_are_refused_unsent_and_endless_waits_are_not_bad() {
                 lock.try_lock(wait, Lease::fixed(Duration::from_micros(10_999))),
             );
             let left = guard.await.map(|guard| guard.deadline());
-            assert!(left.is_ok() || matches!(left, Err(Error::Timeout { .. })), "{left:?}");
+            // A machine that stalls is granted it when so short a lease has ended.
+            let late = |error: &Error| error.is_retryable();
+            assert!(left.as_ref().err().is_none_or(late), "{left:?}");
             let longest = Duration::from_secs(31_536_000);
             let guard =
                 within("free", CALL, client.lock("long").try_lock(wait, Lease::fixed(longest)))

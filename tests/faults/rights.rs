@@ -11,7 +11,7 @@ use crate::testbed::{Outside, beside, ms, until};
 const LIMIT: Duration = Duration::from_secs(20);
 const PAGE: &str = include_str!("../../docs/operations.md");
 /// Sent on connecting; a refusal is ignored.
-const OPTIONAL: &[&str] = &["client", "client|setinfo"];
+const OPTIONAL: &[&str] = &["client", "client|setinfo", "info"];
 
 /// An ACL rule of the page, for locks named `orders:…`, word by word.
 pub(crate) fn rule(user: &str) -> Vec<&'static str> {
@@ -109,8 +109,11 @@ async fn lose_the_place(a: &Client, b: &Client, outside: &mut Outside) -> Result
         outside.command(&["RPUSH", queue, "java:1"]);
         outside.command(&["ZADD", deadlines, "99999999999999", "java:1"]);
         until("it keeps its place", LIMIT, || calls(outside, "lrange") > looked).await;
-        outside.command(&["DEL", queue, deadlines]);
+        outside.command(&["LPOP", queue]);
+        outside.command(&["ZPOPMIN", deadlines]);
         until("it is in front again", LIMIT, || calls(outside, "lpush") > put_back).await;
+        outside.command(&["LREM", queue, "0", "java:1"]);
+        outside.command(&["ZREM", deadlines, "java:1"]);
         held.unlock().await
     };
     let (taken, unlocked) = tokio::join!(wanted.lock(), disturb);

@@ -86,6 +86,9 @@ impl Harness {
     where
         F: Future<Output: Send> + Send + 'static,
     {
+        // On a channel that our client hears since a waiter before, a waiter asks once.
+        self.until("no channel is warm", |stats| stats.subscriptions == 0 || stats.listeners > 0)
+            .await;
         let before = self.observer.calls(commands).await;
         let waiting = tokio::spawn(wait(self));
         let limit = Instant::now() + Duration::from_secs(20);

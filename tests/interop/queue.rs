@@ -164,6 +164,10 @@ async fn a_mixed_queue_at_a_lock_of_javas_served_in_order() {
         line.comes(who).await;
     }
     sleep(LONG).await;
+    for key in [QUEUE, "redisson_lock_timeout:{door}"] {
+        let left = line.harness.observer.integer(&format!("PTTL {key}")).await;
+        assert_eq!(left, -1, "a thread's place would end with {key}");
+    }
     line.harness.java.unlock("door", "fair:door").await.expect("unlock");
     line.served_in_order().await;
 }

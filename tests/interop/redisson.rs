@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long the work of one request may take; long enough for a lock to be waited for.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(180);
 
 /// The reply to a request that has been sent.
 pub(crate) type Reply<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -31,10 +31,8 @@ fn judge(what: &str, mut waits: Vec<Duration>) {
     waits.sort_unstable();
     let (median, longest) = (waits[waits.len() / 2], waits[waits.len() - 1]);
     eprintln!("{what}: median {median:.2?}, longest {longest:.2?} of {}", waits.len());
+    // A message did it: no poll comes for a minute, and no lease ends for half of one.
     assert!(longest < SOON, "{what}: {longest:?}");
-    // A message did it, not the poll that bounds the cost of a lost one. A single round proves
-    // little on a busy machine.
-    assert!(waits.len() == 1 || median < Duration::from_millis(100), "{what}: {median:?}");
 }
 
 async fn task_wakes_on_unlock_of_a_thread(name: &str) {

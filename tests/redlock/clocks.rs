@@ -88,6 +88,47 @@ async fn a_silent_server_does_not_hold_up_an_extension() {
     assert_eq!(guard.deadline(), before);
 }
 
+/// The clocks of servers drift for the whole of a lease that is asked for later, too.
+#[tokio::test(start_paused = true)]
+async fn an_extension_allows_for_the_drift_of_its_own_lease() {
+    let clients = Engines::five().clients();
+    let guard = quorum(&clients).try_lock(Duration::ZERO, Lease::fixed(ms(10_000))).await.unwrap();
+    for lease in [ms(60_000), Duration::from_secs(3600)] {
+        let start = Instant::now();
+        guard.extend(lease).await.unwrap();
+        let allowed = lease / 100 + ms(2) + lease / 1000 + ms(1);
+        assert_eq!(start + lease - guard.deadline(), allowed, "{lease:?}");
+    }
+    // One server has one clock.
+    let single = clients[0].lock("single").lock().await.unwrap();
+    let (start, lease) = (Instant::now(), Duration::from_secs(3600));
+    single.extend(lease).await.unwrap();
+    assert_eq!(start + lease - single.deadline(), lease / 1000 + ms(1));
+}
+
+/// Renewals that ask for a longer lease than the first one, and for a shorter one.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_allows_for_the_drift_of_its_own_lease() {
+    for kept in [None, Some(ms(120_000))] {
+        let clients = Engines::five().clients();
+        let lock = quorum(&clients);
+        let taking = lock.acquire().lease(Lease::renewed(ms(30_000)));
+        let guard = match kept {
+            Some(kept) => taking.unlock_not_before(kept).await.unwrap(),
+            None => taking.await.unwrap(),
+        };
+        sleep(ms(600_000)).await;
+        let renewed = || clients[0].stats().renewed;
+        let before = renewed();
+        while renewed() == before {
+            sleep(ms(1)).await;
+        }
+        let left = guard.deadline() - Instant::now();
+        let allowed = ms(300 + 2 + 30 + 1);
+        assert!(left + allowed <= ms(30_000) && left + allowed >= ms(29_990), "{kept:?}: {left:?}");
+    }
+}
+
 /// The drift is allowed for also where an owner holds a member already, by its own.
 #[tokio::test(start_paused = true)]
 async fn a_nested_quorum_allows_for_drift() {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use super::server::listen;
+use super::server::{Server, listen};
 
 /// A proxy on a free loopback port; it ends when it is dropped.
 #[derive(Debug)]
@@ -40,6 +40,8 @@ struct Shared {
     request_bytes: AtomicU64,
     reply_bytes: AtomicU64,
     open: Mutex<Vec<TcpStream>>,
+    /// Where connections lead, in turn.
+    servers: Mutex<Vec<SocketAddr>>,
     /// Ports that servers tell, and those of the proxies in front of them.
     renamed: Vec<(u16, u16)>,
 }
@@ -70,7 +72,8 @@ impl Proxy {
 
     fn start_at(listener: TcpListener, server: SocketAddr, renamed: Vec<(u16, u16)>) -> Self {
         let address = listener.local_addr().expect("its address");
-        let shared = Arc::new(Shared { renamed, ..Shared::default() });
+        let servers = Mutex::new(vec![server]);
+        let shared = Arc::new(Shared { servers, renamed, ..Shared::default() });
         let own = shared.clone();
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -81,12 +84,23 @@ impl Proxy {
                 if own.refuse.load(Ordering::SeqCst) {
                     continue;
                 }
+                let server = {
+                    let servers = own.servers.lock().expect("no panic while locked");
+                    let turn = usize::try_from(number - 1).expect("a small number");
+                    servers[turn % servers.len()]
+                };
                 if let Ok(upstream) = TcpStream::connect(server) {
                     drop(join(&own, number, client, upstream));
                 }
             }
         });
         Proxy { address, shared }
+    }
+
+    /// New connections lead to these servers in turn, as behind a balancer.
+    pub fn lead_to(&self, servers: &[&Server]) {
+        *self.shared.servers.lock().expect("no panic while locked") =
+            servers.iter().map(|server| server.address()).collect();
     }
 
     pub fn url(&self) -> String {

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod foreign;
 mod metrics_of_a_run;
 mod recorded;
 mod rules;

@@ -25,6 +25,11 @@ local function put_back(queue, owner)
       before = i
     end
   end
+  if before == #waiting then
+    -- Not by the way below, which would empty the list meanwhile: it would forget its expiry.
+    redis.call('rpush', queue, owner)
+    return
+  end
   for _ = 1, before do
     redis.call('lpop', queue)
   end
@@ -46,6 +51,7 @@ if left_ms ~= -2 and redis.call('hexists', lock, owner) == 1 then
 end
 local now = now_ms()
 local head, _, purged = next_of(queue, deadlines, now)
+local is_first, others_ms = not head, 0
 local kept_until = tonumber(redis.call('zscore', deadlines, owner) or 0)
 if queueing == 2 and kept_until == 0 then
   put_back(queue, owner)
@@ -55,6 +61,7 @@ if left_ms == -2 and (not head or head == owner) then
   if head then
     redis.call('lpop', queue)
     redis.call('zrem', deadlines, owner)
+    keep_for_others(queue, deadlines)
   end
   redis.call('hset', lock, owner, 1)
   redis.call('pexpire', lock, lease_ms)
@@ -66,16 +73,16 @@ end
 if queueing == 0 then
   return left_ms == -2 and -1 or left_ms
 end
-if kept_until == 0 then
-  local longer_ms = queueing == 1 and waits_before(queue, deadlines, now, claim_ms, left_ms) or 0
-  kept_until = now + claim_ms + longer_ms
-  if queueing == 1 then
-    redis.call('rpush', queue, owner)
-  end
-else
-  kept_until = math.max(kept_until, now + claim_ms)
+if queueing == 1 and kept_until == 0 then
+  others_ms = waits_before(queue, deadlines, now, claim_ms, left_ms)
+  kept_until = now + claim_ms + others_ms
+  redis.call('rpush', queue, owner)
 end
+kept_until = math.max(kept_until, now + claim_ms)
 redis.call('zadd', deadlines, string.format('%.0f', kept_until), owner)
+if is_first or others_ms > 0 then
+  expire(queue, deadlines, others_ms > 0)
+end
 if head == owner or redis.call('lindex', queue, 0) == owner then
   return left_ms
 end

@@ -37,6 +37,29 @@ local function waits_before(queue, deadlines, now, claim_ms, left_ms)
   return sum, longer
 end
 
+-- How long a queue stays after the last heartbeat of ours: much longer than it keeps any place.
+local KEPT_MS = 86400000
+
+-- The keys of a queue whose waiters have all died are to go. A waiter of Redisson joins a queue with the
+-- expiry that it finds, and never moves it on: its place lasts only in keys without.
+local function expire(queue, deadlines, has_others)
+  for _, key in ipairs({ queue, deadlines }) do
+    if has_others then
+      redis.call('persist', key)
+    else
+      redis.call('pexpire', key, KEPT_MS)
+    end
+  end
+end
+
+-- Some were taken off, and each of ours that stays has heartbeats. If none stays, a thread of Redisson is the last.
+local function keep_for_others(queue, deadlines)
+  local last = redis.call('lindex', queue, -1)
+  if last and not is_ours(last) then
+    expire(queue, deadlines, true)
+  end
+end
+
 -- The next owner in the queue, for how long its place is kept, and whether dead ones were taken off.
 -- An owner without a deadline is dead too: it lost it, and nobody else would ever take it off.
 local function next_of(queue, deadlines, now)
@@ -49,6 +72,9 @@ local function next_of(queue, deadlines, now)
     end
     local kept_ms = tonumber(redis.call('zscore', deadlines, head) or 0) - now
     if kept_ms > 0 then
+      if purged then
+        keep_for_others(queue, deadlines)
+      end
       return head, kept_ms, purged
     end
     redis.call('lpop', queue)

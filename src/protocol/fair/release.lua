@@ -16,6 +16,7 @@ local ended = redis.call('hdel', lock, owner)
 if redis.call('zrem', deadlines, owner) == 1 then
   ended = ended + 1
   redis.call('lrem', queue, 0, owner)
+  keep_for_others(queue, deadlines)
 end
 local receivers = 0
 if redis.call('exists', lock) == 0 then

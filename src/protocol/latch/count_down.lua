@@ -1,14 +1,15 @@
 -- latch_count_down: lowers the count of a latch; at zero it deletes the latch and publishes that.
 -- KEYS[1]  string    the count
--- KEYS[2]  string    the reply to this request, for a while
+-- KEYS[2]  string    the last request of its client that used this key, and the reply, for a while
 -- ARGV[1]  channel   where it is published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
--- ARGV[3]  keep_ms   how long the reply is kept, integer > 0
+-- ARGV[3]  request   its number, integer > 0
+-- ARGV[4]  keep_ms   how long the reply is kept, integer > 0
 -- Returns  integer   the count that is left, never below zero
 -- Idempotent while the reply is kept. After Redisson RedissonCountDownLatch.countDownAsync.
-local before = redis.call('get', KEYS[2])
+local before = reply_before(KEYS[2], ARGV[3])
 if before then
-  return tonumber(before)
+  return before
 end
 -- It lets waiters go: a full server must not refuse it, and does not after a write of whatever kind.
 redis.call('del', KEYS[2])
@@ -21,5 +22,5 @@ if redis.call('exists', KEYS[1]) == 1 then
     count = 0
   end
 end
-redis.call('set', KEYS[2], count, 'px', ARGV[3])
+keep_reply(KEYS[2], ARGV[3], count, ARGV[4])
 return count

@@ -1,22 +1,23 @@
 -- semaphore_add: adds permits, or takes some away, and tells how many there are now.
 -- KEYS[1]  string    permits that are available
--- KEYS[2]  string    the reply to this request, for a while
+-- KEYS[2]  string    the last request of its client that used this key, and the reply, for a while
 -- KEYS[3]  zset      holds, of either kind of semaphore; a semaphore that is made begins without
 -- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  permits   integer, negative to take away
--- ARGV[4]  keep_ms   how long the reply is kept, integer > 0
--- ARGV[5]  make      1: a semaphore that is not there is made; 0: it is left alone
+-- ARGV[4]  request   its number, integer > 0
+-- ARGV[5]  keep_ms   how long the reply is kept, integer > 0
+-- ARGV[6]  make      1: a semaphore that is not there is made; 0: it is left alone
 -- Returns  integer   permits that are available
 --          nil       it is not there, and was not made
 -- Idempotent while the reply is kept. After Redisson RedissonSemaphore.addPermitsAsync, releaseAsync
 -- and releaseIfExistsAsync; an expiry of the semaphore is left alone.
-local before = redis.call('get', KEYS[2])
+local before = reply_before(KEYS[2], ARGV[4])
 if before then
-  return tonumber(before)
+  return before
 end
 if redis.call('exists', KEYS[1]) == 0 then
-  if ARGV[5] == '0' then
+  if ARGV[6] == '0' then
     return nil
   end
   redis.call('del', KEYS[3])
@@ -25,7 +26,7 @@ if tonumber(ARGV[3]) > 0 then
   let_writes_through(KEYS[3])
 end
 local value = redis.call('incrby', KEYS[1], ARGV[3])
-redis.call('set', KEYS[2], value, 'px', ARGV[4])
+keep_reply(KEYS[2], ARGV[4], value, ARGV[5])
 if value > 0 then
   redis.pcall(ARGV[2], ARGV[1], value)
 end

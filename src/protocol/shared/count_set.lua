@@ -1,19 +1,20 @@
 -- count_set: sets the number of a semaphore or a latch, if there is none, and publishes that.
 -- KEYS[1]  string    the number
--- KEYS[2]  string    the reply to this request, for a while
+-- KEYS[2]  string    the last request of its client that used this key, and the reply, for a while
 -- KEYS[3]  zset      of a semaphore: its holds; those of the one before are over
 -- ARGV[1]  channel   where the release is published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  number    integer
 -- ARGV[4]  message   what is published
--- ARGV[5]  keep_ms   how long the reply is kept, integer > 0
--- ARGV[6]  life_ms   after this the number is gone; 0: never
+-- ARGV[5]  request   its number, integer > 0
+-- ARGV[6]  keep_ms   how long the reply is kept, integer > 0
+-- ARGV[7]  life_ms   after this the number is gone; 0: never
 -- Returns  1 if it was set, 0 if there was a number
 -- Idempotent while the reply is kept. After Redisson RedissonSemaphore.trySetPermitsAsync and
 -- RedissonCountDownLatch.trySetCountAsync.
-local before = redis.call('get', KEYS[2])
+local before = reply_before(KEYS[2], ARGV[5])
 if before then
-  return tonumber(before)
+  return before
 end
 local set = 0
 if redis.call('exists', KEYS[1]) == 0 then
@@ -21,11 +22,11 @@ if redis.call('exists', KEYS[1]) == 0 then
   if KEYS[3] then
     redis.call('del', KEYS[3])
   end
-  if tonumber(ARGV[6]) > 0 then
-    redis.call('pexpire', KEYS[1], ARGV[6])
+  if tonumber(ARGV[7]) > 0 then
+    redis.call('pexpire', KEYS[1], ARGV[7])
   end
   redis.pcall(ARGV[2], ARGV[1], ARGV[4])
   set = 1
 end
-redis.call('set', KEYS[2], set, 'px', ARGV[5])
+keep_reply(KEYS[2], ARGV[5], set, ARGV[6])
 return set

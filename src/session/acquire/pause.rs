@@ -1,15 +1,14 @@
 //! What the contender does between two questions: it yields, subscribes, or sleeps.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::QueueSlot;
 use crate::error::Error;
 use crate::protocol::kind::Kind;
-use crate::session::local_queue::WaiterSignal;
+use crate::session::local_queue::{SHORTEST, WaiterSignal, Yield, Yielded};
 use crate::session::retry::Retry;
 use crate::session::sleep_until_some;
 use crate::session::subscriptions::Listener;
@@ -24,19 +23,28 @@ pub(super) enum Pause {
 }
 
 impl<'a> QueueSlot<'a> {
-    /// Lets other clients go first, within the wait.
-    pub(super) async fn yield_until(&self, yielding: Instant) {
-        let yielding = self.request.deadline().map_or(yielding, |deadline| yielding.min(deadline));
-        self.waiter.sleeps_until(Some(yielding));
-        let mut slept = pin!(sleep_until(yielding));
-        // At a signal that comes meanwhile it looks when it has asked.
-        while !slept.is_elapsed() {
+    /// Lets other clients go first, within the wait: until the yield is over, or each of them had the lock.
+    pub(super) async fn yields(&self, yielding: &mut Yield) -> Yielded {
+        let mut yielded = Yielded::InVain;
+        // At first the message may be that of this client's own release.
+        let from = Instant::now() + SHORTEST;
+        while !self.handle.session.is_closed() {
+            let until = self.request.deadline().into_iter().chain([yielding.until]).min();
+            self.waiter.sleeps_until(until);
             tokio::select! {
                 biased;
-                () = slept.as_mut() => {}
-                () = self.waiter.changed() => {}
+                () = sleep_until_some(until) => break,
+                () = self.waiter.changed() => {
+                    if Instant::now() > from {
+                        yielded = Yielded::ForOthers;
+                        if !yielding.goes_on() {
+                            break;
+                        }
+                    }
+                }
             }
         }
+        yielded
     }
 
     /// Subscribes, riding out an outage; `None` if it could not be confirmed yet, and it is time to ask.

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::ask_aside;
 use crate::error::Error;
 use crate::lease::LossReason;
+use crate::session::attendance::Patience;
 use crate::session::existing_hold::raise;
 use crate::session::hold::{Hold, HoldTerms};
 use crate::session::request::{OwnerRelation, Proofs, Request};
@@ -21,15 +22,17 @@ pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
         let how = "and permits are not re-entrant: acquire more of them";
         return Err(Error::AlreadyHeld { name: resource.name.clone(), how });
     }
+    let mut patience = Patience::FIRST;
     loop {
         let proofs = Proofs { holds: vec![shown.hold().clone()], owner: None };
         let wait = Wait::Until(Instant::now() + session.settings.command_timeout);
         // The hold stays locked for as long as it was to, but not for longer.
         let terms = HoldTerms { unlock_not_before: None, ..shown.terms() };
         let request = Request::new(session, resource.clone(), proofs, terms, wait);
+        let request = request.with_patience(patience);
         match reenter_shown(handle, request, shown.hold().clone()).await {
             // It was kept without being polled, and is polled again: its time begins again.
-            Err(Error::Timeout { .. }) => {}
+            Err(Error::Timeout { .. }) => patience = patience.doubled(),
             done => return done,
         }
     }

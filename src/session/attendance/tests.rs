@@ -2,10 +2,10 @@
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks, and block a worker")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use futures::poll;
-use tokio::time::{Instant, advance, sleep, timeout};
+use tokio::time::{Instant, advance, sleep};
 
 use super::*;
 use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
@@ -67,9 +67,13 @@ impl Testbed {
         Testbed { client, attendance, work: Work::default() }
     }
 
+    fn attend<F: Future + Send + 'static>(&self, work: F) -> Attended<F> {
+        Attended::new(&self.attendance, Patience::FIRST, work)
+    }
+
     /// Attended, and polled once.
     fn attended(&self) -> Pin<Box<dyn Kept>> {
-        let mut attended = Box::pin(self.attendance.attend(0, self.work.future()));
+        let mut attended = Box::pin(self.attend(self.work.future()));
         assert!(poll_once(&mut attended).is_pending());
         attended
     }
@@ -130,7 +134,7 @@ async fn who_is_woken_and_not_polled_is_passed_over_in_time_and_is_told() {
         let testbed = Testbed::new();
         let mut kept = testbed.attended();
         let other = Work::default();
-        let others = tokio::spawn(testbed.attendance.attend(0, other.future()));
+        let others = tokio::spawn(testbed.attend(other.future()));
         sleep(MOMENT).await;
         other.wake();
         sleep(Duration::from_millis(offset)).await;
@@ -155,7 +159,7 @@ async fn who_is_woken_and_not_polled_is_passed_over_in_time_and_is_told() {
 async fn what_begins_before_the_first_poll_is_passed_over_without_one() {
     let testbed = Testbed::new();
     let kept = testbed.attendance.attend_now(testbed.work.future());
-    let never_polled = testbed.attendance.attend(0, Work::default().future());
+    let never_polled = testbed.attend(Work::default().future());
     sleep(UNATTENDED_MAX).await;
     assert!(testbed.work.is_dropped());
     assert_eq!((kept.await, testbed.passed_over()), (Err(PassedOver), 1));
@@ -245,23 +249,91 @@ async fn who_is_dropped_by_its_own_waker_waits_for_nobody() {
 #[tokio::test(start_paused = true)]
 async fn who_is_dropped_while_it_is_polled_is_not_put_back() {
     let testbed = Testbed::new();
-    let shared = {
-        let attended = testbed.attendance.attend(0, testbed.work.future());
-        let shared = attended.0.clone();
-        let Slot::Ready(future) = shared.swap(Slot::Polled) else { panic!("it is new") };
-        drop(attended);
-        assert!(!testbed.work.is_dropped(), "whoever polls it has it");
-        shared.put_back(future);
-        shared
-    };
+    let attended = testbed.attend(testbed.work.future());
+    let shared = attended.0.clone();
+    let Slot::Ready(future) = shared.begin_poll() else { panic!("it is new") };
+    drop(attended);
+    assert!(!testbed.work.is_dropped(), "whoever polls it has it");
+    shared.put_back(future);
     assert!(testbed.work.is_dropped());
-    assert!(matches!(*shared.slot.lock(), Slot::Dropped));
-    // Nor is it passed over while somebody polls it.
-    let other = testbed.attendance.attend(0, Work::default().future());
-    let Slot::Ready(future) = other.0.swap(Slot::Polled) else { panic!("it is new") };
-    assert!(!other.0.pass_over());
-    other.0.put_back(future);
-    assert!(timeout(MOMENT, other).await.is_err(), "it is there");
+    assert!(matches!(shared.state.lock().slot, Slot::Gone));
+}
+
+/// It was never looked at again: kept without a poll, it would have held up others for ever.
+#[tokio::test(start_paused = true)]
+async fn who_is_polled_for_longer_than_looks_take_is_looked_at_again() {
+    let testbed = Testbed::new();
+    let kept = testbed.attend(testbed.work.future());
+    let Slot::Ready(future) = kept.0.begin_poll() else { panic!("it is new") };
+    for _ in 0..10 {
+        testbed.work.wake();
+        kept.0.wake_by_ref();
+        sleep(LOOK).await;
+        assert!(!testbed.work.is_dropped(), "whoever polls it has it");
+    }
+    kept.0.put_back(future);
+    let begun = Instant::now();
+    while !testbed.work.is_dropped() {
+        assert!(begun.elapsed() <= UNATTENDED_MAX, "it is attended as before");
+        sleep(MOMENT).await;
+    }
+    assert!(begun.elapsed() >= LOOK, "it has its turn: {:?}", begun.elapsed());
+    assert_eq!((kept.await, testbed.passed_over()), (Err(PassedOver), 1));
+    // Nor is it forgotten if nothing woke it until it was put back.
+    let (work, attendance) = (Work::default(), &testbed.attendance);
+    let later = Attended::new(attendance, Patience::FIRST, work.future());
+    let Slot::Ready(future) = later.0.begin_poll() else { panic!("it is new") };
+    later.0.wake_by_ref();
+    sleep(3 * LOOK).await;
+    later.0.put_back(future);
+    sleep(UNATTENDED_MAX).await;
+    assert!(work.is_dropped());
+}
+
+/// As long as it was late once, it may be late again: whatever its pace, it gets on, and nobody waits for it longer.
+#[tokio::test(start_paused = true)]
+async fn who_comes_back_is_allowed_twice_as_long() {
+    let testbed = Testbed::new();
+    let started = Arc::new(Mutex::new(Vec::new()));
+    let work = |_| {
+        let work = Work::default();
+        started.lock().push(work.clone());
+        let future = work.future();
+        async move {
+            future.await;
+            Ok::<_, Error>(())
+        }
+    };
+    let attendance = testbed.attendance.clone();
+    let limits = (Wait::Forever, Patience::FIRST);
+    let attended = attendance.attend_until_over(limits, work, || Error::Closed);
+    let mut attended = Box::pin(attended);
+    for times in 0..12 {
+        assert!(poll_once(&mut attended).is_pending());
+        let work = started.lock().last().unwrap().clone();
+        assert_eq!(started.lock().len(), times + 1, "it began again");
+        work.wake();
+        let woken = Instant::now();
+        while !work.is_dropped() {
+            sleep(MOMENT).await;
+        }
+        let allowed = LOOK * 2_u32.pow(u32::try_from(times).unwrap());
+        assert!(woken.elapsed() >= allowed, "{times}: {:?}", woken.elapsed());
+        assert!(woken.elapsed() <= allowed + LOOK + MOMENT, "{times}: {:?}", woken.elapsed());
+    }
+    assert_eq!(testbed.passed_over(), 12);
+    // Each poll begins the time anew, while it goes on.
+    assert!(poll_once(&mut attended).is_pending());
+    for _ in 0..5 {
+        let work = started.lock().last().unwrap().clone();
+        work.wake();
+        sleep(LOOK * 4000).await;
+        assert!(poll_once(&mut attended).is_pending());
+    }
+    let work = started.lock().last().unwrap().clone();
+    work.finish();
+    assert!(matches!(poll_once(&mut attended), Poll::Ready(Ok(()))));
+    assert_eq!((started.lock().len(), testbed.passed_over()), (13, 12));
 }
 
 /// A waiter is polled before and after the only worker of its runtime stands still.
@@ -271,7 +343,7 @@ fn polled_by_a_worker_that_sleeps(until: impl FnOnce(&Testbed)) -> (Result<(), P
     let callers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let testbed = session_runtime.block_on(async { Testbed::new() });
     let (attended, (begun, has_begun)) =
-        (testbed.attendance.attend(0, testbed.work.future()), std::sync::mpsc::channel());
+        (testbed.attend(testbed.work.future()), std::sync::mpsc::channel());
     let waiter = callers.spawn(async move {
         let mut attended = attended;
         assert!(poll!(&mut attended).is_pending());

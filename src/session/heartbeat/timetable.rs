@@ -94,3 +94,74 @@ impl Timetable {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lease::Lease;
+    use crate::protocol::kind::Kind;
+    use crate::session::local_queue::Waiter;
+    use crate::session::request::Options;
+    use crate::session::wait::Wait;
+
+    const PERIOD: Duration = Duration::from_millis(500);
+
+    const fn ms(span: u64) -> Duration {
+        Duration::from_millis(span)
+    }
+
+    fn waiters(number: usize) -> RedisQueue {
+        let terms = Options::new(Wait::Forever, Lease::Renewed).terms(PERIOD).expect("good terms");
+        let waiter = |number| {
+            let waiter = Waiter::new(terms, PERIOD, Arc::default());
+            (Arc::from(format!("field {number}")), waiter)
+        };
+        (0..number).map(waiter).collect()
+    }
+
+    /// Begins a heartbeat of so many calls, and answers them in this order. Returns when the next one is due.
+    async fn next_after(answers: &[Option<Duration>]) -> Duration {
+        let fair = Arc::new(Resource::new(Kind::Fair, "", "x").expect("a good name"));
+        let mut timetable = Timetable::new(PERIOD);
+        timetable.learn(vec![fair.clone()]);
+        tokio::time::sleep(PERIOD).await;
+        let all = waiters(BATCH * answers.len() - 1);
+        let mut asked = Vec::new();
+        while let Some((_, batch)) = timetable.next_batch(|_| all.clone()) {
+            asked.extend(batch.iter().map(|(field, _)| field.clone()));
+        }
+        assert!(asked.iter().eq(all.iter().map(|(field, _)| field)), "each waiter once");
+        let begun = Instant::now();
+        for (at, answer) in answers.iter().enumerate() {
+            assert_eq!(timetable.next(), None, "{at} of {} have ended", answers.len());
+            timetable.ended(&fair.queue_name, *answer);
+        }
+        timetable.next().expect("it is due again") - begun
+    }
+
+    /// A heartbeat of several calls: the holder may leave, or the head may die, between two of them.
+    #[tokio::test(start_paused = true)]
+    async fn of_different_ends_the_earliest_counts() {
+        let ends = [Some(ms(20)), Some(ms(300)), Some(ms(9000)), None];
+        for first in ends {
+            for second in ends {
+                for third in ends {
+                    let earliest = [first, second, third].into_iter().flatten().min();
+                    let due = earliest.map_or(PERIOD, |ends| PERIOD.min(ends + ms(2)));
+                    let what = [first, second, third];
+                    assert_eq!(next_after(&what).await, due, "{what:?}");
+                }
+            }
+        }
+    }
+
+    /// An end that has come is asked about soon, and not at once.
+    #[tokio::test(start_paused = true)]
+    async fn an_end_that_has_come_is_asked_about_after_a_pause() {
+        for others in [Some(ms(300)), None] {
+            for answers in [[Some(Duration::ZERO), others], [others, Some(Duration::ZERO)]] {
+                assert_eq!(next_after(&answers).await, PERIOD_MIN, "{answers:?}");
+            }
+        }
+    }
+}

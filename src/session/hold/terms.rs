@@ -30,8 +30,30 @@ pub(crate) struct HoldTerms {
     pub(crate) renewed: bool,
     /// The watchdog ends it after this.
     pub(crate) max_hold: Option<Duration>,
-    /// How much earlier than the lease the hold ends here, beyond the usual.
-    pub(crate) drift: Duration,
+    pub(crate) clocks: Clocks,
+}
+
+/// The servers whose clocks count a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Clocks {
+    OfOne,
+    /// The lock is one of a quorum.
+    OfSeveral,
+}
+
+impl Clocks {
+    /// When a lease that was asked for at `sent` is surely still running.
+    ///
+    /// The margin covers the drift of two clocks over one lease (0.1 %) and Redis' whole milliseconds;
+    /// for several servers also Redlock's allowance, a hundredth of the lease and two milliseconds.
+    pub(crate) fn local_deadline(self, sent: Moment, lease: Duration) -> Moment {
+        let drift = match self {
+            Clocks::OfOne => Duration::ZERO,
+            Clocks::OfSeveral => lease / 100 + Duration::from_millis(2),
+        };
+        let margin = (Duration::from_millis(1) + lease / 1000 + drift).min(lease / 5);
+        sent + lease.saturating_sub(margin)
+    }
 }
 
 impl HoldTerms {

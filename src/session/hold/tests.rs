@@ -3,7 +3,6 @@
 use super::*;
 use crate::clock::{Counts, Machine};
 use crate::protocol::kind::Kind;
-use crate::telemetry::Telemetry;
 use crate::transport::Epoch;
 
 const TERMS: HoldTerms = HoldTerms {
@@ -11,7 +10,7 @@ const TERMS: HoldTerms = HoldTerms {
     unlock_not_before: None,
     renewed: true,
     max_hold: None,
-    drift: Duration::ZERO,
+    clocks: Clocks::OfOne,
 };
 
 type Becoming = fn(Hold) -> Hold;
@@ -85,7 +84,7 @@ fn write_identity() -> HoldIdentity {
 
 fn write_hold() -> Hold {
     let clock = Clock::new(Counts::TimerTime);
-    Hold::new(1, write_identity(), TERMS, &clock, clock.now(), &Telemetry::default())
+    Hold::new(1, write_identity(), TERMS, &clock, clock.now())
 }
 
 #[tokio::test]
@@ -112,10 +111,10 @@ async fn a_grant_that_was_sent_before_a_suspension_is_lost() {
     let clock = Clock::new(Counts::TimerTime).on(&machine);
     let sent = clock.now();
     machine.was_suspended(TERMS.lease);
-    let hold = Hold::new(1, write_identity(), TERMS, &clock, sent, &Telemetry::default());
+    let hold = Hold::new(1, write_identity(), TERMS, &clock, sent);
     assert_eq!(hold.loss(), Some(LossReason::Expired));
     let sent = clock.now();
-    let hold = Hold::new(1, write_identity(), TERMS, &clock, sent, &Telemetry::default());
+    let hold = Hold::new(1, write_identity(), TERMS, &clock, sent);
     machine.was_suspended(TERMS.lease / 2);
     hold.confirmed(sent, TERMS.lease);
     assert!(hold.deadline() <= Instant::now() + TERMS.lease / 2, "the reply moves nothing on");

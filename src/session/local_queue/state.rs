@@ -7,8 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::waiter::Waiter;
-use super::yielding::{IDLE_MAX, IdleSubscribers, POLLERS_REMEMBERED, POLLERS_YIELD_MAX, Yield};
+use super::yielding::{Turns, Yield};
+use crate::clock::Moment;
 use crate::protocol::resource::Resource;
+use crate::session::hold::Hold;
 
 pub(super) struct LocalQueue {
     pub(super) resource: Arc<Resource>,
@@ -19,18 +21,14 @@ pub(super) struct LocalQueue {
     pub(super) contenders: BTreeMap<u64, Arc<Waiter>>,
     pub(super) streak: u32,
     pub(super) streak_since: Instant,
-    /// Subscribers that received the message of the last release, in other clients.
-    pub(super) receivers: i64,
-    pub(super) idle_subscribers: Option<IdleSubscribers>,
-    /// When the contender last got the lock after another client had it, where waiters poll.
-    pub(super) met_poller: Option<Instant>,
+    pub(super) turns: Turns,
 }
 
 pub(super) enum QueueState {
     /// This waiter asks Redis for all.
     Contending(Arc<Waiter>),
-    /// A hold of this client has the lock; its id, and whether it is being released.
-    Held { id: u64, releasing: bool },
+    /// This hold of this client has the lock, or is being released.
+    Held(Arc<Hold>),
     /// Neither. The waiter that comes first lets other clients go first, if `yielding`.
     Vacant { yielding: Option<Yield> },
 }
@@ -45,23 +43,23 @@ pub(super) enum Next {
 
 impl LocalQueue {
     pub(super) fn new(resource: Arc<Resource>) -> Self {
+        let now = Instant::now();
         LocalQueue {
             resource,
             state: QueueState::Vacant { yielding: None },
             waiters: BTreeMap::new(),
             contenders: BTreeMap::new(),
             streak: 0,
-            streak_since: Instant::now(),
-            receivers: 0,
-            idle_subscribers: None,
-            met_poller: None,
+            streak_since: now,
+            turns: Turns::beginning(now),
         }
     }
 
     /// Makes the next waiter the contender.
     pub(super) fn promote(&mut self, yielding: Option<Yield>) -> Next {
+        self.streak = 0;
         if let Some((_, next)) = self.waiters.pop_first() {
-            if let QueueState::Contending(before) = &self.state {
+            if let Some(before) = self.contender() {
                 next.learns_from(before);
             }
             next.contends(yielding);
@@ -73,47 +71,61 @@ impl LocalQueue {
         }
     }
 
-    pub(super) fn yield_to_pollers(&self, now: Instant) -> Option<Yield> {
-        let until = now + (now - self.streak_since).min(POLLERS_YIELD_MAX);
-        self.remembers_pollers(now).then_some(Yield { until, others: 1 })
-    }
-
-    pub(super) fn remembers_pollers(&self, now: Instant) -> bool {
-        self.met_poller.is_some_and(|met| now < met + POLLERS_REMEMBERED)
+    /// A hold has the lock, unless it was ended already: then it may have left the queue before (L4).
+    pub(super) fn is_taken_by(&mut self, hold: &Arc<Hold>) -> Next {
+        if hold.was_ended() {
+            return self.promote(None);
+        }
+        self.state = QueueState::Held(hold.clone());
+        Next::Same
     }
 
     pub(super) fn is_contender(&self, waiter: &Arc<Waiter>) -> bool {
-        matches!(&self.state, QueueState::Contending(contender) if Arc::ptr_eq(contender, waiter))
+        self.contender().is_some_and(|contender| Arc::ptr_eq(contender, waiter))
+    }
+
+    pub(super) fn contender(&self) -> Option<&Arc<Waiter>> {
+        match &self.state {
+            QueueState::Contending(contender) => Some(contender),
+            QueueState::Held(_) | QueueState::Vacant { .. } => None,
+        }
     }
 
     pub(super) fn waiting(&self) -> usize {
-        let contender = usize::from(matches!(self.state, QueueState::Contending(_)));
-        self.waiters.len() + self.contenders.len() + contender
+        self.waiters.len() + self.contenders.len() + usize::from(self.contender().is_some())
     }
 
     /// Does a waiter want to be looked after so often?
     pub(super) fn is_polled(&self, every: Duration) -> bool {
-        let contender = if let QueueState::Contending(contender) = &self.state {
-            Some(contender)
-        } else {
-            None
-        };
-        contender.into_iter().chain(self.waiters.values()).any(|waiter| waiter.poll == every)
+        let mut all = self.contender().into_iter().chain(self.waiters.values());
+        all.any(|waiter| waiter.poll == every)
     }
 
     /// Nobody uses it, and nothing is worth remembering.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let rests = |yielding: Option<Yield>| yielding.is_some_and(|yielding| now < yielding.until);
-        let remembers = self.idle_subscribers.is_some_and(|idle| now < idle.until + IDLE_MAX)
-            || self.remembers_pollers(now);
+        let remembers = self.turns.remembers_pollers(now);
         let empty = matches!(self.state, QueueState::Vacant { yielding } if !rests(yielding));
         empty && !remembers && self.waiters.is_empty() && self.contenders.is_empty()
     }
 
-    pub(super) fn holder(&self) -> Option<u64> {
-        match self.state {
-            QueueState::Held { id, releasing: false } => Some(id),
-            QueueState::Held { .. } | QueueState::Contending(_) | QueueState::Vacant { .. } => None,
+    pub(super) fn is_held_by(&self, hold: &Hold) -> bool {
+        matches!(&self.state, QueueState::Held(holder) if holder.id == hold.id)
+    }
+
+    /// The hold that has the lock, unless it is being released.
+    pub(super) fn holder(&self) -> Option<Arc<Hold>> {
+        match &self.state {
+            QueueState::Held(hold) if hold.is_live() => Some(hold.clone()),
+            _ => None,
+        }
+    }
+
+    /// The hold that has the lock although it is over. L4 says that there is none.
+    pub(super) fn held_in_vain(&self, now: Moment) -> Option<Arc<Hold>> {
+        match &self.state {
+            QueueState::Held(hold) if hold.is_over(now) => Some(hold.clone()),
+            _ => None,
         }
     }
 }

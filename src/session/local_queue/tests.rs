@@ -3,13 +3,18 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use std::pin::Pin;
-use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
+use super::*;
+use crate::clock::{Clock, Counts};
+use crate::lease::LossReason;
+use crate::protocol::kind::Kind;
+use crate::session::Session;
+use crate::session::hold::{Clocks, HoldIdentity};
 use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
-use crate::{Client, EmbeddedRedis, Error, Lease, LocalHandover, Lock, LockGuard};
+use crate::{Client, EmbeddedRedis, Error, Lease, LocalHandover, Lock, LockGuard, Owner};
 
 /// Longer than any of these tests.
 const LONG: Duration = Duration::from_secs(60);
@@ -158,5 +163,111 @@ fn who_leaves_while_a_latch_opens_hangs_nobody() {
         opens.count_down().await.unwrap();
         contender.await.unwrap().unwrap();
         assert_eq!(client.stats().waiting, 0);
+    });
+}
+
+/// Runs its closure when it is dropped.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Code of others runs in the middle of a grant: another waiter of the same owner is woken.
+#[test]
+fn a_hold_that_is_lost_while_it_is_granted_leaves_its_name_free() {
+    for make in KINDS {
+        without_hanging("a loss within a grant", async move || {
+            let redis = EmbeddedRedis::new();
+            let (client, elsewhere) = (redis.client(), redis.client());
+            let (owner, session) = (Owner::new(), client.session().clone());
+            let held = make(&elsewhere).lock().await.unwrap();
+            let mut first = taking(make(&client).owned_by(&owner), Lease::Renewed);
+            assert!(timeout(MOMENT, &mut first).await.is_err());
+            let second = taking(make(&client).owned_by(&owner), Lease::Renewed);
+            let loses = OnDrop(move || {
+                for hold in session.watchdog.holds() {
+                    session.lose(&hold, LossReason::Expired);
+                }
+            });
+            waits(&client, Box::pin(async move { (loses, second.await) })).await;
+            held.unlock().await.unwrap();
+            let lost = first.await.unwrap();
+            assert_eq!(client.stats().lost, 1, "{lost:?}");
+            drop(lost);
+            free_in_the_end(&client, make(&client)).await;
+        });
+    }
+}
+
+fn a_hold(resource: &Arc<Resource>) -> Arc<Hold> {
+    let clock = Clock::new(Counts::TimerTime);
+    let (resource, field) = (resource.clone(), Arc::from("client:1"));
+    let identity = HoldIdentity { resource, field, client: uuid::Uuid::nil() };
+    Arc::new(Hold::new(1, identity, TERMS, &clock, clock.now()))
+}
+
+const TERMS: HoldTerms = HoldTerms {
+    lease: LONG,
+    unlock_not_before: None,
+    renewed: true,
+    max_hold: None,
+    clocks: Clocks::OfOne,
+};
+
+/// Two threads: one says that the hold was granted, the other that it is lost.
+#[test]
+fn a_grant_and_a_loss_in_any_order_leave_the_queue_free() {
+    let resource = Arc::new(Resource::new(Kind::Lock, "", "x").unwrap());
+    for round in 0..2000 {
+        let queues = LocalQueues::new(Streak { count: 9, time: LONG });
+        let waiter = || Waiter::new(TERMS, LONG, Arc::default());
+        let (contender, hold) = (waiter(), a_hold(&resource));
+        queues.enter(&resource, &contender);
+        let (granted, lost) = (fastrand::usize(..3000), fastrand::usize(..3000));
+        let spin = |times| (0..times).for_each(|_| std::hint::spin_loop());
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                start.wait();
+                spin(granted);
+                queues.granted(&resource, &contender, &hold, Yielded::Not);
+            });
+            start.wait();
+            spin(lost);
+            hold.lose(LossReason::Gone);
+            queues.vacate(&hold, 0);
+        });
+        let next = waiter();
+        queues.enter(&resource, &next);
+        assert!(matches!(next.take_signal(), WaiterSignal::Contend(_)), "round {round}");
+    }
+}
+
+/// Whatever the cause: a queue that waits for a hold that is over goes on within two sweeps.
+#[test]
+fn a_queue_whose_hold_ended_without_leaving_it_is_repaired() {
+    without_hanging("a wedged queue", async || {
+        let redis = EmbeddedRedis::new();
+        let client = redis.client();
+        let ends: [fn(&Session, &Arc<Hold>); 2] = [
+            |session, hold| {
+                hold.lose(LossReason::Gone);
+                session.watchdog.disarm(hold);
+            },
+            // Nobody renews it, and nobody sees the end of its lease.
+            |session, hold| session.watchdog.disarm(hold),
+        ];
+        for end in ends {
+            let guard = plain(&client).try_lock(LONG, Lease::fixed(MOMENT * 2)).await.unwrap();
+            let hold = client.session().watchdog.holds().pop().unwrap();
+            end(client.session(), &hold);
+            let second = Duration::from_secs(1);
+            let next = plain(&client).try_lock(second * 2, Lease::Renewed).await;
+            next.expect("repaired").unlock().await.unwrap();
+            drop(guard);
+        }
     });
 }

@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::atomic::{Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Yield;
 use crate::protocol::calls::Queueing;
 use crate::session::hold::{Hold, HoldTerms};
+use crate::sync::{Mutex, Notify};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 

@@ -1,53 +1,92 @@
-//! Yielding: after this client had a lock it lets others go first, for as long as that is of use.
+//! Yielding: after its turn, this client lets the others go first.
+//!
+//! It cannot know how far away they are, only whether one of them took the lock meanwhile. So the next yield is
+//! twice as long if nobody did, and a little shorter if somebody did. The next turn is several times as long as the
+//! yield, so that only a bounded part of the time is given away.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::protocol::kind::WaitMode;
 use crate::session::jittered;
 
-/// How long a client lets others go first: a few round trips.
-pub(crate) const YIELD: Duration = Duration::from_millis(1);
-/// How long subscribers that did not take the lock count as idle, at first and at most. A client
-/// keeps the subscription of a hot name for a while after its last waiter. Or it was just slow: so the
-/// time doubles each time they do not take it.
-const IDLE_FIRST: Duration = Duration::from_millis(4);
-pub(super) const IDLE_MAX: Duration = Duration::from_millis(100);
+/// The shortest yield: a few round trips of a near client.
+pub(crate) const SHORTEST: Duration = Duration::from_micros(500);
+/// The longest: a round trip of a client that is far away.
+const LONGEST: Duration = Duration::from_millis(128);
+/// A turn lasts so many times as long as the yield before it, at the least.
+const TURN: u32 = 4;
+/// The same after a yield that nobody used although all were told: they do not want it now. A client keeps the
+/// subscription of a hot name for a while after its last waiter.
+const TURN_AMONG_IDLE: u32 = 16;
+/// Clients that poll receive no message. Others are expected for so long after one was met.
+const POLLERS_REMEMBERED: Duration = Duration::from_secs(10);
 
-/// Clients that poll receive no message. If one of them was met within this time, it goes first.
-pub(super) const POLLERS_REMEMBERED: Duration = Duration::from_secs(10);
-/// They go first for as long as this client had the lock, and at most for this, about as long as
-/// they pause.
-pub(super) const POLLERS_YIELD_MAX: Duration = Duration::from_millis(100);
-
-/// Subscribers of other clients that did not take the lock when they could go first.
+/// The turns of this client at one lock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct IdleSubscribers {
-    pub(super) number: i64,
-    /// No waiter yields to them until then.
-    pub(super) until: Instant,
-    span: Duration,
+pub(super) struct Turns {
+    /// Before that others do not go first.
+    until: Instant,
+    /// How long the next yield is.
+    yields_for: Duration,
+    /// When the contender last got the lock after another client had it, where waiters poll.
+    met_poller: Option<Instant>,
 }
 
-impl IdleSubscribers {
-    pub(super) fn after(before: Option<IdleSubscribers>, number: i64) -> Self {
-        let span = before.map_or(IDLE_FIRST, |idle| (idle.span * 2).min(IDLE_MAX));
-        IdleSubscribers { number, until: Instant::now() + span, span }
+impl Turns {
+    pub(super) fn beginning(now: Instant) -> Self {
+        Turns { until: now, yields_for: SHORTEST, met_poller: None }
+    }
+
+    /// The contender got the lock.
+    pub(super) fn granted(&mut self, yielded: Yielded, waits: WaitMode) {
+        let times = match yielded {
+            Yielded::Not => return,
+            Yielded::InVain if waits.listens() => TURN_AMONG_IDLE,
+            Yielded::InVain | Yielded::ForOthers => TURN,
+        };
+        let now = Instant::now();
+        self.until = now + times * self.yields_for;
+        if yielded == Yielded::InVain {
+            self.yields_for = (self.yields_for * 2).min(LONGEST);
+            return;
+        }
+        self.yields_for = (self.yields_for * 7 / 8).max(SHORTEST);
+        if !waits.listens() {
+            self.met_poller = Some(now);
+        }
+    }
+
+    /// So many others go first, if this turn is over.
+    pub(super) fn yields_to(&self, others: i64) -> Option<Yield> {
+        (Instant::now() >= self.until).then(|| Yield::to(others, self.yields_for))
+    }
+
+    pub(super) fn remembers_pollers(&self, now: Instant) -> bool {
+        self.met_poller.is_some_and(|met| now < met + POLLERS_REMEMBERED)
     }
 }
 
-/// Yielding after this client had the lock, so that it goes round among all clients that wait.
+/// Letting others go first, each of them once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Yield {
     /// Do not ask before that.
     pub(crate) until: Instant,
-    /// Clients that received the message of the release; each of them goes first once.
-    pub(crate) others: i64,
+    /// For each of them.
+    span: Duration,
+    others: i64,
 }
 
 impl Yield {
-    pub(super) fn to_others(others: i64) -> Option<Self> {
-        (others > 0).then(|| Yield { until: Instant::now() + jittered(YIELD), others })
+    pub(super) fn to(others: i64, span: Duration) -> Self {
+        Yield { until: Instant::now() + jittered(span), span, others }
+    }
+
+    /// One of them had it; false if it was the last.
+    pub(crate) fn goes_on(&mut self) -> bool {
+        *self = Yield::to(self.others - 1, self.span);
+        self.others > 0
     }
 }
 
@@ -57,6 +96,4 @@ pub(crate) enum Yielded {
     Not,
     InVain,
     ForOthers,
-    /// No other client could: it took its hold over, and the streak goes on.
-    TookOver,
 }

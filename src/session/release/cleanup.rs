@@ -19,20 +19,20 @@
 
 mod settle;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-use dashmap::DashMap;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::under_way::ReleaseUnderWay;
 use crate::protocol::resource::Resource;
 use crate::session::Session;
 use crate::session::hold::{Hold, InDoubt};
+use crate::sync::{Mutex, Notify};
 use crate::transport::Lane;
 
 use settle::settle;
@@ -69,7 +69,7 @@ pub(crate) struct Cleanups {
     /// Posted and not settled.
     queued: AtomicU64,
     /// A cleanup has one while its call is on the wire. A lane or a node that stalls does not stop the others.
-    slots: DashMap<(Lane, u32), Arc<Semaphore>>,
+    slots: Mutex<HashMap<(Lane, u32), Arc<Semaphore>>>,
     expected: Arc<Expected>,
     /// Until when a hold may stay in Redis whose release was refused.
     refused_until: Mutex<Option<Instant>>,
@@ -100,7 +100,7 @@ impl Cleanups {
             sender,
             receiver: Mutex::new(Some(receiver)),
             queued: AtomicU64::new(0),
-            slots: DashMap::new(),
+            slots: Mutex::default(),
             expected: Arc::default(),
             refused_until: Mutex::default(),
         }
@@ -133,9 +133,8 @@ impl Cleanups {
 
     /// Leave to have a call on the wire to a node.
     async fn slot(&self, lane: Lane, node: u32) -> OwnedSemaphorePermit {
-        // The lock of the entry is given back before the await.
         let new = || Arc::new(Semaphore::new(AT_ONCE));
-        let slots = self.slots.entry((lane, node)).or_insert_with(new).clone();
+        let slots = self.slots.lock().entry((lane, node)).or_insert_with(new).clone();
         slots.acquire_owned().await.expect("BUG: it is never closed")
     }
 
@@ -153,13 +152,15 @@ pub(crate) async fn run(session: &Session) {
     loop {
         tokio::select! {
             biased;
+            // First: each new one is polled while the poll of the task has a budget left. Without one, all that
+            // have come would be polled again and again.
+            Some(()) = working.next() => {
+                cleanups.queued.fetch_sub(1, Relaxed);
+            }
             cleanup = queue.recv() => {
                 if let Some(cleanup) = cleanup {
                     working.push(settle(session, cleanup));
                 }
-            }
-            Some(()) = working.next() => {
-                cleanups.queued.fetch_sub(1, Relaxed);
             }
             () = session.stopping(), if !stopping => stopping = true,
             () = cleanups.expected.fewer.notified(), if stopping => {}

@@ -15,17 +15,17 @@ pub(crate) fn depart(session: &Session, hold: &Arc<Hold>, terms: HoldTerms) -> D
     }
     let mut passed = None;
     let departure = session.queues.depart(hold, terms, |next| {
-        let next_hold =
-            Arc::new(hold.handed_over(session.next_id(), next, &session.settings.telemetry));
-        session.watchdog.arm(&next_hold, None);
+        let next_hold = Arc::new(hold.handed_over(session.next_id(), next));
         passed = Some(next_hold.clone());
         next_hold
     });
     // A shutdown meanwhile may have looked for holds before this one was handed over.
     match (&departure, passed) {
         (_, Some(passed)) => {
-            // Not before: code of others may wait for that end.
-            hold.has_ended();
+            // Not before: the queue is locked until now, and all of this calls code of others (F1).
+            passed.is_told_to(&session.settings.telemetry);
+            session.watchdog.arm(&passed, None);
+            hold.has_passed_on();
             session.lose_if_closed(&passed);
         }
         (Departure::HandedOver, None) if session.is_closed() => session.recall(),

@@ -18,9 +18,8 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use crate::protocol::resource::Resource;
+use crate::sync::Mutex;
 
 /// A key and a field in it. Kinds of locks may share both.
 type Name = (Arc<str>, Arc<str>);

@@ -7,16 +7,19 @@
 //!
 //! # Bounds
 //!
-//! One round for the client's span, and one for each other span of the waiters that there are.
+//! One round for the client's span, and one for each other span of the waiters that there are, on a grid of ten for
+//! each power of ten. A round looks through all queues: all rounds together do so five times as often as the shortest.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::session::jittered;
+use crate::sync::{Mutex, Notify};
+
+/// What rounds take, in tenths of a power of ten milliseconds.
+const GRID: [u64; 10] = [80, 60, 50, 40, 30, 25, 20, 15, 12, 10];
 
 #[derive(Debug)]
 pub(in crate::session) struct Rounds {
@@ -36,6 +39,15 @@ impl Rounds {
     pub(in crate::session) fn new(usual: Duration) -> Self {
         let due = Due { usual: Instant::now() + jittered(usual), others: BTreeMap::new() };
         Rounds { usual, due: Mutex::new(due), sooner: Notify::new() }
+    }
+
+    /// The span of the round of a waiter that wants to be looked after so often: at most a quarter shorter, so that
+    /// rounds are few.
+    pub(in crate::session) fn span_of(&self, every: Duration) -> Duration {
+        let ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
+        let tens = 10_u64.pow(ms.max(10).ilog10() - 1);
+        let shorter = GRID.iter().map(|tenths| tenths * tens).find(|span| *span <= ms);
+        shorter.filter(|_| every != self.usual).map_or(every, Duration::from_millis)
     }
 
     /// A waiter wants to be looked after so often.
@@ -110,6 +122,28 @@ mod tests {
             advance(USUAL.mul_f64(1.2)).await;
             assert_eq!(rounds.take_due(Instant::now()), [USUAL]);
         }
+    }
+
+    /// Each round looks through all queues.
+    #[tokio::test(start_paused = true)]
+    async fn however_many_spans_there_are_the_rounds_are_few() {
+        let rounds = Rounds::new(USUAL);
+        for ms in (10..=60_000).step_by(13) {
+            let every = Duration::from_millis(ms);
+            let span = rounds.span_of(every);
+            assert!(span <= every && span * 4 >= every * 3, "{every:?} is polled each {span:?}");
+            rounds.join(span);
+        }
+        let spans = rounds.take_due(Instant::now() + Duration::from_secs(100));
+        assert!(spans.len() < 40, "{spans:?}");
+        let often =
+            |spans: &[Duration]| spans.iter().map(|span| 1.0 / span.as_secs_f64()).sum::<f64>();
+        assert!(often(&spans) < 5.0 * often(&[Duration::from_millis(10)]), "{spans:?}");
+        for ms in [10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 60_000] {
+            assert_eq!(rounds.span_of(Duration::from_millis(ms)).as_millis(), ms.into());
+        }
+        let usual = Rounds::new(Duration::from_millis(1111));
+        assert_eq!(usual.span_of(Duration::from_millis(1111)).as_millis(), 1111);
     }
 
     #[tokio::test(start_paused = true)]

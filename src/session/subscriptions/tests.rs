@@ -4,7 +4,9 @@ use tokio::runtime::Handle;
 
 use super::*;
 use crate::EmbeddedRedis;
-use crate::session::hold::HoldTerms;
+use crate::lease::Lease;
+use crate::session::request::Options;
+use crate::session::wait::Wait;
 use crate::transport::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
 use crate::transport::{Lane, TransportEvents};
 
@@ -24,9 +26,8 @@ async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
     {
         let subscriptions = Subscriptions::new(Arc::default());
         let link = EmbeddedRedis::new().connect(Arc::new(Deaf), &Handle::current());
-        let (lease, drift) = (Duration::from_secs(1), Duration::ZERO);
-        let terms =
-            HoldTerms { lease, unlock_not_before: None, renewed: true, max_hold: None, drift };
+        let lease = Duration::from_secs(1);
+        let terms = Options::new(Wait::Forever, Lease::Renewed).terms(lease).expect("good terms");
         let waiter = Waiter::new(terms, lease, Arc::default());
         let (listening, transport) = (subscriptions.clone(), Transport::Embedded(link));
         poll_and_drop_when_woken(async move {

@@ -22,7 +22,10 @@ use crate::transport::{CallError, Epoch, Fault, Group, Lane};
 const BATCH: usize = 500;
 
 /// A hold, and the lease that it is to get.
-type ToRenew = (Arc<Hold>, Duration);
+pub(super) struct ToRenew {
+    pub(super) hold: Arc<Hold>,
+    pub(super) lease: Duration,
+}
 
 /// Something that one renewal is asked about.
 pub(in crate::session) trait Field {
@@ -36,11 +39,11 @@ pub(in crate::session) trait Field {
 
 impl Field for ToRenew {
     fn resource(&self) -> &Resource {
-        &self.0.resource
+        &self.hold.resource
     }
 
     fn field(&self) -> &Arc<str> {
-        &self.0.field
+        &self.hold.field
     }
 }
 
@@ -76,12 +79,12 @@ pub(in crate::session) fn batches<T: Field>(
 pub(super) async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) {
     let sent = session.clock.now();
     let holds: Vec<(&Resource, _, _)> =
-        batch.iter().map(|(hold, lease)| (&*hold.resource, &hold.field, *lease)).collect();
-    let kind = batch[0].0.resource.kind;
-    let shortest = batch.iter().map(|(_, lease)| time_for(session, *lease)).min();
+        batch.iter().map(|of| (&*of.hold.resource, &of.hold.field, of.lease)).collect();
+    let kind = batch[0].hold.resource.kind;
+    let shortest = batch.iter().map(|of| time_for(session, of.lease)).min();
     // A renewal that takes a third of the lease leaves time for another one.
     let limit = Instant::now() + shortest.unwrap_or_default() / 3;
-    let before = session.epoch_if_durable(Lane::Background, &batch[0].0.resource.key);
+    let before = session.epoch_if_durable(Lane::Background, &batch[0].hold.resource.key);
     let call = session.call_group(group, Lane::Background, protocol::renew(kind, &holds));
     let reply = match timeout_at(limit, call).await {
         Ok(Ok(value)) => replies::renewed(value, batch.len()).map_err(Into::into),
@@ -93,11 +96,11 @@ pub(super) async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) 
             let mut there = Vec::new();
             for (of, is_there) in batch.into_iter().zip(answers) {
                 if is_there {
-                    session.linger_again(&of.0);
+                    session.linger_again(&of.hold);
                     there.push(of);
                 } else {
                     // Gone is gone, however few servers have a copy of that.
-                    session.lose(&of.0, LossReason::Gone);
+                    session.lose(&of.hold, LossReason::Gone);
                 }
             }
             confirm(session, there, (sent, limit), before).await;
@@ -111,13 +114,13 @@ pub(super) async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) 
             join_all(halves).await;
         }
         Err(CallError::Refused(fault)) if fault.is_wrong_type() => {
-            for (hold, _) in &batch {
-                session.lose(hold, LossReason::Gone);
+            for of in &batch {
+                session.lose(&of.hold, LossReason::Gone);
             }
         }
         // Some of the keys of a slot that is moving are here and others there.
         Err(CallError::NotApplied(_)) if group.slot.is_some() && batch.len() > 1 => {
-            let alone = batch.into_iter().map(|hold| Box::pin(renew(session, group, vec![hold])));
+            let alone = batch.into_iter().map(|of| Box::pin(renew(session, group, vec![of])));
             join_all(alone).await;
         }
         // Some of the keys belong to another node meanwhile.
@@ -126,8 +129,8 @@ pub(super) async fn renew(session: &Session, group: Group, batch: Vec<ToRenew>) 
             join_all(parts.map(|(group, batch)| Box::pin(renew(session, group, batch)))).await;
         }
         Err(_) => {
-            for (hold, lease) in &batch {
-                postpone(session, hold, *lease);
+            for of in &batch {
+                postpone(session, &of.hold, of.lease);
             }
         }
     }
@@ -140,10 +143,10 @@ async fn confirm(
     (sent, limit): (Moment, Instant),
     before: Option<Epoch>,
 ) {
-    let Some((first, _)) = renewed.first() else { return };
-    let copied = session.made_durable(Lane::Background, &first.resource.key, before);
+    let Some(first) = renewed.first() else { return };
+    let copied = session.made_durable(Lane::Background, &first.hold.resource.key, before);
     let is_copied = matches!(timeout_at(limit, copied).await, Ok(Ok(())));
-    for (hold, lease) in &renewed {
+    for ToRenew { hold, lease } in &renewed {
         if is_copied {
             count(&session.counters.renewed);
             hold.renewed(sent, *lease);
@@ -156,7 +159,7 @@ async fn confirm(
 }
 
 fn is_scattered(session: &Session, group: Group, batch: &[ToRenew]) -> bool {
-    batch.iter().any(|(hold, _)| session.transport.group(&hold.resource.key) != group)
+    batch.iter().any(|of| session.transport.group(&of.hold.resource.key) != group)
 }
 
 /// How long a renewal may be repeated before the lease that it is for ends.

@@ -25,7 +25,6 @@ mod network;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -33,6 +32,7 @@ use self::network::Network;
 use super::faults::{Activity, Faults, Flow};
 use super::store::Message;
 use crate::protocol::{Call, Value};
+use crate::sync::Mutex;
 use crate::transport::{CallError, Lane, Role, TransportEvents};
 
 pub(crate) type Answer = Result<Value, CallError>;

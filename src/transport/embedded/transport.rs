@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -12,10 +11,14 @@ use super::connections::{Answer, Arrival, Connections, Event, Next, Request};
 use super::engine::Engine;
 use super::faults::Activity;
 use super::reply::to_value;
+use crate::process::Process;
 use crate::protocol::{Call, Value};
+use crate::sync::Mutex;
 use crate::transport::{CallError, Lane, Missed, Role, TransportEvents};
 
 pub(crate) struct EmbeddedTransport {
+    /// Which made it.
+    process: Process,
     engine: Arc<Engine>,
     connections: Arc<Connections>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -29,7 +32,8 @@ impl EmbeddedTransport {
     ) -> Self {
         let connections = engine.add_client(|id| Arc::new(Connections::new(id, events)));
         let task = runtime.spawn(drive(EndOnDrop(engine.clone(), connections.clone())));
-        EmbeddedTransport { engine: engine.clone(), connections, task: Mutex::new(Some(task)) }
+        let (process, engine, task) = (Process::this(), engine.clone(), Mutex::new(Some(task)));
+        EmbeddedTransport { process, engine, connections, task }
     }
 
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
@@ -73,6 +77,9 @@ impl EmbeddedTransport {
 
     /// Sends at the first poll. The server runs the request even if the future is dropped.
     async fn request(&self, role: Role, request: Request) -> Answer {
+        if !self.process.is_this() {
+            return Err(CallError::Forked);
+        }
         let answer = self.connections.send(role, request);
         answer.await.unwrap_or(Err(CallError::Closed))
     }

@@ -46,7 +46,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant, sleep, timeout_at};
@@ -55,7 +54,7 @@ use self::channels::Channels;
 use self::keyslot::{SLOTS, keyslot};
 use self::map::SlotMap;
 use self::nodes::Nodes;
-use self::redirect::{Address, Redirect, is_in_a_script};
+use self::redirect::{Address, Redirect};
 use super::access::Access;
 use super::deployment::ClusterDeployment;
 use super::endpoint::Endpoint;
@@ -63,6 +62,7 @@ use super::node::{Node, Remote, Runtimes, answer};
 use super::request::{CallOutcome, KeyForm};
 use super::{IfUnreachable, Opening, Timing};
 use crate::protocol::Call;
+use crate::sync::Mutex;
 use crate::transport::{
     CallError, Epoch, Fault, Group, Lane, PubSub, Role, ShardedPubSub, TransportEvents,
 };
@@ -90,13 +90,15 @@ struct Shared {
     timing: Timing,
     runtimes: Runtimes,
     events: Arc<dyn TransportEvents>,
-    map: SlotMap,
+    map: Arc<SlotMap>,
     /// As the last view of the nodes had it; redirects are ahead of it.
     last_view: Mutex<Vec<u32>>,
     nodes: Nodes,
     channels: Channels,
-    /// The map may be wrong: a redirect came, a node was lost.
+    /// The map may be wrong: a node was lost, or refuses.
     doubted: Arc<Notify>,
+    /// The map was wrong: a redirect came.
+    moved: Notify,
     by_slot_until: Mutex<Option<Instant>>,
     sharding: Sharding,
 }
@@ -126,11 +128,12 @@ impl Cluster {
             timing,
             runtimes: runtimes.clone(),
             events,
-            map: SlotMap::new(),
+            map: Arc::new(SlotMap::new()),
             last_view: Mutex::new(vec![0; SLOTS]),
             nodes: Nodes::default(),
             channels: Channels::default(),
             doubted: Arc::default(),
+            moved: Notify::new(),
             by_slot_until: Mutex::default(),
             sharding: Sharding { wanted, is_on },
         });
@@ -138,7 +141,7 @@ impl Cluster {
         let first = timeout_at(limit, discovery::discover(&shared)).await;
         let late = || CallError::NotApplied(Fault("no node has described the cluster".into()));
         match first.unwrap_or_else(|_| Err(late())) {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(CallError::NotApplied(_)) if if_unreachable == IfUnreachable::RetryLater => {}
             Err(error) => return Err(error),
         }
@@ -252,6 +255,20 @@ impl Shared {
     async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
         let Some(key) = call.keys.first() else { return self.call_anywhere(lane, call).await };
         let slot = keyslot(key);
+        let mut is_begun = false;
+        let outcome = self.call_slot(slot, lane, call, &mut is_begun).await;
+        // Whatever the last attempt says of itself.
+        if is_begun { outcome.map_err(CallError::in_doubt) } else { outcome }
+    }
+
+    /// Follows redirects. `is_begun`: an attempt was stopped in its middle, and may have written before.
+    async fn call_slot(
+        &self,
+        slot: u16,
+        lane: Lane,
+        call: Call,
+        is_begun: &mut bool,
+    ) -> CallOutcome {
         let limit = Instant::now() + self.timing.command;
         // Where ASK sends the next attempt.
         let mut detour = None;
@@ -272,13 +289,13 @@ impl Shared {
                 Err(error) => error,
             };
             let Some(redirect) = Redirect::of(&error) else { return Err(error) };
+            *is_begun |= redirect == Redirect::InAScript;
             beyond_first = Some(limit);
             let mut waits = true;
             match redirect {
                 Redirect::Moved(slot, to) => {
                     let to = self.node_at(&to, number);
-                    self.map.give(slot, to);
-                    self.doubted.notify_one();
+                    self.moved(slot, to);
                     redirects += 1;
                     waits = to == number;
                 }
@@ -289,7 +306,7 @@ impl Shared {
                     redirects += 1;
                     waits = false;
                 }
-                Redirect::Ask(_) | Redirect::TryAgain => {}
+                Redirect::Ask(_) | Redirect::TryAgain | Redirect::InAScript => {}
             }
             if redirects > REDIRECTS_MAX || Instant::now() + pause >= limit {
                 return Err(redirected(&error, &node));
@@ -338,6 +355,15 @@ impl Shared {
         outcome
     }
 
+    /// A node says that another one serves the slot.
+    fn moved(&self, slot: u16, to: u32) {
+        if self.map.give(slot, to) {
+            self.moved.notify_one();
+        } else {
+            self.doubted.notify_one();
+        }
+    }
+
     fn owner(&self, slot: u16) -> Result<u32, CallError> {
         self.map.owner(slot).ok_or_else(|| {
             self.doubted.notify_one();
@@ -367,7 +393,7 @@ impl Shared {
             let remote = self.remote(&endpoint).map(Arc::new).map_err(|error| {
                 Fault(format!("a node at an address that cannot be used: {error:?}"))
             });
-            let events = Arc::new(channels::OfNode::new(number, &self.events, &self.channels));
+            let events = Arc::new(channels::OfNode::new(number, self));
             Node::open(remote, self.timing, events, &self.runtimes, self.doubted.clone())
         })
     }
@@ -415,15 +441,9 @@ fn concerns_slots(text: &str) -> bool {
 
 fn redirected(error: &CallError, node: &Node) -> CallError {
     let by = node.server();
-    let text = |text| Fault(format!("redirected within the time of a call, last by {by}: {text}"));
-    match error {
-        // A script that missed a key in its middle may have written before.
-        CallError::Refused(Fault(error)) if is_in_a_script(error) => {
-            CallError::Unknown(text(error))
-        }
-        CallError::Refused(Fault(error)) | CallError::NotApplied(Fault(error)) => {
-            CallError::NotApplied(text(error))
-        }
-        other => other.clone(),
+    let text = |text| format!("redirected within the time of a call, last by {by}: {text}");
+    match error.clone().reworded(text) {
+        CallError::Refused(fault) => CallError::NotApplied(fault),
+        other => other,
     }
 }

@@ -13,10 +13,6 @@
 //! buffer holds at most [`REPLY_BYTES`], one line and one read. An announced length reserves no memory.
 
 mod boundary;
-/// A server that does not know a command repeats its arguments, and so the password of HELLO or AUTH.
-pub(super) fn without_arguments(text: &str) -> &str {
-    text.find(", with args").map_or(text, |end| &text[..end])
-}
 
 #[cfg(test)]
 mod tests;

@@ -40,6 +40,7 @@ use super::request::{
     SubscribeRequest, SubscriptionObserver,
 };
 use super::stream::{Reader, Writer};
+use crate::process::Process;
 use crate::protocol::{Call, Value};
 use crate::sync::{AtomicU64, AtomicUsize, AtomicWaker, Mutex};
 use crate::transport::{CallError, Fault, Missed, PubSub, TransportEvents};
@@ -52,14 +53,16 @@ const READ: usize = 16 * 1024;
 const READS: usize = 16;
 
 pub(super) struct Connection {
+    /// Which made it.
+    process: Process,
     ledger: Mutex<Ledger>,
     outbox: Mutex<Outbox>,
     driver: AtomicWaker,
     /// How many requests were in flight after the last write.
     crowd: AtomicUsize,
     received: AtomicU64,
-    /// Notified when a call was answered READONLY.
-    read_only: Notify,
+    /// Notified when the server refused a call for the state of this connection, or its own.
+    refused: Notify,
     /// Notified when no request is left, after [`Connection::close`].
     drained: Notify,
 }
@@ -80,12 +83,13 @@ impl Connection {
         let bytes = BytesMut::new();
         let outbox = Outbox { bytes, taken: 0, to_flush: false, writer: Some(writer) };
         Connection {
+            process: Process::this(),
             ledger: Mutex::default(),
             outbox: Mutex::new(outbox),
             driver: AtomicWaker::new(),
             crowd: AtomicUsize::new(0),
             received: AtomicU64::new(0),
-            read_only: Notify::new(),
+            refused: Notify::new(),
             drained: Notify::new(),
         }
     }
@@ -128,6 +132,10 @@ impl Connection {
     }
 
     fn push(&self, request: Request) -> Result<(), CallError> {
+        // A fork would write between the bytes of its parent, or wake nobody.
+        if !self.process.is_this() {
+            return Err(CallError::Forked);
+        }
         let since = Instant::now();
         let (waiting, due) = {
             let mut ledger = self.ledger.lock();
@@ -175,9 +183,10 @@ impl Connection {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// Waits for a call that is answered READONLY from now on.
-    pub(super) async fn read_only(&self) {
-        self.read_only.notified().await;
+    /// Waits for a call that is answered READONLY or NOAUTH from now on.
+    pub(super) async fn refused(&self) -> Fault {
+        self.refused.notified().await;
+        Fault("the server is read-only, or has forgotten the login".into())
     }
 
     /// How long the oldest call may still wait; `limit` if there is none.
@@ -267,8 +276,10 @@ impl Connection {
         self.received.fetch_add(1, Ordering::Relaxed);
         let notification = match incoming {
             Incoming::Reply(reply) => {
-                if reply.as_ref().is_err_and(|text| text.contains("READONLY")) {
-                    self.read_only.notify_waiters();
+                let refuses =
+                    |text: &String| text.contains("READONLY") || text.starts_with("NOAUTH ");
+                if reply.as_ref().is_err_and(refuses) {
+                    self.refused.notify_waiters();
                 }
                 // A task in the middle of a write has this lock until it knows what was taken.
                 let taken = self.outbox.lock().taken;
@@ -374,7 +385,7 @@ pub(super) async fn drive(
 ) -> Fault {
     let mut decoder = Decoder::default();
     let connection = &*connection;
-    let mut gathers = false;
+    let (mut gathers, mut broken) = (false, None);
     std::future::poll_fn(move |cx| {
         connection.driver.register(cx.waker());
         // In a crowd, other tasks that can run ask first: one write for all.
@@ -383,7 +394,8 @@ pub(super) async fn drive(
             // Not by waking itself: a runtime of several threads wakes another thread for that.
             let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
         } else if let Poll::Ready(Err(fault)) = connection.poll_write(cx) {
-            return Poll::Ready(fault);
+            // Not before the replies that are here already: they are true.
+            broken = Some(fault);
         }
         for _ in 0..READS {
             loop {
@@ -399,7 +411,11 @@ pub(super) async fn drive(
                 };
                 return Poll::Ready(fault);
             }
-            match ready!(poll_read(&mut reader, cx, &mut inbox)) {
+            let read = poll_read(&mut reader, cx, &mut inbox);
+            if let (Poll::Pending, Some(fault)) = (&read, broken.take()) {
+                return Poll::Ready(fault);
+            }
+            match ready!(read) {
                 Ok(0) => return Poll::Ready(Fault("the server closed the connection".into())),
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(lost(&error)),

@@ -12,7 +12,7 @@ use super::node::{Remote, Runtimes, answer, cannot_connect};
 use super::request::CallOutcome;
 use super::subscriptions::SubscriptionRegistry;
 use super::task::AbortOnDrop;
-use crate::transport::{CallError, Fault, PubSub, TransportEvents};
+use crate::transport::{CallError, Fault, Lane, Missed, PubSub, TransportEvents};
 
 pub(super) struct ControlConnection {
     connection: Arc<Connection>,
@@ -30,7 +30,7 @@ impl ControlConnection {
         events: Arc<dyn TransportEvents>,
     ) -> Result<Self, CallError> {
         let (to, resolver) = (remote.clone(), runtimes.own.clone());
-        let opening = async move { to.open(&resolver).await };
+        let opening = async move { to.open(None, &resolver).await };
         let failed = |error| cannot_connect(&remote.endpoint, error);
         let opened = timeout(timing.connect, &mut AbortOnDrop(runtimes.own.spawn(opening)).0).await;
         // Its login is not renewed: a server that ends it for that is asked on the next connection.
@@ -67,4 +67,14 @@ impl ControlConnection {
             _ => Err(not_connected("the subscription was not confirmed in time")),
         }
     }
+}
+
+/// For a connection on which nothing is subscribed.
+pub(super) struct Deaf;
+
+impl TransportEvents for Deaf {
+    fn message(&self, _: &str, _: &[u8]) {}
+    fn missed(&self, _: Missed<'_>) {}
+    fn restored(&self, _: Lane) {}
+    fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
 }

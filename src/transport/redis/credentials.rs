@@ -1,5 +1,6 @@
 //! User and password, given once or by a provider that is asked at each login.
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::fmt;
 use std::pin::Pin;
@@ -9,7 +10,10 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::task::AbortOnDrop;
-use crate::transport::Fault;
+use crate::transport::{CallError, Fault};
+
+/// Of a password no message has this many bytes in a row: a server may repeat a part of it.
+const SECRET_MAX: usize = 8;
 
 /// User and password for a server. `Debug` shows neither.
 ///
@@ -100,6 +104,32 @@ impl Credentials {
     pub(super) fn user(&self) -> &str {
         self.user.as_deref().unwrap_or("default")
     }
+
+    /// The same error without the bytes of the password, whoever wrote it.
+    pub(super) fn hidden_in(&self, error: CallError) -> CallError {
+        error.reworded(|text| without_secret(&text, &self.password))
+    }
+}
+
+pub(super) fn without_secret(text: &str, secret: &str) -> String {
+    let length = secret.len().min(SECRET_MAX);
+    if length == 0 {
+        return text.to_owned();
+    }
+    let parts: HashSet<&[u8]> = secret.as_bytes().windows(length).collect();
+    let (mut shown, mut hidden_to) = (Vec::new(), 0);
+    for (at, byte) in text.bytes().enumerate() {
+        if text.as_bytes().get(at..at + length).is_some_and(|part| parts.contains(part)) {
+            if hidden_to <= at {
+                shown.extend(b"***");
+            }
+            hidden_to = at + length;
+        }
+        if hidden_to <= at {
+            shown.push(byte);
+        }
+    }
+    String::from_utf8_lossy(&shown).into_owned()
 }
 
 impl fmt::Debug for Credentials {

@@ -81,7 +81,6 @@ impl Servers {
 }
 
 impl Deployment {
-    #[cfg(feature = "tls")]
     /// Whether its servers are reached by TLS.
     pub(crate) fn is_secured(&self) -> bool {
         match self {

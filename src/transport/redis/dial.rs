@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 
 use tokio::runtime::Handle;
 
@@ -75,31 +76,38 @@ impl Dial {
         }
     }
 
-    /// Resolves and connects. The caller limits the time.
+    /// Resolves and connects, to `peer` first if there is one, and says where to. The caller limits the time.
     ///
     /// Hosts are resolved and files are read on `resolver`: the blocking threads of the caller's runtime
     /// may all be taken, even by tasks that wait for this connection.
-    pub(super) async fn connect(&self, resolver: &Handle) -> io::Result<(Reader, Writer)> {
+    pub(super) async fn connect(
+        &self,
+        peer: Option<SocketAddr>,
+        resolver: &Handle,
+    ) -> io::Result<(Reader, Writer, Option<SocketAddr>)> {
         match self {
             Dial::Tcp { host, port } => {
-                let (reader, writer) = tcp(host, *port, resolver).await?.into_split();
-                Ok((Box::new(reader), Box::new(writer)))
+                let stream = tcp(host, *port, peer, resolver).await?;
+                let peer = stream.peer_addr().ok();
+                let (reader, writer) = stream.into_split();
+                Ok((Box::new(reader), Box::new(writer), peer))
             }
             #[cfg(feature = "tls")]
             Dial::Tls { host, port, tls, name } => {
-                let stream = tcp(host, *port, resolver).await?;
+                let stream = tcp(host, *port, peer, resolver).await?;
+                let peer = stream.peer_addr().ok();
                 let (reader, writer) = tls.connect(name.clone(), stream, resolver).await?;
-                Ok((Box::new(reader), Box::new(writer)))
+                Ok((Box::new(reader), Box::new(writer), peer))
             }
             #[cfg(unix)]
             Dial::Unix(path) => {
                 let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
-                Ok((Box::new(reader), Box::new(writer)))
+                Ok((Box::new(reader), Box::new(writer), None))
             }
             #[cfg(feature = "fred")]
             Dial::Fred(_) => Err(io::ErrorKind::Unsupported.into()),
             #[cfg(any(test, feature = "test-util"))]
-            Dial::Memory(dial) => dial(),
+            Dial::Memory(dial) => dial().map(|(reader, writer)| (reader, writer, None)),
         }
     }
 }

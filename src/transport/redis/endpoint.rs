@@ -113,7 +113,6 @@ impl Endpoint {
         self.credentials.as_ref()
     }
 
-    #[cfg(feature = "tls")]
     /// Whether it is reached by TLS.
     pub(crate) fn is_secured(&self) -> bool {
         matches!(self.address, Address::Tls { .. })

@@ -42,10 +42,12 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Duration;
 
-use super::codec::{Incoming, without_arguments};
+use super::codec::Incoming;
 use super::connection::Connection;
+use super::credentials::without_secret;
 use super::endpoint::{Address, Endpoint};
 use super::handshake::not_connected;
+use super::identity::Identity;
 use super::request::{Request, ScriptForm};
 use super::stream::KEEPALIVE;
 use super::subscriptions::SubscriptionRegistry;
@@ -70,6 +72,7 @@ pub(super) struct FredClient {
     /// Ends when the connection does.
     router: AbortOnDrop<Result<(), Error>>,
     messages: Receiver<Message>,
+    pub(super) server: Identity,
 }
 
 impl FredTemplate {
@@ -123,16 +126,24 @@ impl FredTemplate {
             biased;
             _ = up.recv() => {}
             ended = &mut router.0 => return Err(match ended {
-                Ok(Err(error)) => refused(&error),
+                Ok(Err(error)) => refused(&error).reworded(|text| {
+                    let secret = self.0.client_config().password.unwrap_or_default();
+                    without_secret(&text, &secret)
+                }),
                 _ => not_connected("the task of fred ended"),
             }),
         }
         // fred takes a connection that is closed during the handshake for a good one, and the name is
         // wanted anyway. A server may refuse the name.
         match send(&client, "CLIENT", vec!["SETNAME".into(), name.into()]).await {
-            Ok(_) => Ok(FredClient { client, router, messages }),
-            Err(fault) => Err(not_connected(&fault.0)),
+            Ok(_) => {}
+            Err(fault) => return Err(not_connected(&fault.0)),
         }
+        // Not every user may ask for it.
+        let info = send(&client, "INFO", vec!["server".into()]).await;
+        let info = info.map_err(|fault| not_connected(&fault.0))?;
+        let server = Identity::of(info.ok().as_ref(), None);
+        Ok(FredClient { client, router, messages, server })
     }
 }
 
@@ -155,7 +166,7 @@ fn connection(limit: Duration) -> ConnectionConfig {
 
 /// Sorts the error of a connection attempt: `fred` mixes its own with answers to HELLO and SELECT.
 fn refused(error: &Error) -> CallError {
-    let text = without_arguments(error.details());
+    let text = error.details();
     let is_reply = text.split_once(' ').is_some_and(|(code, _)| {
         code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
     });
@@ -175,7 +186,7 @@ pub(super) async fn drive(
     registry: Arc<SubscriptionRegistry>,
     events: Arc<dyn TransportEvents>,
 ) -> Fault {
-    let FredClient { client, mut router, mut messages } = client;
+    let FredClient { client, mut router, mut messages, .. } = client;
     let mut driver = Driver { client, in_flight: VecDeque::new(), pings: 0 };
     tokio::select! {
         biased;

@@ -3,10 +3,12 @@
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Handle;
+use tokio::time::{Duration, Instant};
 
-use super::codec::{Decoder, Incoming, without_arguments};
+use super::codec::{Decoder, Incoming};
 use super::credentials::{Credentials, Provider};
 use super::encode::command;
+use super::identity::Identity;
 use super::login::{Login, Validity};
 use super::stream::{Reader, Writer};
 use crate::protocol::Value;
@@ -28,6 +30,9 @@ pub(super) struct Greeting {
     /// Bytes that were read beyond the answers.
     pub(super) inbox: BytesMut,
     pub(super) validity: Validity,
+    /// How long the answers took.
+    pub(super) took: Duration,
+    pub(super) server: Identity,
 }
 
 impl Handshake {
@@ -68,7 +73,22 @@ impl Handshake {
     ) -> Result<Greeting, CallError> {
         let given = self.login.credentials(runtime).await;
         let (credentials, validity) = given.map_err(CallError::NotApplied)?;
-        let (commands, answers) = self.commands(credentials.as_ref());
+        let sent = Instant::now();
+        let greeted = self.greet(reader, writer, credentials.as_ref()).await;
+        // A server or a proxy may repeat the words of a command that it refuses.
+        let hidden = |error| credentials.iter().fold(error, |error, known| known.hidden_in(error));
+        let (inbox, server) = greeted.map_err(hidden)?;
+        Ok(Greeting { inbox, validity, took: sent.elapsed(), server })
+    }
+
+    /// Returns the bytes that were read beyond the answers, and what the server says of itself.
+    async fn greet(
+        &self,
+        reader: &mut Reader,
+        writer: &mut Writer,
+        credentials: Option<&Credentials>,
+    ) -> Result<(BytesMut, Identity), CallError> {
+        let (commands, answers) = self.commands(credentials);
         let broken = |error: std::io::Error| not_connected(&error.to_string());
         // A server that closes the connection at once may have said why before.
         let written = match writer.write_all(&commands).await {
@@ -76,11 +96,14 @@ impl Handshake {
             failed => failed,
         };
         let (mut decoder, mut inbox) = (Decoder::default(), BytesMut::new());
-        let mut number = 0;
+        let (mut number, mut server) = (0, Identity::default());
         while number < answers.len() {
             match decoder.decode(&mut inbox) {
                 Ok(Some(Incoming::Reply(reply))) => {
-                    answers[number].check(reply)?;
+                    if answers[number] == Answer::Identity {
+                        server = Identity::of(reply.as_ref().ok(), None);
+                    }
+                    self.check(answers[number], reply)?;
                     number += 1;
                 }
                 Ok(Some(Incoming::Push(_))) => {}
@@ -93,11 +116,11 @@ impl Handshake {
                 Err(malformed) => return Err(not_connected(&malformed.0)),
             }
         }
-        Ok(Greeting { inbox, validity })
+        Ok((inbox, server))
     }
 
     fn commands(&self, credentials: Option<&Credentials>) -> (BytesMut, Vec<Answer>) {
-        let (mut commands, mut answers) = (BytesMut::new(), vec![Answer::Required]);
+        let (mut commands, mut answers) = (BytesMut::new(), vec![Answer::Hello]);
         let mut hello: Vec<&[u8]> = vec![b"HELLO", b"3"];
         if let Some(credentials) = credentials {
             let (user, password) = (credentials.user(), &credentials.password);
@@ -109,55 +132,78 @@ impl Handshake {
             command(&mut commands, &[b"SELECT", database.to_string().as_bytes()]);
             answers.push(Answer::Required);
         }
+        // Not every user may ask for it.
+        command(&mut commands, &[b"INFO", b"server"]);
+        answers.push(Answer::Identity);
         // Servers before Redis 7.2 do not know CLIENT SETINFO; others may refuse it to this user.
         for (what, text) in [("LIB-NAME", "leasehold"), ("LIB-VER", env!("CARGO_PKG_VERSION"))] {
             command(&mut commands, &[b"CLIENT", b"SETINFO", what.as_bytes(), text.as_bytes()]);
             answers.push(Answer::Optional);
         }
-        if self.primary_only {
-            // On this very connection: a role that was asked for on another one says nothing.
-            command(&mut commands, &[b"ROLE"]);
-            answers.push(Answer::Primary);
-        }
         (commands, answers)
     }
-}
 
-#[derive(Clone, Copy)]
-enum Answer {
-    Required,
-    Optional,
-    /// The server must be a primary.
-    Primary,
-}
-
-impl Answer {
-    fn check(self, reply: Result<Value, String>) -> Result<(), CallError> {
-        match (self, reply) {
-            (Answer::Primary, Ok(role)) => primary(&role),
-            (Answer::Required | Answer::Primary, Err(text)) => {
-                let text = without_arguments(&text);
-                Err(match sort_error_reply(text) {
-                    CallError::Refused(fault) => CallError::Refused(fault),
-                    // No call was sent yet.
-                    _ => not_connected(text),
-                })
-            }
-            (Answer::Required, Ok(_)) | (Answer::Optional, _) => Ok(()),
+    fn check(&self, answer: Answer, reply: Result<Value, String>) -> Result<(), CallError> {
+        match (answer, reply) {
+            (Answer::Hello, Ok(welcome)) => self.check_welcome(&welcome),
+            (Answer::Required, Ok(_)) | (Answer::Optional | Answer::Identity, _) => Ok(()),
+            (Answer::Hello | Answer::Required, Err(text)) => Err(match sort_error_reply(&text) {
+                // Other codes concern the user, and HELLO has words for more than the protocol.
+                CallError::Refused(Fault(text))
+                    if answer == Answer::Hello
+                        && ["ERR ", "NOPROTO "].iter().any(|code| text.starts_with(code)) =>
+                {
+                    needs_resp3(&format!("HELLO is refused: {text}"))
+                }
+                CallError::Refused(fault) => CallError::Refused(fault),
+                // On a connection that logs in, and not on one that did.
+                CallError::NotApplied(fault) if fault.0.starts_with("NOAUTH ") => {
+                    CallError::Refused(fault)
+                }
+                // No call was sent yet.
+                _ => not_connected(&text),
+            }),
         }
     }
+
+    /// What HELLO answers, on this very connection: a role that was asked for on another one says nothing.
+    fn check_welcome(&self, welcome: &Value) -> Result<(), CallError> {
+        match (welcome.field("proto"), welcome.field("role")) {
+            (Some(Value::Int(3)), Some(Value::Text(role))) if role == "master" => Ok(()),
+            (Some(Value::Int(3)), _) if !self.primary_only => Ok(()),
+            (Some(Value::Int(3)), role) => Err(not_primary(role)),
+            _ => Err(needs_resp3("the server does not agree to HELLO 3")),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Hello,
+    Required,
+    Optional,
+    /// Which server it is, if that is told.
+    Identity,
+}
+
+/// No later attempt succeeds.
+fn needs_resp3(why: &str) -> CallError {
+    CallError::Refused(Fault(format!(
+        "this client needs RESP3, which servers speak from Redis 6.0 on, and proxies often do not: {why}"
+    )))
 }
 
 /// What ROLE answers: an error unless the server is a primary.
 pub(super) fn primary(role: &Value) -> Result<(), CallError> {
     match role {
         Value::Array(parts) if parts.first() == Some(&Value::Text("master".into())) => Ok(()),
-        Value::Array(parts) => {
-            let role = parts.first();
-            Err(not_connected(&format!("the server is not a primary: its role is {role:?}")))
-        }
+        Value::Array(parts) => Err(not_primary(parts.first())),
         _ => Err(not_connected("the server does not say its role")),
     }
+}
+
+fn not_primary(role: Option<&Value>) -> CallError {
+    not_connected(&format!("the server is not a primary: its role is {role:?}"))
 }
 
 /// A later attempt may succeed.

@@ -30,7 +30,8 @@
 //!   the two is withdrawn without the other.
 //! - **L5** No reply is taken for the answer to SUNSUBSCRIBE: the server's own `sunsubscribe` may
 //!   overtake it, and then it is an error. A PING in the same request says that it was answered.
-//! - **L6** PING is answered with its own number, or with an error, and only EVALSHA is answered NOSCRIPT.
+//! - **L6** PING is answered with its own number, or by a proxy that answers it itself with PONG each time, or with
+//!   an error, and only EVALSHA is answered NOSCRIPT.
 //!   Anything else answers a later request: a reply was left out before it, and the connection ends. Behind
 //!   a call that was too old there is a PING, which shows it.
 
@@ -39,11 +40,13 @@ use std::collections::VecDeque;
 use bytes::{Buf as _, BytesMut};
 use tokio::time::Instant;
 
-use super::codec::without_arguments;
 use super::encode;
 use super::request::{KeyForm, Notification, Request, ScriptForm};
 use crate::protocol::Value;
 use crate::transport::{CallError, Fault, PubSub, sort_error_reply};
+
+/// What PING without a number is answered.
+const PONG: &str = "PONG";
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -54,6 +57,8 @@ pub(super) struct Ledger {
     /// How many PING were encoded, and how many of them were answered.
     pings: u64,
     pongs: u64,
+    /// Whether PING is answered with its number: so the first one was.
+    echoes: Option<bool>,
     /// Why no request is taken any more.
     closed: Option<CallError>,
 }
@@ -237,7 +242,7 @@ impl Ledger {
         // `VecDeque::pop_front_if` is of Rust 1.93.
         let answered = self.in_flight.front().is_some_and(|sent| sent.end() <= taken);
         let next = if answered { self.in_flight.pop_front() } else { None };
-        let Some(InFlight { request, since, length, .. }) = next else {
+        let Some(InFlight { request, since, first, length, before }) = next else {
             return Err(Fault("the server answered what it was not asked".into()));
         };
         // A driver that sends in its own way makes sure itself.
@@ -245,31 +250,45 @@ impl Ledger {
         self.pongs += u64::from(is_numbered);
         // INVARIANT L6.
         let is_of_another = match (&request, &reply) {
-            (Some(Request::Ping(_)), Ok(reply)) if is_numbered => {
-                *reply != Value::Text(self.pongs.to_string())
+            (Some(Request::Ping(_)), Ok(Value::Text(reply))) if is_numbered => {
+                let echoes = self.echoes.get_or_insert(reply != PONG);
+                *reply != if *echoes { self.pongs.to_string() } else { PONG.to_owned() }
+            }
+            (Some(Request::Ping(_)), Ok(_)) => is_numbered,
+            (Some(Request::Call(_) | Request::Command(_)) | None, Ok(Value::Text(reply))) => {
+                self.echoes == Some(false) && reply == PONG
             }
             (Some(Request::Unsubscribe(_, PubSub::Sharded)), Ok(reply)) => {
-                *reply != Value::Text("PONG".into())
+                *reply != Value::Text(PONG.into())
             }
             (Some(Request::Ping(_) | Request::Command(_)), Err(text)) => {
                 text.starts_with("NOSCRIPT")
             }
             _ => false,
         };
-        if is_of_another {
-            return Err(Fault("the server left out a reply before this one".into()));
+        let fault = match (&request, &reply) {
+            _ if is_of_another => Some("the server left out a reply before this one"),
+            (Some(Request::Subscribe(_)), Ok(_)) => {
+                Some("the server answered SUBSCRIBE without a push")
+            }
+            _ => None,
+        };
+        if let Some(fault) = fault {
+            // LOCKS: its caller learns of it as the connection ends, when nothing is locked.
+            self.in_flight.push_front(InFlight { request, since, first, length, before });
+            return Err(Fault(fault.into()));
         }
         Ok(match request {
             None | Some(Request::Unsubscribe(..)) => None,
             Some(Request::Ping(pong)) => pong.map(Notification::Pong),
             Some(Request::Command(request)) => {
-                let refused = |text: String| sort_error_reply(without_arguments(&text));
-                Some(Notification::Called(request.answer, reply.map_err(refused)))
+                let outcome = reply.map_err(|text| sort_error_reply(&text));
+                Some(Notification::Called(request.answer, outcome))
             }
-            Some(Request::Subscribe(request)) => match reply {
-                Err(text) => Some(Notification::Subscribed(request, Err(sort_error_reply(&text)))),
-                Ok(_) => return Err(Fault("the server answered SUBSCRIBE without a push".into())),
-            },
+            Some(Request::Subscribe(request)) => {
+                let refusal = reply.err().map(|text| sort_error_reply(&text));
+                refusal.map(|error| Notification::Subscribed(request, Err(error)))
+            }
             Some(Request::Call(mut request)) => match reply {
                 Err(text) if text.starts_with("NOSCRIPT") && request.form == ScriptForm::Hash => {
                     // INVARIANT L3.

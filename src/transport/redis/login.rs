@@ -96,6 +96,7 @@ impl Login {
         let words = [b"AUTH", credentials.user().as_bytes(), credentials.password.as_bytes()];
         let answer = connection.command(&words)?;
         let ended = |_| Err(CallError::NotApplied(Fault("the connection has ended".into())));
-        answer.await.unwrap_or_else(ended).map(|_| validity)
+        let outcome = answer.await.unwrap_or_else(ended);
+        outcome.map(|_| validity).map_err(|error| credentials.hidden_in(error))
     }
 }

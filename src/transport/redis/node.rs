@@ -4,40 +4,48 @@
 //! to a waiting caller), calls of the background lane by the library's own runtime. If the caller's
 //! runtime ends, its connections move to our own.
 //!
-//! # Generations
+//! | file | what it is |
+//! | --- | --- |
+//! | `generation` | which server it is, and how all connections leave it together |
+//! | `supervisor` | keeps one connection: watches it, gives it up, makes the next |
+//! | `opening` | how a connection is opened |
 //!
-//! A node has a *target*: the server that it connects to. Sentinel gives it another one when the primary
-//! changes. Each target is a generation, and no connection of an earlier generation carries a call:
-//! [`Node::switch`] takes all of them away at once, and a connection that was being opened meanwhile is
-//! refused by its slot. So a former primary that still takes writes grants no lock to this client.
+//! `docs/connection.md` has the states of a node.
 //!
 //! # Bounds
 //!
 //! Three supervisors, three drivers. Nothing is queued for a connection that is not there.
 
+mod generation;
+mod opening;
 mod supervisor;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::FutureExt as _;
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, timeout};
 
-use self::supervisor::{DrivenBy, DrivenConnection, OpenError, Supervisor};
+use self::generation::{OTHER_TARGET, Target};
+use self::supervisor::{DrivenBy, Supervisor};
 use super::credentials::Provider;
 use super::dial::Dial;
 use super::endpoint::Endpoint;
 use super::handshake::{Greeting, Handshake, not_connected};
+use super::pacer::Pacer;
 use super::request::{CallOutcome, KeyForm, SubscribeOutcome};
 use super::slot::ConnectionSlot;
 use super::stream::{Reader, Writer};
 use super::subscriptions::SubscriptionRegistry;
+use crate::sync::Mutex;
 
+#[cfg(all(test, shuttle))]
+pub(super) use self::generation::give_up;
 pub(super) use self::supervisor::CLOSING_MAX;
 use super::{IfUnreachable, Timing};
 use crate::protocol::Call;
@@ -47,8 +55,19 @@ use crate::transport::{CallError, Fault, Lane, PubSub, Role, TransportEvents};
 /// The lanes in the order of the slots.
 pub(super) const LANES: [Lane; 2] = [Lane::Caller, Lane::Background];
 
+/// Its connection is made first. It is driven by the library's own thread, and carries the renewals: a client
+/// with a part of its connections can keep what it holds.
+const PILOT: Role = Role::Calls(Lane::Background);
+
+/// First and longest pause between two attempts to connect that are refused.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
 const PROBE_MIN: Duration = Duration::from_millis(100);
 const PROBE_MAX: Duration = Duration::from_secs(1);
+
+/// Intervals without a byte after a PING, after which a connection is given up.
+const SILENT_MIN: u32 = 2;
 
 /// One server: how it is reached, and how a connection to it begins.
 pub(crate) struct Remote {
@@ -56,14 +75,6 @@ pub(crate) struct Remote {
     pub(super) handshake: Handshake,
     /// For messages: without user and password.
     pub(super) endpoint: String,
-}
-
-/// The server that a node connects to.
-#[derive(Clone)]
-pub(super) struct Target {
-    pub(super) generation: u64,
-    /// Or why none is known.
-    pub(super) remote: Result<Arc<Remote>, Fault>,
 }
 
 /// Three connections to one server.
@@ -75,7 +86,7 @@ pub(crate) struct Node {
 
 /// What the connections' tasks and the callers share.
 pub(super) struct Shared {
-    pub(super) target: watch::Sender<Target>,
+    target: watch::Sender<Target>,
     pub(super) timing: Timing,
     pub(super) events: Arc<dyn TransportEvents>,
     slots: [ConnectionSlot; LANES.len()],
@@ -85,6 +96,8 @@ pub(super) struct Shared {
     pub(super) lost: Arc<Notify>,
     /// For each role, how far its connection is.
     progress: watch::Sender<[Progress; 3]>,
+    /// Wakes the others in their order, as a `watch` would not: simulations are replayed.
+    pilot_changed: Notify,
 }
 
 /// How far a connection is.
@@ -119,15 +132,18 @@ impl Remote {
         self
     }
 
-    /// A stream to the server behind its handshake. The caller limits the time; what blocks runs on
-    /// `resolver`.
+    /// A stream to the server behind its handshake, to `peer` if that can be reached. The caller limits the
+    /// time; what blocks runs on `resolver`.
     pub(super) async fn open(
         &self,
+        peer: Option<SocketAddr>,
         resolver: &Handle,
     ) -> Result<(Reader, Writer, Greeting), CallError> {
-        let dialed = self.dial.connect(resolver).await;
-        let (mut reader, mut writer) = dialed.map_err(|error| not_connected(&error.to_string()))?;
-        let greeting = self.handshake.run(&mut reader, &mut writer, resolver).await?;
+        let dialed = self.dial.connect(peer, resolver).await;
+        let (mut reader, mut writer, peer) =
+            dialed.map_err(|error| not_connected(&error.to_string()))?;
+        let mut greeting = self.handshake.run(&mut reader, &mut writer, resolver).await?;
+        greeting.server.peer = peer;
         Ok((reader, writer, greeting))
     }
 
@@ -135,25 +151,6 @@ impl Remote {
     pub(super) fn primary_only(mut self) -> Self {
         self.handshake.primary_only();
         self
-    }
-}
-
-/// The first connection of a supervisor, or why there is none yet.
-async fn open_first(
-    supervisor: &Supervisor,
-    if_unreachable: IfUnreachable,
-) -> Result<Result<DrivenConnection, Fault>, CallError> {
-    match supervisor.open().await {
-        Ok(driven) => Ok(Ok(driven)),
-        Err(OpenError::Call(CallError::NotApplied(fault)))
-            if if_unreachable == IfUnreachable::RetryLater =>
-        {
-            Ok(Err(fault))
-        }
-        Err(OpenError::Call(error)) => Err(error),
-        Err(OpenError::NoRuntime) => {
-            Err(CallError::NotApplied(Fault("the runtime is shut down".into())))
-        }
     }
 }
 
@@ -171,17 +168,17 @@ impl Node {
         let (shared, lost) = (Ok(Arc::new(remote)), Arc::default());
         let shared = Shared::new(shared, timing, events, lost);
         let (stop, stopped) = watch::channel(false);
-        let supervisors = shared.supervisors(&runtimes, &stopped);
+        let mut supervisors = shared.supervisors(&runtimes, &stopped);
         // CANCEL: connections that are already open close when they are dropped.
-        let first = |supervisor| open_first(supervisor, if_unreachable);
-        let opened = futures::future::try_join_all(supervisors.iter().map(first)).await?;
-        let tasks = supervisors.into_iter().zip(opened).map(|(supervisor, first)| {
-            let first = first.and_then(|driven| supervisor.fill_slot(driven));
-            if let Err(fault) = &first {
-                supervisor.not_connected(fault);
-            }
-            runtimes.own.spawn(supervisor.run(first))
-        });
+        let [pilot, others @ ..] = &mut supervisors;
+        let mut first = vec![pilot.open_first(if_unreachable).await?];
+        if first[0].is_some() {
+            let others = others.iter_mut().map(|other| other.open_first(if_unreachable));
+            first.extend(futures::future::try_join_all(others).await?);
+        }
+        first.resize_with(supervisors.len(), || None);
+        let tasks = supervisors.into_iter().zip(first);
+        let tasks = tasks.map(|(supervisor, first)| runtimes.own.spawn(supervisor.run(first)));
         let supervisors = Mutex::new(tasks.collect());
         Ok(Node { shared, stop, supervisors })
     }
@@ -198,7 +195,7 @@ impl Node {
         let shared = Shared::new(remote, timing, events, lost);
         let (stop, stopped) = watch::channel(false);
         let supervisors = shared.supervisors(runtimes, &stopped).into_iter();
-        let tasks = supervisors.map(|supervisor| runtimes.own.spawn(supervisor.open_and_run()));
+        let tasks = supervisors.map(|supervisor| runtimes.own.spawn(supervisor.run(None)));
         let supervisors = Mutex::new(tasks.collect());
         Node { shared, stop, supervisors }
     }
@@ -302,18 +299,6 @@ impl Node {
         self.shared.reconnects.load(Ordering::Relaxed)
     }
 
-    /// Gives the node another target. All connections to the former one are given up at once: the epochs
-    /// rise, and every call on them gets the outcome that is known, before this returns.
-    pub(super) fn switch(&self, remote: Result<Arc<Remote>, Fault>, fault: &Fault) {
-        let mut generation = 0;
-        // First, so that what is opened from now on leads to the new target.
-        self.shared.target.send_modify(|target| {
-            generation = target.generation + 1;
-            *target = Target { generation, remote };
-        });
-        give_up(&self.shared.slots, &self.shared.subscriptions, generation, fault);
-    }
-
     pub(super) async fn close(&self) {
         self.shared.close();
         self.stop.send_replace(true);
@@ -325,21 +310,6 @@ impl Node {
         for supervisor in aborts {
             supervisor.abort();
         }
-    }
-}
-
-/// Takes connections of this generation only, from now on, and ends those of earlier ones.
-pub(super) fn give_up(
-    slots: &[ConnectionSlot],
-    registry: &SubscriptionRegistry,
-    generation: u64,
-    fault: &Fault,
-) {
-    let calls: Vec<_> =
-        slots.iter().filter_map(|slot| slot.switched(generation, fault.clone())).collect();
-    let messages = registry.switched(generation);
-    for connection in calls.into_iter().chain(messages) {
-        connection.end(fault, registry);
     }
 }
 
@@ -379,7 +349,7 @@ impl Shared {
         lost: Arc<Notify>,
     ) -> Arc<Self> {
         Arc::new(Shared {
-            target: watch::Sender::new(Target { generation: 0, remote }),
+            target: watch::Sender::new(Target { generation: 0, remote, server: None }),
             timing,
             events,
             slots: LANES.map(|_| ConnectionSlot::new()),
@@ -387,6 +357,7 @@ impl Shared {
             reconnects: AtomicU64::new(0),
             lost,
             progress: watch::Sender::new([Progress::Opening; 3]),
+            pilot_changed: Notify::new(),
         })
     }
 
@@ -402,12 +373,33 @@ impl Shared {
             driven_by,
             stop: stopped.clone(),
             target: self.target.subscribe(),
+            pacer: Pacer::new(PAUSE_MIN, PAUSE_MAX),
         };
         [
+            supervisor(PILOT, DrivenBy::OwnThread),
             supervisor(Role::Calls(Lane::Caller), DrivenBy::CallerRuntime),
-            supervisor(Role::Calls(Lane::Background), DrivenBy::OwnThread),
             supervisor(Role::Messages, DrivenBy::CallerRuntime),
         ]
+    }
+
+    fn pilot(&self) -> Progress {
+        self.progress.borrow()[position(PILOT)]
+    }
+
+    /// Counts the connections that the pilot has lost.
+    fn pilots(&self) -> u64 {
+        self.slot(Lane::Background).epoch()
+    }
+
+    /// The pilot cannot connect: the others do not try.
+    fn unreachable(&self, fault: &Fault) {
+        self.slots.iter().for_each(|slot| slot.unreachable(not_now(fault)));
+        self.subscriptions.unreachable(not_now(fault));
+        self.progress.send_modify(|all| {
+            for one in all.iter_mut().filter(|one| **one == Progress::Opening) {
+                *one = Progress::NotConnected;
+            }
+        });
     }
 
     pub(super) fn slot(&self, lane: Lane) -> &ConnectionSlot {
@@ -419,6 +411,9 @@ impl Shared {
 
     pub(super) fn progressed(&self, role: Role, now: Progress) {
         self.progress.send_modify(|progress| progress[position(role)] = now);
+        if role == PILOT {
+            self.pilot_changed.notify_waiters();
+        }
     }
 
     pub(super) fn reconnected(&self) {
@@ -433,9 +428,12 @@ impl Shared {
         }
     }
 
-    /// A silent connection is noticed after two to three intervals.
-    pub(super) fn probe_interval(&self) -> Duration {
-        self.timing.command.clamp(PROBE_MIN, PROBE_MAX)
+    /// How often a connection without a sign of life is asked for one, and how many times that may go
+    /// unanswered: not before a call would have timed out.
+    pub(super) fn probe(&self) -> (Duration, u32) {
+        let every = self.timing.command.clamp(PROBE_MIN, PROBE_MAX);
+        let silent = self.timing.command.as_micros().div_ceil(every.as_micros());
+        (every, u32::try_from(silent).unwrap_or(u32::MAX).max(SILENT_MIN))
     }
 
     fn close(&self) {
@@ -452,14 +450,11 @@ fn position(role: Role) -> usize {
     }
 }
 
+fn not_now(fault: &Fault) -> Fault {
+    Fault(format!("not connected: {fault}"))
+}
+
 /// Adds the name of the server to the error of an attempt.
 pub(super) fn cannot_connect(endpoint: &str, error: CallError) -> CallError {
-    let named = |fault| Fault(format!("cannot connect to {endpoint}: {fault}"));
-    match error {
-        CallError::NotApplied(fault) | CallError::Unknown(fault) => {
-            CallError::NotApplied(named(fault))
-        }
-        CallError::Refused(fault) => CallError::Refused(named(fault)),
-        other @ (CallError::NotDurable { .. } | CallError::Closed) => other,
-    }
+    error.took_nothing().reworded(|text| format!("cannot connect to {endpoint}: {text}"))
 }

@@ -1,9 +1,18 @@
 //! Sentinel: one node whose target is the server that the sentinels call the primary.
 //!
-//! All known sentinels are asked at once ([`look`]), and the answer with the highest `config-epoch` counts,
-//! not the first: a sentinel that is cut off answers quickly and wrongly. Whether the server is a primary,
-//! it says itself, on each connection that carries calls, when the connection begins (`handshake.rs`) and
-//! about every second after that (`supervisor.rs`).
+//! All known sentinels are asked at once ([`look`]). One of them may be cut off, or its address may belong to
+//! another deployment by now, so none is believed alone:
+//!
+//! - The primary is the server that more than half of the sentinels name. Without such a majority the present
+//!   one stays.
+//! - A server that fewer name is followed if it says itself that it succeeds the present primary: it is a
+//!   primary, and its former replication id is the id of the present one.
+//! - A client that starts has nothing to compare with. After [`look::PATIENCE`] it takes the server that most of
+//!   the sentinels name that answer.
+//! - The sentinels of the URL are always asked; others as long as most of those that answer see them up.
+//!
+//! Whether the server is a primary, it says itself, on each connection that carries calls, when the connection
+//! begins (`handshake.rs`) and about every second after that (`supervisor.rs`).
 //!
 //! | event | what follows |
 //! | --- | --- |
@@ -30,12 +39,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant, timeout_at};
 
-use self::watch::Watched;
+use self::watch::{Origin, Watched};
 use super::access::Access;
 use super::deployment::SentinelDeployment;
 use super::endpoint::Endpoint;
@@ -43,6 +51,7 @@ use super::handshake::not_connected;
 use super::node::{Node, Remote, Runtimes};
 use super::{IfUnreachable, Opening, Timing};
 use crate::protocol::Value;
+use crate::sync::Mutex;
 use crate::transport::{CallError, Fault, TransportEvents};
 
 /// The longest time between two looks, but for a little jitter.
@@ -66,8 +75,8 @@ struct Shared {
     changed: Arc<Notify>,
     /// By address.
     sentinels: Mutex<BTreeMap<String, Watched>>,
-    /// Why the sentinels name no primary.
-    refusal: Mutex<Option<Fault>>,
+    /// Why the sentinels have named no primary, until they do.
+    unnamed: Mutex<Option<CallError>>,
 }
 
 impl Sentinel {
@@ -92,10 +101,10 @@ impl Sentinel {
             events,
             changed,
             sentinels: Mutex::default(),
-            refusal: Mutex::default(),
+            unnamed: Mutex::default(),
         });
         for endpoint in &shared.deployment.sentinels {
-            shared.watch(endpoint)?;
+            shared.watch(endpoint, Origin::Url)?;
         }
         let looking = runtimes.own.spawn(look::run(shared.clone(), node.clone()));
         // CANCEL: all tasks end when this is dropped.
@@ -105,9 +114,9 @@ impl Sentinel {
         if connected || if_unreachable == IfUnreachable::RetryLater {
             return Ok(sentinel);
         }
-        let refusal = sentinel.shared.refusal.lock().take();
-        Err(match refusal {
-            Some(fault) => CallError::Refused(fault),
+        let unnamed = sentinel.shared.unnamed.lock().take();
+        Err(match unnamed {
+            Some(error) => error,
             None => sentinel.node.why_not_connected().unwrap_or_else(|| {
                 not_connected("the connection for messages was not made in time")
             }),
@@ -164,13 +173,13 @@ impl Shared {
     }
 
     /// Watches a sentinel, unless it is watched already.
-    fn watch(self: &Arc<Self>, endpoint: &Endpoint) -> Result<(), CallError> {
+    fn watch(&self, endpoint: &Endpoint, origin: Origin) -> Result<(), CallError> {
         let remote = Arc::new(self.access.sentinel(endpoint, &self.name)?);
         let mut sentinels = self.sentinels.lock();
         if sentinels.len() == SENTINELS_MAX {
             return Err(not_connected("too many sentinels"));
         }
-        let watched = || Watched::start(remote, self.timing, &self.runtimes, &self.changed);
+        let watched = || Watched::start(origin, remote, self.timing, &self.runtimes, &self.changed);
         sentinels.entry(endpoint.address().to_string()).or_insert_with(watched);
         Ok(())
     }

@@ -11,17 +11,17 @@
 //!
 //! # Locking
 //!
-//! `state`: read to take a connection, written at a loss and after a reconnect. Never across an await.
+//! `state`, for a moment. Never across an await.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::connection::Connection;
-use crate::sync::{AtomicU64, RwLock};
+use crate::sync::{AtomicU64, Mutex};
 use crate::transport::{CallError, Fault};
 
 pub(super) struct ConnectionSlot {
-    state: RwLock<State>,
+    state: Mutex<State>,
     epoch: AtomicU64,
     /// Changes under the lock of `state`.
     generation: AtomicU64,
@@ -36,14 +36,14 @@ enum State {
 
 impl ConnectionSlot {
     pub(super) fn new() -> Self {
-        let state = RwLock::new(State::Disconnected(Fault("not connected yet".into())));
+        let state = Mutex::new(State::Disconnected(Fault("not connected yet".into())));
         let (epoch, generation) = (AtomicU64::new(0), AtomicU64::new(0));
         ConnectionSlot { state, epoch, generation }
     }
 
     /// The connection to send on. Without one nothing is queued: the call is not applied.
     pub(super) fn connection(&self) -> Result<Arc<Connection>, CallError> {
-        match &*self.state.read() {
+        match &*self.state.lock() {
             State::Connected(connection) => Ok(connection.clone()),
             State::Disconnected(fault) => Err(CallError::NotApplied(fault.clone())),
             State::Closed => Err(CallError::Closed),
@@ -54,15 +54,22 @@ impl ConnectionSlot {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Takes a lost connection out of the slot, or gives a new reason why there is none.
+    /// Takes a lost connection out of the slot.
     pub(super) fn disconnected(&self, fault: Fault) {
-        self.take(&mut self.state.write(), fault);
+        self.take(&mut self.state.lock(), fault);
+    }
+
+    /// Gives a new reason why there is no connection, if there is none.
+    pub(super) fn unreachable(&self, fault: Fault) {
+        if let State::Disconnected(why) = &mut *self.state.lock() {
+            *why = fault;
+        }
     }
 
     /// The node has another target: from now on, the slot has connections of this generation only.
     /// Returns the connection that it had, which must be ended.
     pub(super) fn switched(&self, generation: u64, fault: Fault) -> Option<Arc<Connection>> {
-        let mut state = self.state.write();
+        let mut state = self.state.lock();
         self.generation.store(generation, Ordering::Release);
         self.take(&mut state, fault)
     }
@@ -83,7 +90,7 @@ impl ConnectionSlot {
 
     /// False if the connection is of an earlier generation (I3).
     pub(super) fn connected(&self, connection: &Arc<Connection>, generation: u64) -> bool {
-        let mut state = self.state.write();
+        let mut state = self.state.lock();
         if self.generation.load(Ordering::Acquire) != generation {
             return false;
         }
@@ -94,6 +101,6 @@ impl ConnectionSlot {
     }
 
     pub(super) fn close(&self) {
-        *self.state.write() = State::Closed;
+        *self.state.lock() = State::Closed;
     }
 }

@@ -1,18 +1,22 @@
 //! A stream of bytes to a server and back, and how TCP makes one.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures::future::Shared;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::task::AbortOnDrop;
+use crate::sync::Mutex;
 
 pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
@@ -23,17 +27,76 @@ pub(super) const KEEPALIVE: Duration = Duration::from_secs(10);
 /// How long an address of a host may be silent before the next one is tried beside it.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 
-/// Resolves the host on a blocking thread of `resolver`, and connects.
-pub(super) async fn tcp(host: &str, port: u16, resolver: &Handle) -> io::Result<TcpStream> {
+/// The addresses of a host; their port means nothing.
+type Addresses = Result<Vec<SocketAddr>, String>;
+
+/// Look-ups under way, by host. One that nobody waits for any more keeps its thread until the system answers:
+/// the next attempt waits for the same answer, instead of taking a thread as well.
+static LOOK_UPS: LazyLock<Mutex<BTreeMap<String, Shared<oneshot::Receiver<Addresses>>>>> =
+    LazyLock::new(Mutex::default);
+
+/// Resolves the host on a blocking thread of `resolver`, and connects, to `peer` first if there is one.
+pub(super) async fn tcp(
+    host: &str,
+    port: u16,
+    peer: Option<SocketAddr>,
+    resolver: &Handle,
+) -> io::Result<TcpStream> {
     // An IPv6 address has brackets in a URL, and none where names are resolved.
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    let resolve = async move { lookup_host((host, port)).await.map(Vec::from_iter) };
-    let addresses = (&mut AbortOnDrop(resolver.spawn(resolve)).0).await??;
-    let stream = connect_first(addresses.into_iter()).await?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let mut addresses = match host.parse::<IpAddr>() {
+        Ok(address) => vec![(address, port).into()],
+        Err(_) => look_up(host, resolver, ask_the_system).await?,
+    };
+    for address in &mut addresses {
+        address.set_port(port);
+    }
+    let others = addresses.into_iter().filter(|address| Some(*address) != peer);
+    let stream = connect_first(peer.into_iter().chain(others)).await?;
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE / 2);
     SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
     Ok(stream)
+}
+
+/// Asks for a host, unless that is under way: then the answer is shared.
+///
+/// CANCEL: the look-up goes on without its future, and takes itself out when it is answered.
+pub(super) async fn look_up(
+    host: &str,
+    resolver: &Handle,
+    ask: impl FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
+) -> io::Result<Vec<SocketAddr>> {
+    let (answer, answered) = oneshot::channel();
+    let answered = answered.shared();
+    let under_way =
+        LOOK_UPS.lock().entry(host.to_owned()).or_insert_with(|| answered.clone()).clone();
+    if under_way.ptr_eq(&answered) {
+        let under_way = UnderWay(host.to_owned());
+        // Not under the lock: a runtime that is shut down drops the closure at once.
+        resolver.spawn_blocking(move || {
+            let addresses = ask(&under_way.0).map_err(|error| error.to_string());
+            drop(under_way);
+            drop(answer.send(addresses));
+        });
+    }
+    match under_way.await {
+        Ok(addresses) => addresses.map_err(io::Error::other),
+        Err(_) => Err(io::Error::other("the client that asked for the name has ended")),
+    }
+}
+
+/// The entry of a look-up. Taken out however the look-up ends.
+struct UnderWay(String);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        LOOK_UPS.lock().remove(&self.0);
+    }
+}
+
+fn ask_the_system(host: &str) -> io::Result<Vec<SocketAddr>> {
+    (host, 0).to_socket_addrs().map(Vec::from_iter)
 }
 
 /// Connects to the first address that answers. Tried one after the other, a dead address would use

@@ -174,7 +174,7 @@ impl SubscriptionRegistry {
         state.disconnected()
     }
 
-    /// There is no connection for now: no `subscribe` waits for one.
+    /// If there is no connection, there is none for now: no `subscribe` waits for one.
     pub(super) fn unreachable(&self, fault: Fault) {
         self.give_up(Connectivity::Unreachable(fault.clone()), &CallError::NotApplied(fault));
     }
@@ -186,10 +186,11 @@ impl SubscriptionRegistry {
     fn give_up(&self, connectivity: Connectivity, error: &CallError) {
         let pending = {
             let mut state = self.0.lock();
-            if matches!(state.connectivity, Connectivity::Closed) {
-                return;
+            match (&state.connectivity, &connectivity) {
+                (Connectivity::Closed, _)
+                | (Connectivity::Connected(_), Connectivity::Unreachable(_)) => return,
+                _ => state.connectivity = connectivity,
             }
-            state.connectivity = connectivity;
             std::mem::take(&mut state.pending)
         };
         for request in pending {

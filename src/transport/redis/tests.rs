@@ -19,19 +19,28 @@ mod authority;
 mod calls;
 #[cfg(feature = "tls")]
 mod certificates;
+#[cfg(feature = "test-util")]
+mod clusters;
 mod connecting;
 mod crowds;
 mod cuts;
 mod drops;
+#[cfg(feature = "test-util")]
+mod fakes;
 mod late;
 mod lifecycle;
 mod logins;
+mod look_ups;
 mod losses;
 mod memory;
 #[cfg(shuttle)]
 mod model;
+mod pacing;
 #[cfg(feature = "tls")]
 mod secure;
+#[cfg(feature = "test-util")]
+mod sentinels;
+mod servers;
 mod steps;
 mod subscriptions;
 #[cfg(feature = "tls")]
@@ -70,6 +79,8 @@ struct Recorder {
     messages: Mutex<Vec<(String, Vec<u8>)>>,
     missed: AtomicUsize,
     restored: Mutex<Vec<Lane>>,
+    /// How often another server was reported.
+    switched: AtomicUsize,
     /// How long each message keeps the consumer busy.
     pause: Option<Duration>,
 }
@@ -81,6 +92,11 @@ impl Recorder {
 
     fn missed(&self) -> usize {
         self.missed.load(Ordering::SeqCst)
+    }
+
+    /// How often another server was reported.
+    fn changed(&self) -> usize {
+        self.switched.load(Ordering::SeqCst)
     }
 
     fn restored(&self, lane: Lane) -> bool {
@@ -105,7 +121,9 @@ impl TransportEvents for Recorder {
         self.restored.lock().push(lane);
     }
 
-    fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
+    fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {
+        self.switched.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// A runtime on its own thread, as the library has one.

@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, ReadHalf, WriteHalf};
 use tokio::runtime::Handle;
 use tokio_rustls::TlsConnector;
@@ -19,6 +18,7 @@ use tokio_rustls::rustls::{AlertDescription, ClientConfig, Error as TlsError, Ro
 use self::pems::Pems;
 use super::endpoint::{Address, Endpoint};
 use crate::error::ConfigError;
+use crate::sync::Mutex;
 use crate::transport::{CallError, Fault};
 
 pub use self::options::TlsOptions;

@@ -3,11 +3,17 @@
 use std::time::Duration;
 
 use leasehold::test_util::Faults;
-use leasehold::{EmbeddedRedis, HoldState, Lease};
-use tokio::time::{Instant, sleep};
+use leasehold::{Client, EmbeddedRedis, HoldState, Lease};
+use tokio::task::yield_now;
+use tokio::time::{Instant, advance, sleep};
 
-use super::{BATCH, name, runs, set_round_trip, take_all};
+use super::{BATCH, LONG, name, runs, set_round_trip, take_all};
 use crate::backend::{eventually, ms};
+
+/// Releases in the background that are under way at once.
+const AT_ONCE: u64 = 256;
+/// More than are let go in one step of the background.
+const GUARDS: usize = 6000;
 
 #[tokio::test(start_paused = true)]
 async fn one_bad_key_costs_no_healthy_hold() {
@@ -54,4 +60,59 @@ async fn a_renewal_without_an_answer_leaves_time_for_another_one() {
     assert!(took < lease / 3 + ms(200), "{took:?}");
     sleep(lease * 3).await;
     assert_eq!(guard.state(), HoldState::Held);
+}
+
+/// They lost a hold, and delayed the renewals of the others by a third of a second.
+#[tokio::test(start_paused = true)]
+async fn thousands_of_guards_that_are_let_go_delay_no_renewal() {
+    let redis = EmbeddedRedis::new();
+    let client = redis.builder().lease(ms(300)).connect().await.unwrap();
+    let many = take_all(&client, 0..GUARDS, LONG).await;
+    let kept = client.lock("kept").lock().await.unwrap();
+    drop(many);
+    // It is due when the first release can be sent.
+    advance(ms(150)).await;
+    let ahead = taken_up_before(&redis, &client, "lock_renew").await;
+    assert!(ahead < GUARDS / 4, "{ahead} releases were taken up before");
+    let settled = async || client.stats().releases_pending == 0;
+    eventually("all are released", settled).await;
+    assert_eq!((kept.state(), client.stats().releases_failed), (HoldState::Held, 0));
+}
+
+/// Each that had come was looked at again for every few that came.
+#[tokio::test(start_paused = true)]
+async fn the_first_of_thousands_of_releases_does_not_wait_for_the_last() {
+    let redis = EmbeddedRedis::new();
+    let client = redis.client();
+    drop(take_all(&client, 0..GUARDS, LONG).await);
+    let ahead = taken_up_before(&redis, &client, "lock_release").await;
+    assert!(ahead < GUARDS / 4, "{ahead} releases were taken up before");
+}
+
+/// How many releases the background had begun to work on when the first run of a script was over.
+async fn taken_up_before(redis: &EmbeddedRedis, client: &Client, script: &str) -> usize {
+    while runs(redis, script) == 0 {
+        assert_eq!(client.stats().releases_failed, 0);
+        assert!(client.stats().releases_pending > 0, "all are over");
+        yield_now().await;
+    }
+    usize::try_from(client.stats().releases_queued).unwrap()
+}
+
+/// On the connection and on the server, too: only so many are under way.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_is_behind_few_releases_on_the_line() {
+    let redis = EmbeddedRedis::new();
+    let client = redis.builder().lease(ms(300)).connect().await.unwrap();
+    let many = take_all(&client, 0..GUARDS / 4, LONG).await;
+    let _kept = client.lock("kept").lock().await.unwrap();
+    let link = redis.links().remove(0);
+    set_round_trip(&link, ms(20));
+    drop(many);
+    let mut most = 0;
+    while client.stats().renewed < 3 {
+        most = most.max(link.calls_under_way() as u64);
+        sleep(ms(1)).await;
+    }
+    assert!((2..=AT_ONCE + 1).contains(&most), "{most} calls");
 }

@@ -18,6 +18,8 @@ pub(crate) struct QueueOrder {
     last: BTreeMap<usize, Vec<String>>,
     /// Whose turn is over or has begun.
     served: BTreeSet<String>,
+    /// Who was told of its turn.
+    told: BTreeSet<String>,
     /// Everybody that was ever seen waiting.
     known: BTreeSet<String>,
 }
@@ -34,17 +36,18 @@ impl QueueOrder {
         granted: &[String],
         takers: Takers,
     ) -> Option<String> {
-        let now = &state.queue;
+        let (now, is_lossy) = (&state.queue, weather == Weather::Lossy);
         let mut before = self.last.insert(name, now.clone()).unwrap_or_default();
-        if weather == Weather::Lossy {
+        if is_lossy {
             self.put_back(&mut before, now.iter().chain(granted));
         }
-        self.known.extend(now.iter().cloned());
+        self.told.extend(granted.iter().cloned());
         let mut served = Vec::new();
         for field in granted.iter().chain(state.holds.keys()) {
             // A hold that is taken over was never waited for.
             let taken_over = takers == Takers::Some && !self.known.contains(field);
-            if self.served.insert(field.clone()) && !taken_over {
+            let renamed = is_lossy && !self.known.contains(field) && self.has_an_untold(field);
+            if self.served.insert(field.clone()) && !taken_over && !renamed {
                 served.push(field);
             }
         }
@@ -59,9 +62,10 @@ impl QueueOrder {
                 return Some(format!("{field} got {name} before {passed}: {before:?}, {now:?}"));
             }
         }
-        // Whose grant came when its lease was over is put back under a new name: behind its own client's.
+        self.known.extend(now.iter().cloned());
+        // Behind its own client's.
         let put_back = |field: &&String| {
-            weather == Weather::Lossy && !before.contains(field) && self.was_served(field)
+            is_lossy && !before.contains(field) && of_same_client(self.served.iter(), field)
         };
         let line = now.iter().filter(|field| !put_back(field)).take(stayed.len());
         if !stayed.iter().copied().eq(line) {
@@ -70,10 +74,10 @@ impl QueueOrder {
         None
     }
 
-    /// Had anybody of the client of a field its turn?
-    fn was_served(&self, field: &str) -> bool {
-        let client = |field: &str| field.rsplit_once(':').map(|(client, _)| client.to_owned());
-        self.served.iter().any(|served| client(served) == client(field))
+    /// Whose grant came when its lease was over is told nothing, and is put back under a new name, before all
+    /// others: is there such a turn of the client of this field?
+    fn has_an_untold(&self, field: &str) -> bool {
+        of_same_client(self.served.difference(&self.told), field)
     }
 
     /// Whose turn had come and was over before the lost reply was asked for again comes back to where
@@ -88,4 +92,10 @@ impl QueueOrder {
         }
         before.splice(0..0, back);
     }
+}
+
+/// Is one of them of the same client?
+fn of_same_client<'a>(mut others: impl Iterator<Item = &'a String>, field: &str) -> bool {
+    let client = |field: &str| field.rsplit_once(':').map(|(client, _)| client.to_owned());
+    others.any(|other| client(other) == client(field))
 }

@@ -35,6 +35,8 @@ const QUEUE: &str = "redisson_lock_queue:";
 const DEADLINES: &str = "redisson_lock_timeout:";
 const TOKENS: &str = "redisson_lock_token:";
 pub(crate) const RESOURCE: &str = "resource:";
+/// A queue is kept for a day, and no world lasts for an hour.
+const LONGEST_SEEN: i64 = 23 * 60 * 60 * 1000;
 const LIVES: &str = ":rwlock_timeout:1";
 
 /// Keys that stay when everything has ended.
@@ -116,6 +118,16 @@ impl Reading<'_> {
         }
     }
 
+    /// A key that expires, and long after every place that is kept in it.
+    fn outlasts_places(&mut self, key: &str, kind: &str) -> Result<Vec<String>, String> {
+        match self.leased(key, kind)? {
+            Some((content, left)) if left < LONGEST_SEEN => {
+                Err(format!("{key} ends in {left} ms: {content:?}"))
+            }
+            found => Ok(found.unwrap_or_default().0),
+        }
+    }
+
     fn held_by_one(owner: &str, left: i64) -> RedisState {
         let holds = BTreeMap::from([(owner.to_owned(), left)]);
         RedisState { holds, side: Some(Side::Write), ..RedisState::default() }
@@ -190,8 +202,8 @@ impl Reading<'_> {
     /// A queue, and for each in it until when its place is kept.
     fn queue(&mut self, state: RedisState) -> Result<RedisState, String> {
         let [queue, deadlines] = keys_of_queue(self.name);
-        let queue = self.unleased(&queue, "list")?;
-        let places = self.unleased(&deadlines, "zset")?;
+        let queue = self.outlasts_places(&queue, "list")?;
+        let places = self.outlasts_places(&deadlines, "zset")?;
         let kept: BTreeSet<_> = places.chunks(2).map(|pair| pair[0].clone()).collect();
         let in_queue: BTreeSet<_> = queue.iter().collect();
         if in_queue.len() != queue.len() {

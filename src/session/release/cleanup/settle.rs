@@ -55,7 +55,7 @@ pub(super) async fn settle(session: &Session, cleanup: Cleanup) {
 /// One call of a cleanup, as soon as there is a slot for it.
 async fn send(session: &Session, lane: Lane, call: Call) -> Result<Value, CallError> {
     let _slot = session.cleanups.slot(lane, session.node_of(&call)).await;
-    session.call_unmeasured(lane, call).await
+    session.call(lane, call).await
 }
 
 fn retry() -> Retry {
@@ -79,7 +79,7 @@ async fn lower_count(session: &Session, hold: &Arc<Hold>) {
         let call = session.release_call(&hold.resource, &hold.field, guards);
         let outage = session.subscriptions.outage();
         // The caller's lane: behind re-entries that were sent before.
-        let reply = session.call_unmeasured(Lane::Caller, call).await;
+        let reply = session.call(Lane::Caller, call).await;
         drop(slot);
         let error = match reply {
             Ok(reply) => {

@@ -3,13 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::duplex::Duplex;
 use super::faults::{ByteFaults, Direction};
 use super::server_connection::{Phase, ServerConnection};
 use super::stream::Stream;
+use crate::sync::Mutex;
 
 pub(crate) struct ByteClient {
     pub(super) id: u64,

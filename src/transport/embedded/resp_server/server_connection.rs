@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::duplex::Duplex;
 use super::encode::{self, RespVersion};
 use super::stream::Stream;
+use crate::sync::Mutex;
 use crate::transport::embedded::reply::{Bytes, Outcome};
 use crate::transport::embedded::store::Message;
 

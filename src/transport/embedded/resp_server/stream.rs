@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::duplex::{Duplex, Read};
 use super::faults::Direction;
+use crate::sync::Mutex;
 
 /// A connection, shared by its two ends and by the test that disturbs it.
 pub(super) struct Stream(Mutex<Duplex>);

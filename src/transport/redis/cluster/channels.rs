@@ -16,12 +16,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::future::join_all;
-use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 
+use super::map::SlotMap;
 use super::redirect::Redirect;
 use super::{REDIRECTS_MAX, Shared, keyslot};
+use crate::sync::Mutex;
 use crate::transport::redis::request::SubscribeOutcome;
 use crate::transport::{CallError, Fault, Lane, Missed, PubSub, Role, TransportEvents};
 
@@ -54,14 +55,15 @@ impl Channels {
 pub(super) struct OfNode {
     number: u32,
     events: Arc<dyn TransportEvents>,
+    map: Arc<SlotMap>,
     wanted: Arc<Mutex<BTreeMap<Arc<str>, Wanted>>>,
     round: Arc<Notify>,
 }
 
 impl OfNode {
-    pub(super) fn new(number: u32, events: &Arc<dyn TransportEvents>, channels: &Channels) -> Self {
-        let (wanted, round) = (channels.wanted.clone(), channels.round.clone());
-        OfNode { number, events: events.clone(), wanted, round }
+    pub(super) fn new(number: u32, shared: &Shared) -> Self {
+        let (wanted, round) = (shared.channels.wanted.clone(), shared.channels.round.clone());
+        OfNode { number, events: shared.events.clone(), map: shared.map.clone(), wanted, round }
     }
 
     fn channels(&self) -> BTreeSet<Arc<str>> {
@@ -74,6 +76,10 @@ impl OfNode {
 impl TransportEvents for OfNode {
     fn message(&self, channel: &str, payload: &[u8]) {
         self.events.message(channel, payload);
+    }
+
+    fn greeted(&self, after: Duration) {
+        self.events.greeted(after);
     }
 
     fn missed(&self, what: Missed<'_>) {
@@ -93,7 +99,8 @@ impl TransportEvents for OfNode {
     }
 
     fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool) {
-        self.events.primary_changed(concerns);
+        let is_here = |key: &str| self.map.owner(keyslot(key)) == Some(self.number);
+        self.events.primary_changed(&|key| is_here(key) && concerns(key));
     }
 }
 
@@ -130,8 +137,7 @@ pub(super) async fn subscribe(
         redirects += 1;
         match Redirect::of(&error) {
             Some(Redirect::Moved(slot, to)) if redirects <= REDIRECTS_MAX => {
-                shared.map.give(slot, shared.node_at(&to, number));
-                shared.doubted.notify_one();
+                shared.moved(slot, shared.node_at(&to, number));
             }
             _ => {
                 shared.doubted.notify_one();
@@ -192,7 +198,7 @@ async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
         }
         Ok(Ok(Err(error))) => {
             if let Some(Redirect::Moved(slot, to)) = Redirect::of(&error) {
-                shared.map.give(slot, shared.node_at(&to, number));
+                shared.moved(slot, shared.node_at(&to, number));
             }
             false
         }

@@ -17,19 +17,19 @@ use super::Shared;
 use super::keyslot::keyslot;
 use super::layout::Layout;
 use super::redirect::Address;
-use crate::transport::redis::control::ControlConnection;
+use crate::transport::redis::control::{ControlConnection, Deaf};
 use crate::transport::redis::endpoint::{Address as EndpointAddress, Endpoint};
 use crate::transport::redis::node::Node;
-use crate::transport::{CallError, Fault, Lane, Missed, ShardedPubSub, TransportEvents};
+use crate::transport::redis::pacer::Pacer;
+use crate::transport::{CallError, Fault, Lane, Missed, ShardedPubSub};
 
 /// Without any doubt, but for a little jitter.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The shortest time between two questions, so that a crowd of redirects is one doubt.
+/// The pause before a question that follows something new (MOVED): a crowd of redirects is one doubt. It doubles
+/// while the answer is the same, up to the longest one.
 const AT_LEAST: Duration = Duration::from_millis(25);
-
-/// The longest pause before a question, while nobody answers.
-const AT_MOST: Duration = Duration::from_millis(500);
+const AT_MOST: Duration = Duration::from_secs(1);
 
 /// How long a node may take for an answer.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
@@ -39,23 +39,39 @@ const ASKED: usize = 3;
 
 /// Runs until it is dropped.
 pub(super) async fn run(shared: Arc<Shared>) {
-    let mut pause = AT_LEAST;
+    let mut pacer = Pacer::new(AT_LEAST, AT_MOST);
     loop {
         tokio::select! {
             biased;
-            () = shared.doubted.notified() => sleep(pause.mul_f64(1.0 + fastrand::f64())).await,
-            () = sleep(EVERY.mul_f64(0.8 + 0.4 * fastrand::f64())) => {}
+            () = shared.moved.notified() => pacer.begin_anew(),
+            () = shared.doubted.notified() => {}
+            () = sleep(EVERY.mul_f64(0.8 + 0.4 * fastrand::f64())) => pacer.begin_anew(),
         }
-        pause = match discover(&shared).await {
-            Ok(()) => AT_LEAST,
-            // Nobody answers. It is doubted again, by the call or the connection that needs it.
-            Err(_) => (pause * 2).min(AT_MOST),
-        };
+        tokio::select! {
+            biased;
+            () = sleep(pacer.pause()) => {}
+            () = shared.moved.notified() => {
+                pacer.begin_anew();
+                sleep(pacer.pause()).await;
+            }
+        }
+        match discover(&shared).await {
+            Ok(Seen::Changed) => pacer.begin_anew(),
+            // It is doubted again, by the call or the connection that needs it.
+            Ok(Seen::Same) | Err(_) => pacer.nothing_new(),
+        }
     }
 }
 
+/// What a look has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    Changed,
+    Same,
+}
+
 /// Asks until some nodes have answered; `Err` if none did.
-pub(super) async fn discover(shared: &Arc<Shared>) -> Result<(), CallError> {
+pub(super) async fn discover(shared: &Arc<Shared>) -> Result<Seen, CallError> {
     let mut asked: Vec<_> = shared.nodes.all();
     fastrand::shuffle(&mut asked);
     // Those that have a connection first: the others are asked only if these say nothing.
@@ -75,8 +91,7 @@ pub(super) async fn discover(shared: &Arc<Shared>) -> Result<(), CallError> {
         Some(layout) => layout,
         None => ask_seeds(shared).await?,
     };
-    apply(shared, layout);
-    Ok(())
+    Ok(apply(shared, layout))
 }
 
 async fn ask(shared: &Shared, node: &Node, host: String) -> Option<Layout> {
@@ -124,9 +139,13 @@ async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, C
     let control =
         ControlConnection::open(&remote, shared.timing, &shared.runtimes, Arc::new(Deaf)).await?;
     if shared.sharding.wanted == ShardedPubSub::Auto {
-        // As Redisson finds out, once.
-        let known = control.command(&[b"PUBSUB", b"SHARDNUMSUB"], ANSWER_MAX).await;
-        shared.sharding.is_on.store(known.is_ok(), Ordering::Relaxed);
+        // As Redisson finds out, once. A server that does not know it says so; silence decides nothing, as
+        // releases that are published in another way than their waiters listen for wake nobody.
+        let known = match control.command(&[b"PUBSUB", b"SHARDNUMSUB"], ANSWER_MAX).await {
+            Err(CallError::Refused(_)) => false,
+            answer => answer.map(|_| true).map_err(CallError::took_nothing)?,
+        };
+        shared.sharding.is_on.store(known, Ordering::Relaxed);
     }
     let slots = control.command(&[b"CLUSTER", b"SLOTS"], ANSWER_MAX).await;
     let slots = slots.map_err(CallError::took_nothing)?;
@@ -144,7 +163,7 @@ async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, C
 }
 
 /// Takes a view over.
-fn apply(shared: &Arc<Shared>, layout: Layout) {
+fn apply(shared: &Arc<Shared>, layout: Layout) -> Seen {
     let mut view = shared.last_view.lock();
     // Which slots each former owner has lost.
     let mut lost: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
@@ -162,13 +181,16 @@ fn apply(shared: &Arc<Shared>, layout: Layout) {
             }
         }
     }
+    let seen = if lost.is_empty() { Seen::Same } else { Seen::Changed };
+    lost.retain(|before, _| !view.contains(before));
+    // LOCKS: the end of a connection wakes callers (F1 of `sync.rs`).
+    drop(view);
     let mut failed_over = BTreeSet::new();
     for (before, slots) in lost {
-        if !view.contains(&before) && shared.retire(before) {
+        if shared.retire(before) {
             failed_over.extend(slots);
         }
     }
-    drop(view);
     if !failed_over.is_empty() {
         // The successor may lack the last writes.
         let concerns = |text: &str| failed_over.contains(&keyslot(text));
@@ -176,6 +198,7 @@ fn apply(shared: &Arc<Shared>, layout: Layout) {
         shared.events.missed(Missed::Where(&concerns));
     }
     shared.channels.may_have_moved();
+    seen
 }
 
 impl Shared {
@@ -186,14 +209,4 @@ impl Shared {
         node.switch(Err(fault.clone()), &fault);
         true
     }
-}
-
-/// For a connection on which nothing is subscribed.
-struct Deaf;
-
-impl TransportEvents for Deaf {
-    fn message(&self, _: &str, _: &[u8]) {}
-    fn missed(&self, _: Missed<'_>) {}
-    fn restored(&self, _: Lane) {}
-    fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
 }

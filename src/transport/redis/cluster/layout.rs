@@ -34,12 +34,11 @@ impl Layout {
         security: Security,
     ) -> Option<Layout> {
         let Value::Array(slots) = slots else { return None };
-        let ranges: Option<Vec<_>> =
-            slots.iter().map(|range| read_range(range, host, security)).collect();
-        let ranges = ranges?;
-        let served: usize =
-            ranges.iter().map(|range| usize::from(range.last - range.first) + 1).sum();
-        if served > SLOTS {
+        // A node without an address costs its own slots, which stay where they were.
+        let ranges: Vec<_> =
+            slots.iter().filter_map(|range| read_range(range, host, security)).collect();
+        let is_unread = ranges.is_empty() && !slots.is_empty();
+        if is_unread || served(&ranges) > SLOTS {
             return None;
         }
         let Value::Text(info) = info else { return None };
@@ -54,10 +53,15 @@ impl Layout {
     }
 
     /// Which of two is to be believed: of a node that is cut off from the others, and of one that is behind,
-    /// the view is older.
-    pub(super) fn rank(&self) -> (bool, u64, bool) {
-        (!self.ranges.is_empty(), self.epoch, self.is_ok)
+    /// the view is older. Of two as old as each other, one may lack the address of a node.
+    pub(super) fn rank(&self) -> (bool, u64, bool, usize) {
+        (!self.ranges.is_empty(), self.epoch, self.is_ok, served(&self.ranges))
     }
+}
+
+/// How many slots have a node.
+fn served(ranges: &[Range]) -> usize {
+    ranges.iter().map(|range| usize::from(range.last - range.first) + 1).sum()
 }
 
 fn read_range(range: &Value, asked: &str, security: Security) -> Option<Range> {
@@ -72,8 +76,8 @@ fn read_range(range: &Value, asked: &str, security: Security) -> Option<Range> {
         _ => asked,
     };
     let port = u16::try_from(*port).ok().filter(|port| *port != 0)?;
-    let named = rest.iter().find_map(|part| match part {
-        Value::Array(words) => hostname(words),
+    let named = rest.iter().find_map(|part| match part.field("hostname") {
+        Some(Value::Text(name)) if !name.is_empty() => Some(name.as_str()),
         _ => None,
     });
     let at = |host: &str| Address { host: host.to_owned(), port };
@@ -85,15 +89,6 @@ fn read_range(range: &Value, asked: &str, security: Security) -> Option<Range> {
     let slot = |number: &i64| u16::try_from(*number).ok().filter(|slot| usize::from(*slot) < SLOTS);
     let (first, last) = (slot(first)?, slot(last)?);
     (first <= last).then_some(Range { first, last, address, also })
-}
-
-fn hostname(words: &[Value]) -> Option<&str> {
-    words.chunks_exact(2).find_map(|pair| match pair {
-        [Value::Text(key), Value::Text(name)] if key == "hostname" && !name.is_empty() => {
-            Some(name.as_str())
-        }
-        _ => None,
-    })
 }
 
 #[cfg(test)]
@@ -140,6 +135,39 @@ mod tests {
             let also = range.also.expect("another address");
             assert_eq!((range.address.host.as_str(), also.host.as_str()), (first, second));
         }
+    }
+
+    #[test]
+    fn a_range_without_an_address_is_skipped_and_the_rest_counts() {
+        let info = text("cluster_state:ok\r\ncluster_current_epoch:6\r\n");
+        for host in [text(""), text("?"), Value::Nil] {
+            let lost = Value::Array(vec![host, Value::Int(0), text("id3")]);
+            let lost = Value::Array(vec![Value::Int(5461), Value::Int(16_383), lost]);
+            let Value::Array(mut slots) = range(text("h"), vec![]) else { panic!("an array") };
+            let whole = Value::Array(slots.clone());
+            slots.insert(0, lost.clone());
+            let read = |slots: &Value| Layout::read(slots, &info, "asked", Security::Plain);
+            let layout = read(&Value::Array(slots)).expect("a layout");
+            let ranges: Vec<_> =
+                layout.ranges.iter().map(|range| (range.first, range.last)).collect();
+            assert_eq!(ranges, [(0, 5460)]);
+            assert_eq!(read(&whole).expect("a layout").rank(), layout.rank());
+            // There is no node to go to.
+            assert_eq!(read(&Value::Array(vec![lost])), None);
+        }
+    }
+
+    #[test]
+    fn of_two_views_of_one_epoch_the_one_with_more_addresses_counts() {
+        let info = text("cluster_state:ok\r\ncluster_current_epoch:6\r\n");
+        let at = |first, last| {
+            let node = Value::Array(vec![text("h"), Value::Int(7001)]);
+            Value::Array(vec![Value::Int(first), Value::Int(last), node])
+        };
+        let rank =
+            |slots| Layout::read(&slots, &info, "h", Security::Plain).expect("a layout").rank();
+        let [some, all] = [vec![at(0, 9)], vec![at(0, 9), at(10, 16_383)]].map(Value::Array);
+        assert!(rank(all) > rank(some));
     }
 
     #[test]

@@ -38,14 +38,16 @@ impl SlotMap {
         self.at(slot).changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Gives the slot to a node.
-    pub(super) fn give(&self, slot: u16, owner: u32) {
+    /// Gives the slot to a node. False if it had it.
+    pub(super) fn give(&self, slot: u16, owner: u32) -> bool {
         let at = self.at(slot);
-        if at.owner.load(Ordering::Acquire) != owner {
+        let is_new = at.owner.load(Ordering::Acquire) != owner;
+        if is_new {
             // INVARIANT M1.
             at.changes.fetch_add(1, Ordering::AcqRel);
             at.owner.store(owner, Ordering::Release);
         }
+        is_new
     }
 
     pub(super) fn owners(&self) -> std::collections::BTreeSet<u32> {

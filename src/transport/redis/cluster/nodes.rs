@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use crate::sync::Mutex;
 
 use super::redirect::Address;
 use crate::transport::redis::node::Node;
@@ -14,7 +14,7 @@ const STRANGERS_MAX: usize = 16;
 
 #[derive(Default)]
 pub(super) struct Nodes {
-    table: RwLock<Table>,
+    table: Mutex<Table>,
     /// Reconnects of nodes that were retired.
     reconnects: AtomicU64,
 }
@@ -40,15 +40,15 @@ struct Member {
 impl Nodes {
     /// Nothing for zero, or if the node was retired.
     pub(super) fn get(&self, number: u32) -> Option<Arc<Node>> {
-        self.table.read().member(number).map(|member| member.node.clone())
+        self.table.lock().member(number).map(|member| member.node.clone())
     }
 
     pub(super) fn address(&self, number: u32) -> Option<Address> {
-        self.table.read().member(number).map(|member| member.address.clone())
+        self.table.lock().member(number).map(|member| member.address.clone())
     }
 
     pub(super) fn at(&self, address: &Address) -> Option<u32> {
-        self.table.read().addresses.get(address).copied()
+        self.table.lock().addresses.get(address).copied()
     }
 
     /// The node at an address, which is made if it is not known.
@@ -56,7 +56,7 @@ impl Nodes {
         if let Some(number) = self.at(address) {
             return number;
         }
-        let mut table = self.table.write();
+        let mut table = self.table.lock();
         // Another task may have been faster.
         if let Some(number) = table.addresses.get(address) {
             return *number;
@@ -70,7 +70,7 @@ impl Nodes {
 
     /// A layout names this node.
     pub(super) fn is_named(&self, number: u32) {
-        let mut table = self.table.write();
+        let mut table = self.table.lock();
         if let Some(member) = table.member_mut(number)
             && !std::mem::replace(&mut member.is_named, true)
         {
@@ -81,7 +81,7 @@ impl Nodes {
     /// A redirect led to this node. The one to retire, if that makes too many that no layout names: who answers with
     /// ever new addresses would have a connection to each.
     pub(super) fn is_met(&self, number: u32) -> Option<u32> {
-        let mut table = self.table.write();
+        let mut table = self.table.lock();
         if table.member(number)?.is_named || table.strangers.contains(&number) {
             return None;
         }
@@ -91,18 +91,18 @@ impl Nodes {
 
     /// Another address of a node.
     pub(super) fn is_also_at(&self, number: u32, address: Address) {
-        self.table.write().addresses.insert(address, number);
+        self.table.lock().addresses.insert(address, number);
     }
 
     pub(super) fn all(&self) -> Vec<(u32, Arc<Node>)> {
-        let table = self.table.read();
+        let table = self.table.lock();
         let numbers = (1..).zip(&table.nodes);
         numbers.filter_map(|(number, node)| Some((number, node.as_ref()?.node.clone()))).collect()
     }
 
     /// Takes a node out. If it comes back it is another one.
     pub(super) fn retire(&self, number: u32) -> Option<Arc<Node>> {
-        let mut table = self.table.write();
+        let mut table = self.table.lock();
         table.addresses.retain(|_, other| *other != number);
         table.strangers.retain(|other| *other != number);
         let member = index(number).and_then(|at| table.nodes.get_mut(at)?.take())?;

@@ -11,6 +11,9 @@ pub(super) enum Redirect {
     Ask(Address),
     /// Some of the keys are here and others there: the node that takes the slot over will have all.
     TryAgain,
+    /// The same, noticed by a script at a key that it was not given. It may have written before, and may be
+    /// repeated.
+    InAScript,
 }
 
 /// Where a node is. Without a host: where the node is that says so.
@@ -25,8 +28,8 @@ impl Redirect {
         let (CallError::Refused(Fault(text)) | CallError::NotApplied(Fault(text))) = error else {
             return None;
         };
-        if is_in_a_script(text) {
-            return Some(Redirect::TryAgain);
+        if text.contains("non local key") {
+            return Some(Redirect::InAScript);
         }
         let mut words = text.split(' ');
         match words.next()? {
@@ -42,12 +45,6 @@ impl Redirect {
             _ => None,
         }
     }
-}
-
-/// A script was stopped at a key that it was not given, which is on the other node already. Scripts may be
-/// repeated.
-pub(super) fn is_in_a_script(text: &str) -> bool {
-    text.contains("non local key")
 }
 
 /// `host:port`; the port is behind the last colon, as an IPv6 address has others.
@@ -83,7 +80,7 @@ mod tests {
             Some(Redirect::TryAgain)
         );
         let script = "ERR Script attempted to access a non local key in a cluster node script: f";
-        assert_eq!(read(script), Some(Redirect::TryAgain));
+        assert_eq!(read(script), Some(Redirect::InAScript));
     }
 
     #[test]

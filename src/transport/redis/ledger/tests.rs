@@ -588,7 +588,7 @@ fn an_answer_that_is_not_that_of_ping_is_a_fault() {
     for (reply, is_answer) in [
         (Ok(Value::Text("1".into())), true),
         (Ok(Value::Text("2".into())), false),
-        (Ok(Value::Text("PONG".into())), false),
+        (Ok(Value::Text("PONG".into())), true),
         (Err("NOPERM this user has no permissions to run the 'ping' command"), true),
         (Err("NOSCRIPT No matching script. Please use EVAL."), false),
         (Ok(Value::Nil), false),
@@ -599,6 +599,33 @@ fn an_answer_that_is_not_that_of_ping_is_a_fault() {
         testbed.encode();
         testbed.take(ALL);
         assert_eq!(testbed.reply(reply.clone()).is_ok(), is_answer, "{reply:?}");
+    }
+}
+
+/// As the first PING was answered, so are the others; and where that is by PONG, nothing else is.
+#[test]
+fn who_answers_pong_answers_it_each_time() {
+    let text = |text: &str| Ok(Value::Text(text.into()));
+    for (first, second, is_answer) in
+        [("1", "2", true), ("1", "PONG", false), ("PONG", "PONG", true), ("PONG", "2", false)]
+    {
+        let mut testbed = Testbed::new();
+        for reply in [first, second] {
+            testbed.ledger.push(Request::Ping(None), testbed.at(1)).unwrap();
+            testbed.encode();
+            testbed.take(ALL);
+            let is_taken = testbed.reply(text(reply)).is_ok();
+            assert_eq!(is_taken, is_answer || reply == first, "{first} {second}");
+        }
+        if !is_answer {
+            // Its connection is over.
+            continue;
+        }
+        let call = testbed.call(1, 1);
+        testbed.encode();
+        testbed.take(ALL);
+        assert_eq!(testbed.reply(text("PONG")).is_ok(), first != "PONG", "{first} {second}");
+        drop(call);
     }
 }
 

@@ -3,13 +3,16 @@
 //!
 //! | state | event | next state |
 //! | --- | --- | --- |
-//! | opening | the handshake is done (and registered channels are restored) | up |
-//! | opening | it fails, or takes longer than `timing.connect` | pause; calls end with this reason |
-//! | up | the stream ends or is not RESP3; its runtime ends or stands still; silence; READONLY | lost |
-//! | up | the server is not a primary any more, or the node has another target | lost |
-//! | up | the login was not renewed, and its credentials are over | lost |
-//! | lost | the epoch rises, then every call gets the outcome that is known | pause |
+//! | waiting | the pilot is connected, or this is the pilot | pause |
 //! | pause | it is over, or the node has another target | opening |
+//! | opening | the handshake is done, with the node's server (and registered channels are restored) | up |
+//! | opening | with another server, while another connection of the node lives | opening, up to [`STRANGERS_MAX`] times |
+//! | opening | with another server otherwise | the node moves there; up |
+//! | opening | it fails, or takes longer than `timing.connect` | waiting; calls end with this reason |
+//! | up | the stream ends or is not RESP3; its runtime ends or stands still; silence | lost |
+//! | up | READONLY, NOAUTH, a ROLE that is not a primary's | lost, and with it the others of the node |
+//! | up | the node has another target; the login was not renewed, and its credentials are over | lost |
+//! | lost | the epoch rises, then every call gets the outcome that is known | waiting |
 //! | any | the transport is closed | sent calls are answered, for [`CLOSING_MAX`]; end |
 //!
 //! The supervisor is also the clock of all calls on the connection: it sleeps until the oldest of them
@@ -23,20 +26,17 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
-use super::{Progress, Runtimes, Shared, Target, answer, cannot_connect};
+use super::{OTHER_TARGET, PILOT, Progress, Runtimes, Shared, Target, answer, not_now};
 use crate::telemetry;
-use crate::transport::redis::connection::{self, Connection};
-use crate::transport::redis::handshake::{Greeting, not_connected, primary};
+use crate::transport::redis::connection::Connection;
+use crate::transport::redis::handshake::primary;
 use crate::transport::redis::login::{Login, Validity};
-use crate::transport::redis::stream::{Reader, Writer};
+use crate::transport::redis::pacer::Pacer;
 use crate::transport::redis::task::AbortOnDrop;
-#[cfg(feature = "fred")]
-use crate::transport::redis::{dial::Dial, fred};
-use crate::transport::{CallError, Fault, Missed, Role};
+use crate::transport::{Fault, Missed, Role};
 
-/// First and longest pause between two connection attempts.
-const PAUSE_MIN: Duration = Duration::from_millis(5);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// A connection that lived for so long was a good one.
+const LASTING: Duration = Duration::from_secs(1);
 
 /// How long a runtime that is idle needs at most to run a task.
 const RESPONSE_MAX: Duration = Duration::from_millis(250);
@@ -44,14 +44,11 @@ const RESPONSE_MAX: Duration = Duration::from_millis(250);
 /// How long a runtime may stand still before its connections move to our own.
 const STALL_MAX: Duration = Duration::from_secs(3);
 
+/// What a server answers to a new connection if it has as many as it may.
+const FULL: &str = "max number of clients";
+
 /// How long closing waits for outstanding answers.
 pub(in crate::transport::redis) const CLOSING_MAX: Duration = Duration::from_millis(500);
-
-/// Why a connection to the server before is not used.
-const OTHER_TARGET: &str = "another server is the primary now";
-
-/// Intervals without a byte after a PING, after which a connection is given up.
-const SILENT_MAX: u32 = 2;
 
 pub(super) struct Supervisor {
     pub(super) shared: Arc<Shared>,
@@ -60,6 +57,7 @@ pub(super) struct Supervisor {
     pub(super) driven_by: DrivenBy,
     pub(super) stop: watch::Receiver<bool>,
     pub(super) target: watch::Receiver<Target>,
+    pub(super) pacer: Pacer,
 }
 
 /// Which runtime drives the connection. A connection that has left the caller's runtime does not return
@@ -72,168 +70,62 @@ pub(super) enum DrivenBy {
 
 /// A connection and the task that drives it.
 pub(super) struct DrivenConnection {
-    connection: Arc<Connection>,
-    driver: AbortOnDrop<Fault>,
+    pub(super) connection: Arc<Connection>,
+    pub(super) driver: AbortOnDrop<Fault>,
     /// Of the target that it leads to.
-    generation: u64,
-    primary_only: bool,
+    pub(super) generation: u64,
+    pub(super) primary_only: bool,
     /// Who logged in, and for how long; `None` if the login is not ours.
-    login: Option<(Login, Validity)>,
-}
-
-/// What a connection is made of, after the handshake.
-enum Opened {
-    Stream(Reader, Writer, Greeting),
-    #[cfg(feature = "fred")]
-    Fred(fred::FredClient),
-}
-
-/// Why a connection was not opened.
-pub(super) enum OpenError {
-    NoRuntime,
-    Call(CallError),
+    pub(super) login: Option<(Login, Validity)>,
 }
 
 /// Why a connection is not used any more.
 enum End {
     Lost(Fault),
+    /// The server does not serve as it did.
+    Refused(Fault),
     /// The runtime that drives it was shut down, or does not run.
     NoRuntime,
 }
 
 impl Supervisor {
-    /// Opens a connection within `timing.connect`.
-    pub(super) async fn open(&self) -> Result<DrivenConnection, OpenError> {
-        let limit = self.shared.timing.connect;
-        let Target { generation, remote } = self.target.borrow().clone();
-        let remote = remote.map_err(|fault| OpenError::Call(CallError::NotApplied(fault)))?;
-        let (runtime, resolver) = (self.runtime(), self.runtimes.own.clone());
-        #[cfg(feature = "fred")]
-        let role = self.role;
-        let to = remote.clone();
-        let mut opening = AbortOnDrop(runtime.spawn(async move {
-            #[cfg(feature = "fred")]
-            if let Dial::Fred(template) = &to.dial {
-                let client = template.open(role, limit, to.handshake.name()).await?;
-                return Ok(Opened::Fred(client));
-            }
-            let (reader, writer, greeting) = to.open(&resolver).await?;
-            Ok(Opened::Stream(reader, writer, greeting))
-        }));
-        let failed = |error| OpenError::Call(cannot_connect(&remote.endpoint, error));
-        let opened = match timeout(limit, &mut opening.0).await {
-            Ok(Ok(opened)) => opened.map_err(failed)?,
-            Ok(Err(error)) if error.is_cancelled() => return Err(OpenError::NoRuntime),
-            Ok(Err(error)) => return Err(failed(not_connected(&error.to_string()))),
-            Err(_) => {
-                let why = format!("no answer within {} ms", limit.as_millis());
-                return Err(failed(not_connected(&why)));
-            }
-        };
-        let (registry, events) = (self.shared.subscriptions.clone(), self.shared.events.clone());
-        let (connection, task, validity) = match opened {
-            Opened::Stream(reader, writer, Greeting { inbox, validity }) => {
-                let connection = Arc::new(Connection::new(writer));
-                let driver = connection::drive(connection.clone(), reader, inbox, registry, events);
-                (connection, runtime.spawn(driver), Some(validity))
-            }
-            #[cfg(feature = "fred")]
-            Opened::Fred(client) => {
-                let connection = Arc::new(Connection::without_bytes());
-                let driver = fred::drive(connection.clone(), client, registry, events);
-                (connection, runtime.spawn(driver), None)
-            }
-        };
-        let mut driven = DrivenConnection {
-            connection,
-            driver: AbortOnDrop(task),
-            generation,
-            primary_only: remote.handshake.is_primary_only(),
-            login: validity.map(|validity| (remote.handshake.login().clone(), validity)),
-        };
-        if self.role == Role::Messages {
-            self.restore_channels(&mut driven).await.map_err(failed)?;
-        }
-        Ok(driven)
-    }
-
-    /// Subscribes to all registered channels, and waits until the server has answered.
-    async fn restore_channels(&self, driven: &mut DrivenConnection) -> Result<(), CallError> {
-        let limit = self.shared.timing.connect;
-        let subscriptions = &*self.shared.subscriptions;
-        if !subscriptions.connected(&driven.connection, driven.generation) {
-            return Err(not_connected(OTHER_TARGET));
-        }
-        let answered = driven.connection.ping()?;
-        let outcome = tokio::select! {
-            biased;
-            answered = timeout(limit, answered) => match answered {
-                Ok(Ok(())) => subscriptions.restored(),
-                Ok(Err(_)) | Err(_) => Err(not_connected("the channels were not confirmed")),
-            },
-            ended = &mut driven.driver.0 => Err(CallError::NotApplied(
-                ended.unwrap_or_else(|_| Fault("the connection's task failed".into())),
-            )),
-        };
-        if let Err(CallError::NotApplied(fault)) = &outcome {
-            subscriptions.disconnected();
-            driven.connection.end(fault, subscriptions);
-        }
-        outcome
-    }
-
-    /// Makes the first connection, and runs until the transport is closed.
-    pub(super) async fn open_and_run(self) {
-        let first = match self.open().await {
-            Ok(driven) => self.fill_slot(driven),
-            Err(OpenError::NoRuntime) => Err(Fault("the runtime is shut down".into())),
-            Err(OpenError::Call(error)) => Err(why(error)),
-        };
-        match &first {
-            Ok(_) => self.report_connected(),
-            Err(fault) => self.not_connected(fault),
-        }
-        self.run(first).await;
-    }
-
-    /// Runs until the transport is closed. `first` is the first connection, or why there is none yet.
-    pub(super) async fn run(mut self, first: Result<DrivenConnection, Fault>) {
+    /// Runs until the transport is closed, with the first connection if there is one already.
+    pub(super) async fn run(mut self, mut first: Option<DrivenConnection>) {
         let mut stop = self.stop.clone();
         // The sender lives as long as the transport; without a transport this task is of no use.
         let stopped = async move { drop(stop.wait_for(|stopped| *stopped).await) };
         tokio::pin!(stopped);
-        let mut pause = PAUSE_MIN;
-        let mut driven = match first {
-            Ok(driven) => driven,
-            Err(fault) => tokio::select! {
-                biased;
-                () = &mut stopped => return,
-                driven = self.reopen(fault, &mut pause) => driven,
-            },
-        };
+        let mut was_lost = false;
         loop {
+            let mut living = if let Some(first) = first.take() {
+                first
+            } else {
+                tokio::select! {
+                    biased;
+                    () = &mut stopped => return,
+                    driven = self.reopen() => driven,
+                }
+            };
+            if std::mem::replace(&mut was_lost, true) {
+                self.shared.reconnected();
+            }
             let since = Instant::now();
             let end = tokio::select! {
                 biased;
-                () = &mut stopped => break,
-                end = self.watch(&mut driven) => end,
+                () = &mut stopped => {
+                    living.connection.close(&*self.shared.subscriptions);
+                    // Calls without an answer by then end with the connection.
+                    drop(timeout(CLOSING_MAX, living.connection.drained()).await);
+                    let closed = Fault("the client was closed".into());
+                    return living.connection.end(&closed, &*self.shared.subscriptions);
+                }
+                end = self.watch(&mut living) => end,
             };
-            if since.elapsed() > PAUSE_MAX {
-                pause = PAUSE_MIN;
+            if since.elapsed() > LASTING {
+                self.pacer.begin_anew();
             }
-            let fault = self.give_up(&driven, end);
-            drop(driven);
-            driven = tokio::select! {
-                biased;
-                () = &mut stopped => return,
-                driven = self.reopen(fault, &mut pause) => driven,
-            };
-            self.shared.reconnected();
+            self.give_up(&living, end);
         }
-        driven.connection.close(&*self.shared.subscriptions);
-        // Calls without an answer by then end with the connection.
-        drop(timeout(CLOSING_MAX, driven.connection.drained()).await);
-        driven.connection.end(&Fault("the client was closed".into()), &*self.shared.subscriptions);
     }
 
     /// Waits until the connection must be given up, and says why.
@@ -252,7 +144,7 @@ impl Supervisor {
             end = self.probe(connection) => end,
             end = self.expire_calls(connection) => end,
             end = self.keep_login(connection, driven.login.as_ref()) => end,
-            end = read_only(connection) => end,
+            end = refused(connection) => end,
             _ = other_target => End::Lost(Fault(OTHER_TARGET.into())),
             end = self.ask_for_role(connection), if primary_only => end,
         }
@@ -263,12 +155,12 @@ impl Supervisor {
     async fn ask_for_role(&self, connection: &Connection) -> End {
         let limit = self.shared.timing.command;
         loop {
-            sleep(self.shared.probe_interval()).await;
+            sleep(self.shared.probe().0).await;
             let Ok(reply) = connection.command(&[b"ROLE"]) else { continue };
             // Silence, and a connection that has ended, are noticed elsewhere.
             let Ok(Ok(reply)) = timeout(limit, answer(reply)).await else { continue };
             if let Err(error) = primary(&reply) {
-                return End::Lost(why(error));
+                return End::Refused(error.into_fault());
             }
         }
     }
@@ -300,7 +192,7 @@ impl Supervisor {
 
     /// Sends PING when nothing else came; ends when nothing comes all the same.
     async fn probe(&self, connection: &Connection) -> End {
-        let every = self.shared.probe_interval();
+        let (every, silent_max) = self.shared.probe();
         let (mut read, mut silent, mut stalled) = (connection.received(), None, None);
         loop {
             sleep(every).await;
@@ -320,7 +212,7 @@ impl Supervisor {
                 if since.elapsed() > STALL_MAX {
                     return End::NoRuntime;
                 }
-            } else if intervals + 1 == SILENT_MAX {
+            } else if intervals + 1 >= silent_max {
                 return End::Lost(Fault("no answer to PING".into()));
             } else {
                 silent = Some(intervals + 1);
@@ -329,9 +221,13 @@ impl Supervisor {
     }
 
     /// Ends the connection for its callers, before there is another connection.
-    fn give_up(&mut self, driven: &DrivenConnection, end: End) -> Fault {
+    fn give_up(&mut self, driven: &DrivenConnection, end: End) {
         let fault = match end {
             End::Lost(fault) => fault,
+            End::Refused(fault) => {
+                self.shared.leave(driven.generation, &fault);
+                fault
+            }
             End::NoRuntime => {
                 self.driven_by = DrivenBy::OwnThread;
                 Fault("the runtime of the connection is gone".into())
@@ -346,48 +242,68 @@ impl Supervisor {
         self.shared.progressed(self.role, Progress::NotConnected);
         driven.connection.end(&fault, &*self.shared.subscriptions);
         self.shared.lost.notify_one();
-        fault
     }
 
     /// Connects until it works, and hands the connection to the callers. The pause grows from attempt to
     /// attempt, and from one connection to the next if they do not last.
-    async fn reopen(&mut self, mut fault: Fault, pause: &mut Duration) -> DrivenConnection {
+    async fn reopen(&mut self) -> DrivenConnection {
         loop {
-            self.target.mark_unchanged();
+            let mut target = self.target.clone();
+            target.mark_unchanged();
+            if self.role != PILOT && self.shared.pilot() != Progress::Connected {
+                self.until_pilot_is(Progress::Connected).await;
+                self.pacer.begin_anew();
+            }
             tokio::select! {
                 biased;
                 // Another server: it is not to blame for the failures of the former.
-                Ok(()) = self.target.changed() => *pause = PAUSE_MIN,
-                // Spread, so that not all clients of a server that comes back connect at once.
-                () = sleep(pause.mul_f64(fastrand::f64())) => {}
+                Ok(()) = target.changed() => self.pacer.begin_anew(),
+                () = self.until_pilot_is(Progress::NotConnected), if self.role != PILOT => continue,
+                () = sleep(self.pacer.pause()) => {}
             }
-            *pause = (*pause * 2).min(PAUSE_MAX);
-            match self.open().await {
+            let pilots = self.shared.pilots();
+            let fault = match self.open().await {
                 Ok(driven) => match self.fill_slot(driven) {
                     Ok(driven) => {
                         self.report_connected();
                         return driven;
                     }
-                    Err(why) => fault = why,
+                    Err(fault) => fault,
                 },
-                Err(OpenError::NoRuntime) => self.driven_by = DrivenBy::OwnThread,
-                Err(OpenError::Call(error)) => {
-                    if !matches!(error, CallError::Closed) {
-                        fault = why(error);
-                    }
-                    if !self.runtime_responds().await {
-                        self.driven_by = DrivenBy::OwnThread;
-                    }
-                }
-            }
+                Err(error) => error.into_fault(),
+            };
             self.not_connected(&fault);
+            if pilots != self.shared.pilots() {
+                // The attempt began before the pilot was lost: it says nothing of the server that serves now.
+                self.pacer.begin_anew();
+            }
+        }
+    }
+
+    /// The others follow the pilot: a server that is down, or to which a crowd comes back, has one attempt of each
+    /// client to answer, and is found by the one that carries the renewals.
+    async fn until_pilot_is(&self, wanted: Progress) {
+        loop {
+            let changes = self.shared.pilot_changed.notified();
+            if self.shared.pilot() == wanted {
+                return;
+            }
+            changes.await;
         }
     }
 
     /// Leaves the reason why there is no connection, for callers.
     pub(super) fn not_connected(&self, fault: &Fault) {
         match self.role {
-            Role::Calls(lane) => self.shared.slot(lane).disconnected(not_now(fault)),
+            PILOT => {
+                self.shared.unreachable(fault);
+                if fault.0.contains(FULL) {
+                    // A client that cannot renew shall not acquire: the pilot takes the place of another.
+                    let generation = self.target.borrow().generation;
+                    self.shared.leave(generation, fault);
+                }
+            }
+            Role::Calls(lane) => self.shared.slot(lane).unreachable(not_now(fault)),
             Role::Messages => self.shared.subscriptions.unreachable(not_now(fault)),
         }
         self.shared.progressed(self.role, Progress::NotConnected);
@@ -420,7 +336,7 @@ impl Supervisor {
         Err(fault)
     }
 
-    fn runtime(&self) -> &Handle {
+    pub(super) fn runtime(&self) -> &Handle {
         match self.driven_by {
             DrivenBy::CallerRuntime => &self.runtimes.caller,
             DrivenBy::OwnThread => &self.runtimes.own,
@@ -428,18 +344,17 @@ impl Supervisor {
     }
 
     /// Our own runtime runs this very task.
-    async fn runtime_responds(&self) -> bool {
+    pub(super) async fn runtime_responds(&self) -> bool {
         self.driven_by == DrivenBy::OwnThread || responds(&self.runtimes.caller, RESPONSE_MAX).await
     }
 }
 
-/// Ends when the server answers READONLY: it was demoted. A new connection may lead to its
-/// successor, behind the same host name or proxy.
-async fn read_only(connection: &Connection) -> End {
-    // So that a server that stays read-only is not connected to for each call.
-    sleep(PAUSE_MAX).await;
-    connection.read_only().await;
-    End::Lost(Fault("the server is read-only".into()))
+/// Ends when the server answers READONLY (it was demoted) or NOAUTH (it has forgotten the login). A new
+/// connection may lead to its successor, behind the same host name or proxy, or log in again.
+async fn refused(connection: &Connection) -> End {
+    // So that a server that goes on refusing is not connected to for each call.
+    sleep(LASTING).await;
+    End::Refused(connection.refused().await)
 }
 
 /// Whether a runtime still runs tasks and reads its sockets.
@@ -447,18 +362,4 @@ async fn responds(runtime: &Handle, limit: Duration) -> bool {
     // Before a task that has yielded runs again, sockets are looked at.
     let mut task = AbortOnDrop(runtime.spawn(tokio::task::yield_now()));
     matches!(timeout(limit, &mut task.0).await, Ok(Ok(())))
-}
-
-/// What an attempt to connect failed for.
-fn why(error: CallError) -> Fault {
-    match error {
-        CallError::NotApplied(fault) | CallError::Unknown(fault) | CallError::Refused(fault) => {
-            fault
-        }
-        CallError::NotDurable { .. } | CallError::Closed => Fault("the client was closed".into()),
-    }
-}
-
-fn not_now(fault: &Fault) -> Fault {
-    Fault(format!("not connected: {fault}"))
 }

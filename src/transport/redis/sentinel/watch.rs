@@ -1,22 +1,23 @@
 //! One sentinel: a connection on which it is asked, and on which it announces.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Duration, sleep};
 
 use crate::protocol::Value;
+use crate::sync::Mutex;
 use crate::transport::redis::Timing;
 use crate::transport::redis::control::ControlConnection;
 use crate::transport::redis::handshake::not_connected;
-use crate::transport::redis::node::{Remote, Runtimes};
+use crate::transport::redis::node::{Remote, Runtimes, cannot_connect};
 use crate::transport::redis::request::CallOutcome;
 use crate::transport::redis::task::AbortOnDrop;
 use crate::transport::{CallError, Lane, Missed, TransportEvents};
 
 /// How long a sentinel may take for an answer: it only reads its memory.
-const ANSWER_MAX: Duration = Duration::from_millis(300);
+pub(super) const ANSWER_MAX: Duration = Duration::from_millis(300);
 
 /// A subscription that is silent may be dead: so often its connection is tried.
 const PROBE: Duration = Duration::from_secs(1);
@@ -27,35 +28,54 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A sentinel that is kept connected, until this is dropped.
 #[derive(Clone)]
 pub(super) struct Watched {
+    pub(super) origin: Origin,
     state: Arc<State>,
     _task: Arc<AbortOnDrop<()>>,
 }
 
+/// Where a sentinel is named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    Url,
+    OtherSentinels,
+}
+
 struct State {
     remote: Arc<Remote>,
-    connection: Mutex<Option<Arc<ControlConnection>>>,
+    /// Or why there is none.
+    connection: Mutex<Result<Arc<ControlConnection>, CallError>>,
+    has_been_connected: AtomicBool,
     changed: Arc<Notify>,
 }
 
 impl Watched {
     pub(super) fn start(
+        origin: Origin,
         remote: Arc<Remote>,
         timing: Timing,
         runtimes: &Runtimes,
         changed: &Arc<Notify>,
     ) -> Self {
-        let connection = Mutex::default();
-        let state = Arc::new(State { remote, connection, changed: changed.clone() });
+        let unknown = cannot_connect(&remote.endpoint, not_connected("no answer yet"));
+        let state = Arc::new(State {
+            remote,
+            connection: Mutex::new(Err(unknown)),
+            has_been_connected: AtomicBool::new(false),
+            changed: changed.clone(),
+        });
         let task = runtimes.own.spawn(watch(state.clone(), timing, runtimes.clone()));
-        Watched { state, _task: Arc::new(AbortOnDrop(task)) }
+        Watched { origin, state, _task: Arc::new(AbortOnDrop(task)) }
     }
 
+    /// Without a connection the error says why there is none.
     pub(super) async fn ask(&self, words: &[&[u8]]) -> CallOutcome {
-        let connection = self.state.connection.lock().clone();
-        match connection {
-            Some(connection) => connection.command(words, ANSWER_MAX).await,
-            None => Err(not_connected("the sentinel is not connected")),
-        }
+        let connection = self.state.connection.lock().clone()?;
+        connection.command(words, ANSWER_MAX).await
+    }
+
+    /// Whether its silence counts. Sentinels may name addresses at which no client reaches them.
+    pub(super) fn is_voter(&self) -> bool {
+        self.origin == Origin::Url || self.state.has_been_connected.load(Ordering::Relaxed)
     }
 }
 
@@ -64,26 +84,43 @@ async fn watch(state: Arc<State>, timing: Timing, runtimes: Runtimes) {
     let mut pause = PAUSE_MIN;
     loop {
         let events = Arc::new(Announcements(state.changed.clone()));
-        // Why it failed does not matter: other sentinels answer, or the client says that none does.
-        if let Ok(connection) =
-            ControlConnection::open(&state.remote, timing, &runtimes, events).await
-            && connection.subscribe("+switch-master", ANSWER_MAX).await.is_ok()
-        {
-            pause = PAUSE_MIN;
-            let connection = Arc::new(connection);
-            *state.connection.lock() = Some(connection.clone());
-            // What was announced before was not heard.
-            state.changed.notify_one();
-            // Another answer than PONG belongs to another question.
-            let pong = Ok(Value::Text("PONG".into()));
-            while connection.command(&[b"PING"], ANSWER_MAX).await == pong {
-                sleep(PROBE).await;
+        let fault = match connect(&state, timing, &runtimes, events).await {
+            Err(fault) => fault,
+            Ok(connection) => {
+                pause = PAUSE_MIN;
+                let connection = Arc::new(connection);
+                *state.connection.lock() = Ok(connection.clone());
+                state.has_been_connected.store(true, Ordering::Relaxed);
+                // What was announced before was not heard.
+                state.changed.notify_one();
+                // Another answer than PONG belongs to another question.
+                let pong = Ok(Value::Text("PONG".into()));
+                while connection.command(&[b"PING"], ANSWER_MAX).await == pong {
+                    sleep(PROBE).await;
+                }
+                cannot_connect(&state.remote.endpoint, not_connected("the connection was lost"))
             }
-            *state.connection.lock() = None;
+        };
+        let former = std::mem::replace(&mut *state.connection.lock(), Err(fault.clone()));
+        if former.err() != Some(fault) {
+            // For the error that callers see.
+            state.changed.notify_one();
         }
         sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
+}
+
+async fn connect(
+    state: &State,
+    timing: Timing,
+    runtimes: &Runtimes,
+    events: Arc<Announcements>,
+) -> Result<ControlConnection, CallError> {
+    let connection = ControlConnection::open(&state.remote, timing, runtimes, events).await?;
+    let subscribed = connection.subscribe("+switch-master", ANSWER_MAX).await;
+    subscribed.map_err(|error| cannot_connect(&state.remote.endpoint, error))?;
+    Ok(connection)
 }
 
 /// What a sentinel says unasked.
@@ -101,9 +138,4 @@ impl TransportEvents for Announcements {
     fn restored(&self, _: Lane) {}
 
     fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
-}
-
-/// An answer that is no description of what was asked for.
-pub(super) fn not_understood() -> CallError {
-    not_connected("the sentinel does not describe the primary")
 }

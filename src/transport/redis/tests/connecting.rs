@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::memory::{Ending, MemoryServer, MemoryTestbed, echo};
+use super::memory::{CALLER, Ending, MemoryServer, MemoryTestbed, WELCOME, echo};
 use super::support::proxy::Proxy;
 use super::*;
 
@@ -193,8 +193,59 @@ async fn a_handshake_that_is_cut_after_any_byte_is_not_applied() {
             }
         }
         // The answers to the handshake, and to the PING of the connection for messages.
-        let handshake = b"%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n+OK\r\n+OK\r\n".len();
+        let handshake = WELCOME.len() + b"-NOPERM no permission\r\n+OK\r\n+OK\r\n".len();
         assert_eq!(whole, Some(handshake + b"$1\r\n1\r\n".len()));
+    }
+}
+
+/// Why a server with this answer to HELLO is not connected to.
+async fn unwelcome(answer: &str) -> CallError {
+    let server = MemoryServer::new();
+    server.welcome(answer);
+    MemoryTestbed::open(server).await.map(drop).unwrap_err()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_speak_resp3_is_refused_with_this_reason() {
+    for answer in [
+        "*2\r\n$5\r\nproto\r\n:2\r\n",
+        "%1\r\n$5\r\nproto\r\n:2\r\n",
+        "%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n",
+        "+OK\r\n",
+        "-ERR unknown command 'HELLO'\r\n",
+        "-NOPROTO unsupported protocol version\r\n",
+    ] {
+        assert_refused(&unwelcome(answer).await, "needs RESP3");
+    }
+    for (answer, code) in [
+        ("-WRONGPASS invalid username-password pair\r\n", "WRONGPASS"),
+        ("-NOPERM this user has no permissions\r\n", "NOPERM"),
+    ] {
+        let error = unwelcome(answer).await;
+        assert_refused(&error, code);
+        assert!(!format!("{error:?}").contains("RESP3"), "{error:?}");
+    }
+    assert_not_applied(&unwelcome("-LOADING the dataset\r\n").await, "LOADING");
+}
+
+/// With Sentinel a call must never reach a replica: the connection itself says what the server is.
+#[tokio::test(start_paused = true)]
+async fn a_replica_is_refused_where_a_primary_is_needed() {
+    let endpoint = Endpoint::parse("redis://memory").unwrap();
+    for (role, is_fit) in [("master", true), ("replica", false)] {
+        let server = MemoryServer::new();
+        let welcome = WELCOME.replace("$6\r\nmaster", &format!("${}\r\n{role}", role.len()));
+        server.welcome(&welcome);
+        let remote = Remote::new(server.dial(), &endpoint, NAME);
+        for (remote, is_connected) in
+            [(remote.primary_only(), is_fit), (Remote::new(server.dial(), &endpoint, NAME), true)]
+        {
+            let opened = remote.open(None, &Handle::current()).await.map(drop);
+            assert_eq!(opened.is_ok(), is_connected, "{role}: {opened:?}");
+            if let Err(error) = opened {
+                assert_not_applied(&error, "not a primary");
+            }
+        }
     }
 }
 
@@ -205,7 +256,7 @@ async fn what_is_read_beyond_the_handshake_is_kept() {
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;
     let before = testbed.events.messages();
     testbed.server.greet(message);
-    testbed.server.socket(0).end(Ending::Closed);
+    testbed.server.socket(CALLER).end(Ending::Closed);
     until("it is restored", || testbed.events.restored(Lane::Caller)).await;
     until("it is received", || testbed.events.messages() == before + 1).await;
 }
@@ -228,8 +279,9 @@ async fn a_cluster_that_does_not_describe_itself_is_not_there() {
     let server = async {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
+            let welcome = format!("{WELCOME}+OK\r\n+OK\r\n");
             for (word, answer) in
-                [("LIB-VER", "%0\r\n+OK\r\n+OK\r\n"), ("SHARDNUMSUB", "*0\r\n"), ("SLOTS", "")]
+                [("LIB-VER", welcome.as_str()), ("SHARDNUMSUB", "*0\r\n"), ("SLOTS", "")]
             {
                 asked(&mut stream, word.as_bytes()).await;
                 drop(stream.write_all(answer.as_bytes()).await);

@@ -1,7 +1,7 @@
 //! A connection that ends after each byte of the requests and after each byte of the replies: every call
 //! gets the most exact outcome that can be known.
 
-use super::memory::{Ending, MemoryServer, MemoryTestbed, Pending, Socket};
+use super::memory::{CALLER, Ending, MemoryServer, MemoryTestbed, Pending, Socket};
 use super::request::ScriptForm;
 use super::*;
 use crate::protocol::test_calls;
@@ -84,7 +84,7 @@ impl Case {
         self.cases += 1;
         self.testbed.caller().await;
         let socket = if self.cases == 1 {
-            self.testbed.server.socket(0)
+            self.testbed.server.socket(CALLER)
         } else {
             self.testbed.server.newest()
         };

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use super::memory::{MemoryServer, MemoryTestbed, Pending};
+use super::memory::{CALLER, MemoryServer, MemoryTestbed, Pending};
 use super::*;
 
 static ECHO_LAST: Script = Script::new("echo_last", "return ARGV[1]");
@@ -115,7 +115,7 @@ async fn what_is_dropped_is_forgotten_at_its_turn() {
     }
     // One call of each crowd was written before it was dropped.
     assert_eq!(
-        testbed.server.socket(0).names().iter().filter(|name| *name == "EVALSHA").count(),
+        testbed.server.socket(CALLER).names().iter().filter(|name| *name == "EVALSHA").count(),
         100
     );
 }
@@ -130,7 +130,7 @@ fn a_call_in_flight_is_small() {
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let testbed = runtime.block_on(MemoryTestbed::new(MemoryServer::new()));
     let connection = runtime.block_on(testbed.caller());
-    testbed.server.socket(0).at(|state| state.deaf = true);
+    testbed.server.socket(CALLER).at(|state| state.deaf = true);
     let make = |own| testbed.redis.call(Lane::Caller, number(own));
     let size = u64::try_from(size_of_val(&make(0))).unwrap();
     let mut futures: Vec<_> = (0..CALLS).map(|own| Box::pin(make(own))).collect();

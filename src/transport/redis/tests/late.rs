@@ -1,6 +1,6 @@
 //! Calls that time out: while they wait, in the outbox, taken in part, in flight.
 
-use super::memory::{MemoryServer, MemoryTestbed, Pending, Socket, echo};
+use super::memory::{CALLER, MemoryServer, MemoryTestbed, Pending, Socket, echo};
 use super::request::ScriptForm;
 use super::*;
 
@@ -48,7 +48,7 @@ struct Late {
 impl Late {
     async fn new(calls: [Call; 3], room: usize) -> Self {
         let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
-        let socket = testbed.server.socket(0);
+        let socket = testbed.server.socket(CALLER);
         socket.at(|state| (state.room, state.replies) = (room, 0));
         let started = Instant::now();
         let calls: Vec<Pending> = calls.map(|call| testbed.started(call)).into();
@@ -114,7 +114,7 @@ async fn what_is_whole_in_the_outbox_is_withdrawn() {
 async fn each_call_has_its_own_time() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
     // Long enough to tell the calls apart, and short enough for the supervisor not to notice the silence.
-    testbed.server.socket(0).at(|state| state.replies = 0);
+    testbed.server.socket(CALLER).at(|state| state.replies = 0);
     let start = Instant::now();
     let mut calls = Vec::new();
     for number in 0..10 {
@@ -137,7 +137,7 @@ async fn each_call_has_its_own_time() {
 #[tokio::test(start_paused = true)]
 async fn replies_that_are_late_but_come_do_not_cost_the_connection() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
-    let socket = testbed.server.socket(0);
+    let socket = testbed.server.socket(CALLER);
     for number in 0..30 {
         socket.at(|state| state.replies = 0);
         let call = testbed.started(short(number));
@@ -161,7 +161,7 @@ async fn replies_that_are_late_but_come_do_not_cost_the_connection() {
 async fn without_a_call_that_is_too_old_nothing_is_due() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
     let connection = testbed.caller().await;
-    testbed.server.socket(0).at(|state| state.replies = 0);
+    testbed.server.socket(CALLER).at(|state| state.replies = 0);
     let (limit, part) = (TIMING.command, TIMING.command / 3);
     let ping = connection.ping().unwrap();
     sleep(part).await;

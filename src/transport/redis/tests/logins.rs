@@ -5,6 +5,7 @@ use super::*;
 use crate::transport::redis::credentials::{
     Credentials, CredentialsFuture, CredentialsProvider, Provider,
 };
+use crate::transport::redis::login::Login;
 use crate::{Client, Error};
 
 /// Gives what the test sets, and counts.
@@ -311,6 +312,54 @@ async fn users_log_in_over_unix_sockets() {
         client.shutdown(SECOND * 10).await.unwrap();
         until("they have left", || logins(&server) == 0).await;
     }
+}
+
+/// Texts of servers and proxies that repeat what they were sent, or a part of it.
+const ECHOES: [&str; 6] = [
+    "-ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'ann' '{}' \r\n",
+    "-ERR unknown command `AUTH`: ann {}\r\n",
+    "-DENIED no backend takes HELLO/3/AUTH/ann/{}/SETNAME\r\n",
+    "-WRONGPASS {} {} is not the password, {}is not\r\n",
+    "!{length}\r\nERR {}\r\n",
+    ">1\r\n-ERR {}\r\n",
+];
+
+#[tokio::test(start_paused = true)]
+async fn no_error_shows_a_password_that_the_server_repeats() {
+    let token = "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCJ9.xQ7Zp2Kd";
+    for secret in ["hunter2", "p@ss w/rd", token] {
+        // Whole, and cut as servers cut long arguments.
+        for part in
+            [secret, &secret[..secret.len().min(20)], &secret[secret.len().saturating_sub(20)..]]
+        {
+            for echo in ECHOES {
+                let length = (part.len() + 4).to_string();
+                let text = echo.replace("{length}", &length).replace("{}", part);
+                let server = MemoryServer::new();
+                server.welcome(&text);
+                let refused = in_memory(&server, ann(secret)).await.map(drop).unwrap_err();
+                let shown = format!("{refused:?}");
+                assert!(!shown.contains(part), "{text:?}: {shown}");
+                // The rest of the text is there.
+                assert!(shown.contains("***"), "{text:?}: {shown}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_renewal_shows_a_password_that_the_server_repeats() {
+    let server = MemoryServer::answering(|words| match words[0].as_str() {
+        "AUTH" => format!("-ERR a proxy does not know AUTH {}\r\n", words[2]).into_bytes(),
+        _ => usual(words),
+    });
+    let testbed = MemoryTestbed::new(server).await;
+    let login = Login::Provider(Provider::new(ann("hunter2").valid_for(SECOND * 60)));
+    let own = Handle::current();
+    let (_, validity) = login.credentials(&own).await.unwrap();
+    let Fault(why) = login.keep(&*testbed.caller().await, validity, &own, SECOND).await;
+    assert!(why.contains("a proxy does not know AUTH ***"), "{why}");
+    assert!(!why.contains("hunter2"), "{why}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,6 +15,14 @@ use super::super::stream::{Reader, Writer};
 use super::*;
 use crate::transport::redis::credentials::Provider;
 
+/// The answer to HELLO of a server that has no place.
+const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
+
+/// The numbers of the first connections: the pilot's, then those of the others.
+pub(super) const PILOT: usize = 0;
+pub(super) const CALLER: usize = 1;
+pub(super) const MESSAGES: usize = 2;
+
 /// The server's answer to a command after the handshake.
 pub(super) type Answers = dyn FnMut(&[String]) -> Vec<u8> + Send;
 
@@ -29,11 +37,24 @@ struct Shared {
     /// For later connections.
     answers: Option<Arc<Mutex<Answers>>>,
     refuses: bool,
+    /// How often a connection was tried.
+    dials: usize,
+    /// New connections are accepted and never answered.
+    is_silent: bool,
+    /// So many connections are served at once; zero for any number.
+    places: usize,
+    /// What INFO tells; nothing if it is empty.
+    run_id: String,
     /// After so many bytes of its answers a new connection ends.
     short: Option<(usize, Ending)>,
+    /// The answer of new connections to HELLO, if it is not [`WELCOME`].
+    welcome: Option<Vec<u8>>,
     /// Sent to new connections right behind the answers to the handshake.
     greeting: Vec<u8>,
 }
+
+/// What a primary answers to HELLO.
+pub(super) const WELCOME: &str = "%2\r\n$5\r\nproto\r\n:3\r\n$4\r\nrole\r\n$6\r\nmaster\r\n";
 
 /// One connection as both sides see it.
 #[derive(Clone)]
@@ -56,7 +77,9 @@ pub(super) struct State {
     pub(super) halves: usize,
     /// It takes every byte and runs no command.
     pub(super) deaf: bool,
+    run_id: String,
     logged_in: bool,
+    welcome: Option<Vec<u8>>,
     greeting: Vec<u8>,
     partial: Vec<u8>,
     /// Output for the client. Beyond `replies` bytes it waits.
@@ -91,17 +114,70 @@ impl MemoryServer {
         let shared = self.0.clone();
         Dial::Memory(Arc::new(move || {
             let mut shared = shared.lock();
+            shared.dials += 1;
             if shared.refuses {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
             let socket = Socket::new(shared.answers.clone());
-            socket.at(|state| state.greeting.clone_from(&shared.greeting));
+            let has_place =
+                |state: &mut State| state.halves > 0 && state.welcome.as_deref() != Some(FULL);
+            let taken = shared.sockets.iter().filter(|socket| socket.at(has_place)).count();
+            let is_full = shared.places > 0 && taken >= shared.places;
+            socket.at(|state| {
+                state.greeting.clone_from(&shared.greeting);
+                state.welcome.clone_from(&shared.welcome);
+                state.run_id.clone_from(&shared.run_id);
+                if is_full {
+                    state.welcome = Some(FULL.into());
+                }
+                state.replies = if shared.is_silent { 0 } else { usize::MAX };
+            });
             if let Some((replies, ending)) = shared.short {
                 socket.at(|state| (state.replies, state.ended_after) = (replies, Some(ending)));
             }
             shared.sockets.push(socket.clone());
             Ok((Box::new(Half(socket.clone())) as Reader, Box::new(Half(socket)) as Writer))
         }))
+    }
+
+    pub(super) fn dials(&self) -> usize {
+        self.0.lock().dials
+    }
+
+    /// New connections are accepted and never answered.
+    pub(super) fn falls_silent(&self) {
+        self.0.lock().is_silent = true;
+    }
+
+    /// New connections are answered again.
+    pub(super) fn answers_again(&self) {
+        self.0.lock().is_silent = false;
+    }
+
+    /// No more than so many connections are served at once.
+    pub(super) fn has_places(&self, places: usize) {
+        self.0.lock().places = places;
+    }
+
+    /// From now on it is the process with this run id.
+    pub(super) fn with_run_id(self, run_id: &str) -> Self {
+        self.0.lock().run_id = run_id.to_owned();
+        self
+    }
+
+    /// The client's connections that it has not left.
+    pub(super) fn living(&self) -> Vec<Socket> {
+        let sockets = self.sockets().into_iter();
+        sockets.filter(|socket| socket.at(|state| state.halves > 0)).collect()
+    }
+
+    pub(super) fn remote(&self) -> Remote {
+        MemoryServer::remote_by(self.dial())
+    }
+
+    /// The way to a server may lead to several.
+    pub(super) fn remote_by(dial: Dial) -> Remote {
+        Remote::new(dial, &Endpoint::parse("redis://memory").unwrap(), NAME)
     }
 
     /// New connections are refused.
@@ -112,6 +188,11 @@ impl MemoryServer {
     /// New connections are accepted again.
     pub(super) fn accept(&self) {
         self.0.lock().refuses = false;
+    }
+
+    /// New connections answer this to HELLO.
+    pub(super) fn welcome(&self, answer: &str) {
+        self.0.lock().welcome = Some(answer.into());
     }
 
     /// Sends this to new connections right behind the answers to their handshake.
@@ -148,7 +229,9 @@ impl Socket {
             breaks: false,
             halves: 2,
             deaf: false,
+            run_id: String::new(),
             logged_in: false,
+            welcome: None,
             greeting: Vec::new(),
             partial: Vec::new(),
             outgoing: VecDeque::new(),
@@ -199,7 +282,12 @@ impl State {
         while let Some((words, length)) = command(&self.partial) {
             self.partial.drain(..length);
             let answer = match words[0].as_str() {
-                "HELLO" => b"%1\r\n$6\r\nserver\r\n$5\r\nredis\r\n".to_vec(),
+                "INFO" if self.run_id.is_empty() => b"-NOPERM no permission\r\n".to_vec(),
+                "INFO" => {
+                    let text = format!("# Server\r\nrun_id:{}\r\n", self.run_id);
+                    format!("${}\r\n{text}\r\n", text.len()).into_bytes()
+                }
+                "HELLO" => self.welcome.clone().unwrap_or_else(|| WELCOME.into()),
                 "CLIENT" | "SELECT" => {
                     // The last command of the handshake.
                     if words.get(2).is_some_and(|word| word == "LIB-VER") {
@@ -363,11 +451,17 @@ impl MemoryTestbed {
         server: MemoryServer,
         provider: Option<Provider>,
     ) -> Result<Self, CallError> {
-        let events = Arc::<Recorder>::default();
-        let endpoint = Endpoint::parse("redis://memory").unwrap();
-        let node = Remote::new(server.dial(), &endpoint, NAME).log_in_by(provider);
-        let own = Handle::current();
-        let redis = connect_to(node, TIMING, events.clone(), &own, IfUnreachable::Fail);
+        let node = server.remote().log_in_by(provider);
+        MemoryTestbed::of(server, node, (TIMING, IfUnreachable::Fail)).await
+    }
+
+    pub(super) async fn of(
+        server: MemoryServer,
+        remote: Remote,
+        (timing, if_unreachable): (Timing, IfUnreachable),
+    ) -> Result<Self, CallError> {
+        let (events, own) = (Arc::<Recorder>::default(), Handle::current());
+        let redis = connect_to(remote, timing, events.clone(), &own, if_unreachable);
         Ok(MemoryTestbed { redis: Arc::new(redis.await?), events, server })
     }
 

@@ -1,6 +1,6 @@
 //! Requests and replies stay in step, whatever a server sends; each request is sent once.
 
-use super::memory::{Ending, MemoryServer, MemoryTestbed, Pending, echo, usual};
+use super::memory::{CALLER, Ending, MESSAGES, MemoryServer, MemoryTestbed, Pending, echo, usual};
 use super::support::resp::Reply;
 use super::*;
 use crate::transport::redis::request::{CallOutcome, SubscribeRequest};
@@ -202,7 +202,7 @@ async fn replies_that_look_like_pushes_are_replies() {
 async fn answers_without_a_question_end_the_connection() {
     for answer in ["+OK\r\n", "_\r\n", "-ERR no\r\n", "*1\r\n:1\r\n"] {
         let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
-        testbed.server.socket(0).say(answer.as_bytes());
+        testbed.server.socket(CALLER).say(answer.as_bytes());
         until("it is noticed", || testbed.redis.epoch(Lane::Caller) == 1).await;
         testbed.caller().await;
         assert_eq!(testbed.redis.call(Lane::Caller, number(1)).await, text(1));
@@ -243,7 +243,7 @@ async fn a_call_without_its_script_is_sent_once_more_with_it() {
     assert_eq!(testbed.redis.call(Lane::Caller, number(1)).await, text(1));
     let calls: Vec<Pending> = (2..5).map(|n| testbed.started(number(n))).collect();
     futures::future::join_all(calls).await;
-    let socket = testbed.server.socket(0);
+    let socket = testbed.server.socket(CALLER);
     let names = socket.names();
     let of = |kind| names.iter().filter(|name| *name == kind).count();
     assert_eq!((of("EVALSHA"), of("EVAL")), (4, 4), "{names:?}");
@@ -256,7 +256,7 @@ async fn a_call_without_its_script_is_sent_once_more_with_it() {
     .await;
     let outcome = testbed.redis.call(Lane::Caller, number(1)).await;
     assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{outcome:?}");
-    assert_eq!(testbed.server.socket(0).names(), ["EVALSHA", "EVAL"]);
+    assert_eq!(testbed.server.socket(CALLER).names(), ["EVALSHA", "EVAL"]);
 }
 
 /// INVARIANT L3 of the ledger, wherever the call is when its future is dropped.
@@ -283,7 +283,7 @@ async fn an_undo_is_behind_the_call_that_it_undoes() {
             testbed.redis.call(Lane::Caller, undo.clone()).await.unwrap();
             futures::future::join_all(others).await;
             testbed.redis.call(Lane::Caller, undo.clone()).await.unwrap();
-            let commands = testbed.server.socket(0).at(|state| state.commands.clone());
+            let commands = testbed.server.socket(CALLER).at(|state| state.commands.clone());
             let at = |what: &dyn Fn(&Vec<String>) -> bool| commands.iter().position(what);
             let undone = at(&|words| words[1] == UNDO.sha1()).unwrap();
             let applied = at(&|words| words[0] == "EVAL" && words.last().unwrap() == "7");
@@ -295,7 +295,7 @@ async fn an_undo_is_behind_the_call_that_it_undoes() {
 #[tokio::test(start_paused = true)]
 async fn a_thousand_calls_at_once_are_few_writes() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
-    let socket = testbed.server.socket(0);
+    let socket = testbed.server.socket(CALLER);
     for round in 0..3 {
         let before = socket.at(|state| state.writes);
         let calls: Vec<Pending> = (0..1_000).map(|n| testbed.started(number(n))).collect();
@@ -311,7 +311,7 @@ async fn a_thousand_calls_at_once_are_few_writes() {
 #[tokio::test(start_paused = true)]
 async fn a_call_alone_is_written_at_its_first_poll() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
-    let socket = testbed.server.socket(0);
+    let socket = testbed.server.socket(CALLER);
     for n in 0..10 {
         let call = testbed.started(number(n));
         assert_eq!(socket.names().len(), usize::try_from(n).unwrap() + 1);
@@ -323,7 +323,7 @@ async fn a_call_alone_is_written_at_its_first_poll() {
 #[tokio::test(start_paused = true)]
 async fn a_subscription_is_made_when_the_server_says_so_and_not_before() {
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;
-    let socket = testbed.server.socket(2);
+    let socket = testbed.server.socket(MESSAGES);
     socket.at(|state| state.replies = 0);
     let channel: Arc<str> = Arc::from("c");
     let mut subscribing = Box::pin(testbed.redis.subscribe(&channel, PubSub::Plain));
@@ -374,7 +374,7 @@ async fn silence_is_noticed_under_a_stream_of_calls_and_without_one() {
 async fn a_lost_connection_is_told_at_once_and_made_again_however_long_it_takes() {
     let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
     testbed.server.refuse();
-    let socket = testbed.server.socket(0);
+    let socket = testbed.server.socket(CALLER);
     socket.at(|state| state.replies = 0);
     let call = testbed.started(number(1));
     let start = Instant::now();
@@ -424,7 +424,8 @@ async fn a_lost_connection_lets_go_of_its_stream() {
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;
     for round in 0..50 {
         testbed.caller().await;
-        let socket = if round == 0 { testbed.server.socket(0) } else { testbed.server.newest() };
+        let socket =
+            if round == 0 { testbed.server.socket(CALLER) } else { testbed.server.newest() };
         socket.end(Ending::Reset);
         until("it is let go", || socket.at(|state| state.halves) == 0).await;
     }
@@ -464,7 +465,7 @@ async fn channels_that_a_busy_server_refuses_are_asked_for_again() {
     let testbed = MemoryTestbed::new(server).await;
     testbed.redis.subscribe(&Arc::from("c"), PubSub::Plain).await.unwrap();
     busy.store(true, Ordering::SeqCst);
-    testbed.server.socket(2).end(Ending::Closed);
+    testbed.server.socket(MESSAGES).end(Ending::Closed);
     until("it is asked", || {
         testbed.server.sockets().len() > 3 && !testbed.server.socket(3).names().is_empty()
     })
@@ -502,7 +503,7 @@ async fn closing_waits_for_the_last_confirmation_and_no_longer() {
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;
     let channel = Arc::from("c");
     testbed.redis.subscribe(&channel, PubSub::Plain).await.unwrap();
-    let socket = testbed.server.socket(2);
+    let socket = testbed.server.socket(MESSAGES);
     socket.at(|state| state.replies = 0);
     testbed.redis.unsubscribe(&channel);
     let start = Instant::now();

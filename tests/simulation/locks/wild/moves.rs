@@ -1,11 +1,12 @@
 //! Holds that change hands, and those that are ended by others.
 
-use leasehold::{Error, LockGuard};
+use leasehold::{ConfigError, Error, LockGuard};
 use tokio::time::{Instant, sleep};
 
 use super::grip::Grip;
 use super::{Wanted, Wild};
 use crate::kind::Kind;
+use crate::ledger::Side;
 use crate::locks::shared::{Left, Offer};
 use crate::plan::{Weather, ms, us};
 
@@ -32,6 +33,9 @@ impl Wild {
                 self.shared.offers(offer);
             }
             Err(Error::Lost { .. }) => {}
+            // It read within its write lock.
+            Err(Error::Config(ConfigError::OtherGuards { .. }))
+                if self.plan.kind == Kind::ReadWrite && side == Side::Write => {}
             Err(error) => {
                 self.ledger.violation(format!("{:?} cannot hand on: {error}", wanted.actor));
             }

@@ -1,0 +1,62 @@
+//! The map of `dashmap`, counted: independent entries by name, a lock for each part of the names.
+
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use dashmap::mapref::one::{Ref, RefMut};
+
+use super::{Guard, Held};
+
+#[derive(Debug)]
+pub(crate) struct Map<V>(DashMap<Arc<str>, V>);
+
+/// An entry that is locked. One at a time.
+pub(crate) type Entry<'a, V> = Guard<Ref<'a, Arc<str>, V>>;
+pub(crate) type EntryMut<'a, V> = Guard<RefMut<'a, Arc<str>, V>>;
+
+impl<V> Map<V> {
+    pub(crate) fn get(&self, name: &str) -> Option<Entry<'_, V>> {
+        self.0.get(name).map(Guard::new)
+    }
+
+    pub(crate) fn get_mut(&self, name: &str) -> Option<EntryMut<'_, V>> {
+        self.0.get_mut(name).map(Guard::new)
+    }
+
+    pub(crate) fn get_or_insert_with(
+        &self,
+        name: &Arc<str>,
+        make: impl FnOnce() -> V,
+    ) -> EntryMut<'_, V> {
+        Guard::new(self.0.entry(name.clone()).or_insert_with(make))
+    }
+
+    /// Removes an entry unless it is to stay. It is locked meanwhile.
+    pub(crate) fn remove_if(&self, name: &str, is_over: impl FnOnce(&V) -> bool) {
+        let held = Held::one();
+        let removed = self.0.remove_if(name, |_, value| is_over(value));
+        drop(held);
+        drop(removed);
+    }
+
+    /// What there is to say of the entries, in no order. Each is locked meanwhile.
+    pub(crate) fn collect<T>(&self, mut of: impl FnMut(&Arc<str>, &V) -> Option<T>) -> Vec<T> {
+        let _held = Held::one();
+        self.0.iter().filter_map(|entry| of(entry.key(), entry.value())).collect()
+    }
+
+    pub(crate) fn retain(&self, mut keeps: impl FnMut(&V) -> bool) {
+        let _held = Held::one();
+        self.0.retain(|_, value| keeps(value));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl<V> Default for Map<V> {
+    fn default() -> Self {
+        Map(DashMap::new())
+    }
+}

@@ -1,0 +1,195 @@
+//! Opens one connection of a node: dials, agrees on the server, restores the channels.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::time::{sleep, timeout};
+
+use super::generation::Settled;
+use super::supervisor::{DrivenBy, DrivenConnection, Supervisor};
+use super::{IfUnreachable, OTHER_TARGET, PAUSE_MAX, PAUSE_MIN, Remote, Target, cannot_connect};
+use crate::transport::redis::connection::{self, Connection};
+use crate::transport::redis::handshake::{Greeting, not_connected};
+use crate::transport::redis::identity::Identity;
+use crate::transport::redis::pacer::Pacer;
+use crate::transport::redis::stream::{Reader, Writer};
+use crate::transport::redis::task::AbortOnDrop;
+#[cfg(feature = "fred")]
+use crate::transport::redis::{dial::Dial, fred};
+use crate::transport::{CallError, Fault, Role};
+
+/// What a connection is made of, after the handshake.
+enum Opened {
+    Stream(Reader, Writer, Greeting),
+    #[cfg(feature = "fred")]
+    Fred(fred::FredClient),
+}
+
+impl Opened {
+    fn server(&self) -> &Identity {
+        match self {
+            Opened::Stream(_, _, greeting) => &greeting.server,
+            #[cfg(feature = "fred")]
+            Opened::Fred(client) => &client.server,
+        }
+    }
+}
+
+/// Why a connection was not opened.
+enum OpenError {
+    NoRuntime,
+    TimedOut(CallError),
+    Call(CallError),
+}
+
+impl Supervisor {
+    /// The first connection, or none if the server cannot be reached and that is no error.
+    pub(super) async fn open_first(
+        &mut self,
+        if_unreachable: IfUnreachable,
+    ) -> Result<Option<DrivenConnection>, CallError> {
+        let fault = match self.open().await {
+            Ok(driven) => match self.fill_slot(driven) {
+                Ok(driven) => return Ok(Some(driven)),
+                Err(fault) => fault,
+            },
+            Err(CallError::NotApplied(fault)) if if_unreachable == IfUnreachable::RetryLater => {
+                fault
+            }
+            Err(error) => return Err(error),
+        };
+        self.not_connected(&fault);
+        Ok(None)
+    }
+
+    /// Opens a connection, each attempt within `timing.connect`.
+    pub(super) async fn open(&mut self) -> Result<DrivenConnection, CallError> {
+        let outcome = self.try_open().await;
+        match &outcome {
+            Err(OpenError::TimedOut(_)) => self.pacer.timed_out(self.shared.timing.connect),
+            _ => self.pacer.nothing_new(),
+        }
+        match outcome {
+            Ok(driven) => Ok(driven),
+            Err(OpenError::NoRuntime) => {
+                self.driven_by = DrivenBy::OwnThread;
+                Err(not_connected("the runtime is shut down"))
+            }
+            Err(OpenError::TimedOut(error) | OpenError::Call(error)) => {
+                if !self.runtime_responds().await {
+                    self.driven_by = DrivenBy::OwnThread;
+                    self.pacer.begin_anew();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A stream to the server of the node, and the generation in which it may carry calls.
+    async fn reach(&self) -> Result<(Opened, Arc<Remote>, u64), OpenError> {
+        let mut pacer = Pacer::new(PAUSE_MIN, PAUSE_MAX);
+        let mut refused = 0;
+        loop {
+            let Target { generation, remote, server } = self.target.borrow().clone();
+            let remote = remote.map_err(|fault| OpenError::Call(CallError::NotApplied(fault)))?;
+            // To the same address as the others; then wherever the name leads.
+            let peer = server.filter(|_| refused == 0).and_then(|server| server.peer);
+            let opened = self.dial(&remote, peer).await?;
+            match self.shared.settle(generation, opened.server(), refused) {
+                Settled::In(generation) => return Ok((opened, remote, generation)),
+                Settled::OtherTarget => return Err(OpenError::Call(not_connected(OTHER_TARGET))),
+                Settled::Stranger => refused += 1,
+            }
+            pacer.nothing_new();
+            sleep(pacer.pause()).await;
+        }
+    }
+
+    async fn dial(
+        &self,
+        remote: &Arc<Remote>,
+        peer: Option<SocketAddr>,
+    ) -> Result<Opened, OpenError> {
+        let limit = self.shared.timing.connect;
+        let resolver = self.runtimes.own.clone();
+        #[cfg(feature = "fred")]
+        let role = self.role;
+        let to = remote.clone();
+        let mut opening = AbortOnDrop(self.runtime().spawn(async move {
+            #[cfg(feature = "fred")]
+            if let Dial::Fred(template) = &to.dial {
+                let client = template.open(role, limit, to.handshake.name()).await?;
+                return Ok(Opened::Fred(client));
+            }
+            let (reader, writer, greeting) = to.open(peer, &resolver).await?;
+            Ok(Opened::Stream(reader, writer, greeting))
+        }));
+        let failed = |error| cannot_connect(&remote.endpoint, error);
+        match timeout(limit, &mut opening.0).await {
+            Ok(Ok(opened)) => opened.map_err(|error| OpenError::Call(failed(error))),
+            Ok(Err(error)) if error.is_cancelled() => Err(OpenError::NoRuntime),
+            Ok(Err(error)) => Err(OpenError::Call(failed(not_connected(&error.to_string())))),
+            Err(_) => {
+                let why = format!("no answer within {} ms", limit.as_millis());
+                Err(OpenError::TimedOut(failed(not_connected(&why))))
+            }
+        }
+    }
+
+    async fn try_open(&self) -> Result<DrivenConnection, OpenError> {
+        let (opened, remote, generation) = self.reach().await?;
+        let runtime = self.runtime();
+        let (registry, events) = (self.shared.subscriptions.clone(), self.shared.events.clone());
+        let (connection, task, validity) = match opened {
+            Opened::Stream(reader, writer, Greeting { inbox, validity, took, .. }) => {
+                events.greeted(took);
+                let connection = Arc::new(Connection::new(writer));
+                let driver = connection::drive(connection.clone(), reader, inbox, registry, events);
+                (connection, runtime.spawn(driver), Some(validity))
+            }
+            #[cfg(feature = "fred")]
+            Opened::Fred(client) => {
+                let connection = Arc::new(Connection::without_bytes());
+                let driver = fred::drive(connection.clone(), client, registry, events);
+                (connection, runtime.spawn(driver), None)
+            }
+        };
+        let mut driven = DrivenConnection {
+            connection,
+            driver: AbortOnDrop(task),
+            generation,
+            primary_only: remote.handshake.is_primary_only(),
+            login: validity.map(|validity| (remote.handshake.login().clone(), validity)),
+        };
+        if self.role == Role::Messages {
+            let restored = self.restore_channels(&mut driven).await;
+            restored.map_err(|error| OpenError::Call(cannot_connect(&remote.endpoint, error)))?;
+        }
+        Ok(driven)
+    }
+
+    /// Subscribes to all registered channels, and waits until the server has answered.
+    async fn restore_channels(&self, driven: &mut DrivenConnection) -> Result<(), CallError> {
+        let limit = self.shared.timing.connect;
+        let subscriptions = &*self.shared.subscriptions;
+        if !subscriptions.connected(&driven.connection, driven.generation) {
+            return Err(not_connected(OTHER_TARGET));
+        }
+        let answered = driven.connection.ping()?;
+        let outcome = tokio::select! {
+            biased;
+            answered = timeout(limit, answered) => match answered {
+                Ok(Ok(())) => subscriptions.restored(),
+                Ok(Err(_)) | Err(_) => Err(not_connected("the channels were not confirmed")),
+            },
+            ended = &mut driven.driver.0 => Err(CallError::NotApplied(
+                ended.unwrap_or_else(|_| Fault("the connection's task failed".into())),
+            )),
+        };
+        if let Err(CallError::NotApplied(fault)) = &outcome {
+            subscriptions.disconnected();
+            driven.connection.end(fault, subscriptions);
+        }
+        outcome
+    }
+}

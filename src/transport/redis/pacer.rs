@@ -1,0 +1,79 @@
+//! Paces what is tried again and again: to connect to a server, and to ask a deployment for its layout.
+//!
+//! | event | the next pause |
+//! | --- | --- |
+//! | something new is known; what was reached lasted | the first |
+//! | a refusal, or the same answer as before | twice the last one, up to `most` |
+//! | a time-out | twice the last one, at least the time that was waited, up to [`SLOWEST`] |
+//!
+//! A refusal costs a server nothing. An attempt that timed out may have cost it as much as one that succeeds
+//! (a TLS handshake that nobody waits for any more), so a crowd that goes on quickly keeps it from serving
+//! anybody. After time-outs a pause is about as long as the outage has lasted.
+
+use tokio::time::Duration;
+
+/// After time-outs; with its spread, pauses are of 10 to 30 s.
+const SLOWEST: Duration = Duration::from_secs(20);
+
+#[derive(Debug)]
+pub(super) struct Pacer {
+    next: Duration,
+    first: Duration,
+    most: Duration,
+}
+
+impl Pacer {
+    /// The very first attempt needs no pause.
+    pub(super) const fn new(first: Duration, most: Duration) -> Self {
+        Pacer { next: Duration::ZERO, first, most }
+    }
+
+    /// The pause before the next attempt, spread by half of it: many clients wait for the same.
+    pub(super) fn pause(&self) -> Duration {
+        self.next.mul_f64(0.5 + fastrand::f64())
+    }
+
+    pub(super) fn begin_anew(&mut self) {
+        self.next = self.first;
+    }
+
+    pub(super) fn nothing_new(&mut self) {
+        self.next = (self.next * 2).clamp(self.first, self.most);
+    }
+
+    pub(super) fn timed_out(&mut self, waited: Duration) {
+        self.next = (self.next * 2).max(waited).min(SLOWEST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Duration = Duration::from_millis(5);
+    const MOST: Duration = Duration::from_secs(1);
+
+    fn pauses(pacer: &mut Pacer, count: usize, mut outcome: impl FnMut(&mut Pacer)) -> Vec<u128> {
+        let mut all = Vec::new();
+        for _ in 0..count {
+            outcome(pacer);
+            all.push(pacer.next.as_millis());
+            let spread = pacer.next / 2..=pacer.next * 3 / 2;
+            assert!(spread.contains(&pacer.pause()), "{spread:?}");
+        }
+        all
+    }
+
+    #[test]
+    fn refusals_stay_quick_and_time_outs_do_not() {
+        let mut pacer = Pacer::new(FIRST, MOST);
+        assert_eq!(pacer.pause(), Duration::ZERO, "nothing was tried yet");
+        let refused = pauses(&mut pacer, 10, Pacer::nothing_new);
+        assert_eq!(refused, [5, 10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]);
+        let silent = pauses(&mut pacer, 6, |pacer| pacer.timed_out(MOST));
+        assert_eq!(silent, [2_000, 4_000, 8_000, 16_000, 20_000, 20_000]);
+        assert_eq!(pauses(&mut pacer, 1, Pacer::nothing_new), [1_000], "it refuses: it is there");
+        assert_eq!(pauses(&mut pacer, 2, Pacer::begin_anew), [5, 5]);
+        assert_eq!(pauses(&mut pacer, 2, |pacer| pacer.timed_out(5 * MOST)), [5_000, 10_000]);
+    }
+}

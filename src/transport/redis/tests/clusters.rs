@@ -1,0 +1,141 @@
+//! Clusters in this process: what their nodes say of the slots, and how redirects end.
+
+use super::fakes::{Answer, Fakes, array, as_usual, bulk};
+use super::*;
+
+/// Of slot 3300, and of slot 15495.
+const LOW: &str = "b";
+const HIGH: &str = "a";
+
+fn owner(first: u16, last: u16, host: &str, port: u16) -> String {
+    let node = array(&[bulk(host), format!(":{port}\r\n"), bulk("id")]);
+    array(&[format!(":{first}\r\n"), format!(":{last}\r\n"), node])
+}
+
+fn info(epoch: u64) -> String {
+    bulk(&format!("cluster_state:ok\r\ncluster_current_epoch:{epoch}\r\n"))
+}
+
+/// One node with all slots. `answers` has the first word.
+fn one_node(mut answers: impl FnMut(&[String]) -> Option<Answer> + Send + 'static) -> Fakes {
+    Fakes::new(move |_, words| {
+        let word = |at: usize| words.get(at).map_or("", String::as_str);
+        if let Some(answer) = answers(words) {
+            return answer;
+        }
+        match (word(0), word(1)) {
+            ("CLUSTER", "SLOTS") => Answer::Reply(array(&[owner(0, 16_383, "n1", 1)])),
+            ("CLUSTER", "INFO") => Answer::Reply(info(1)),
+            _ => as_usual(words),
+        }
+    })
+}
+
+fn is_script(words: &[String]) -> bool {
+    words.first().is_some_and(|word| word.starts_with("EVAL"))
+}
+
+/// The first answer to a script, and all later ones.
+async fn outcome_of(first: &'static str, later: &'static str) -> Result<Value, CallError> {
+    let mut scripts = 0;
+    let fakes = one_node(move |words| {
+        scripts += usize::from(is_script(words));
+        is_script(words).then(|| Answer::Reply(if scripts == 1 { first } else { later }.to_owned()))
+    });
+    let (redis, _) = fakes.open("redis-cluster://n1:1", IfUnreachable::Fail).await.unwrap();
+    redis.call(Lane::Caller, add(LOW)).await
+}
+
+const BEGUN: &str =
+    "-ERR Script attempted to access a non local key in a cluster node script: f\r\n";
+
+/// The script may have written before it missed the key, whatever its last attempt comes to.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_stopped_in_its_middle_is_never_called_not_applied() {
+    let nowhere = ["-CLUSTERDOWN Hash slot not served\r\n", "-TRYAGAIN Multiple keys\r\n"];
+    for later in nowhere {
+        let outcome = outcome_of(BEGUN, later).await;
+        assert!(matches!(outcome, Err(CallError::Unknown(_))), "{later}: {outcome:?}");
+        let outcome = outcome_of("-TRYAGAIN Multiple keys\r\n", later).await;
+        assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{later}: {outcome:?}");
+    }
+    let outcome = outcome_of(BEGUN, BEGUN).await;
+    assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
+    assert_eq!(outcome_of(BEGUN, ":7\r\n").await, Ok(Value::Int(7)));
+}
+
+/// Another client's releases are published within the shard, and nobody would hear them.
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_does_not_decide_how_releases_are_published() {
+    let (mut asked, mut is_owed) = (0, false);
+    let fakes = one_node(move |words| match words.first().map(String::as_str) {
+        Some("PUBSUB") => {
+            asked += 1;
+            is_owed = asked == 1;
+            is_owed.then_some(Answer::Silence)
+        }
+        // The late answer, and behind it the one to the next question.
+        Some("CLUSTER") if std::mem::take(&mut is_owed) => {
+            let slots = array(&[owner(0, 16_383, "n1", 1)]);
+            Some(Answer::Reply(format!("*0\r\n{slots}")))
+        }
+        _ => None,
+    });
+    let (redis, _) = fakes.open("redis-cluster://n1:1", IfUnreachable::RetryLater).await.unwrap();
+    let deadline = Instant::now() + SECOND * 60;
+    while let Err(error) = redis.call(Lane::Caller, add(LOW)).await {
+        assert!(Instant::now() < deadline, "{error:?}");
+        sleep(SECOND / 10).await;
+    }
+    assert_eq!(redis.pubsub(LOW, LOW), PubSub::Sharded);
+    let old = one_node(|words| {
+        let is_question = words.first().is_some_and(|word| word == "PUBSUB");
+        is_question.then(|| Answer::Reply("-ERR Unknown PUBSUB subcommand\r\n".to_owned()))
+    });
+    let (redis, _) = old.open("redis-cluster://n1:1", IfUnreachable::Fail).await.unwrap();
+    assert_eq!(redis.pubsub(LOW, LOW), PubSub::Plain);
+}
+
+/// Two nodes, of which the first is replaced by a third while nobody knows the address of the second.
+fn failing_over(has_failed_over: Arc<AtomicUsize>) -> Fakes {
+    Fakes::new(move |address, words| {
+        let word = |at: usize| words.get(at).map_or("", String::as_str);
+        let failed_over = has_failed_over.load(Ordering::SeqCst) > 0;
+        match (address, word(0), word(1)) {
+            ("n1:1", ..) if failed_over => Answer::End,
+            (_, "CLUSTER", "SLOTS") if failed_over => {
+                Answer::Reply(array(&[owner(0, 8_191, "n3", 3), owner(8_192, 16_383, "", 0)]))
+            }
+            (_, "CLUSTER", "SLOTS") => {
+                Answer::Reply(array(&[owner(0, 8_191, "n1", 1), owner(8_192, 16_383, "n2", 2)]))
+            }
+            (_, "CLUSTER", "INFO") => Answer::Reply(info(1 + u64::from(failed_over))),
+            (_, "EVALSHA", _) => Answer::Reply(bulk(address)),
+            _ => as_usual(words),
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_an_address_keeps_no_other_failover_from_being_followed() {
+    let has_failed_over = Arc::new(AtomicUsize::new(0));
+    let fakes = failing_over(has_failed_over.clone());
+    let url = "redis-cluster://n1:1,n2:2,n3:3";
+    let (redis, events) = fakes.open(url, IfUnreachable::Fail).await.unwrap();
+    let answer = |text: &str| Ok(Value::Text(text.to_owned()));
+    assert_eq!(redis.call(Lane::Caller, add(LOW)).await, answer("n1:1"));
+    has_failed_over.store(1, Ordering::SeqCst);
+    let deadline = Instant::now() + SECOND * 60;
+    while redis.call(Lane::Caller, add(LOW)).await != answer("n3:3") {
+        assert!(Instant::now() < deadline, "it is not followed");
+        sleep(SECOND / 10).await;
+    }
+    assert_eq!(events.switched.load(Ordering::SeqCst), 1);
+    // Its slots stay where they were.
+    assert_eq!(redis.call(Lane::Caller, add(HIGH)).await, answer("n2:2"));
+    // A new client has at least the other half.
+    let (redis, _) = fakes.open(url, IfUnreachable::Fail).await.unwrap();
+    assert_eq!(redis.call(Lane::Caller, add(LOW)).await, answer("n3:3"));
+    let unserved = redis.call(Lane::Caller, add(HIGH)).await;
+    assert!(matches!(unserved, Err(CallError::NotApplied(_))), "{unserved:?}");
+}

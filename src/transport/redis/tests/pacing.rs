@@ -1,0 +1,236 @@
+//! When connections are given up and made again, how often, and which first.
+
+use super::memory::{CALLER, Ending, MESSAGES, MemoryServer, MemoryTestbed, PILOT, echo, usual};
+use super::*;
+
+fn call() -> Call {
+    Call { script: &ECHO, keys: vec![], args: vec!["x".into()] }
+}
+
+fn is_up(testbed: &MemoryTestbed, lane: Lane) -> bool {
+    testbed.redis.shared.slot(lane).connection().is_ok()
+}
+
+fn are_up(testbed: &MemoryTestbed) -> bool {
+    LANES.iter().all(|lane| is_up(testbed, *lane)) && testbed.server.living().len() == 3
+}
+
+/// All connections end, and the server is as `change` makes it.
+async fn lose(testbed: &MemoryTestbed, change: impl FnOnce(&MemoryServer)) {
+    change(&testbed.server);
+    testbed.server.living().iter().for_each(|socket| socket.end(Ending::Closed));
+    until("the loss is noticed", || !LANES.iter().any(|lane| is_up(testbed, *lane))).await;
+}
+
+/// A crowd of clients whose handshakes are given up keeps the server from making any.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_silent_is_tried_rarely_and_by_one_connection() {
+    let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
+    lose(&testbed, MemoryServer::falls_silent).await;
+    let before = testbed.server.dials();
+    for _ in 0..600 {
+        assert!(testbed.server.living().len() <= 1, "the others wait for the pilot");
+        sleep(SECOND / 2).await;
+    }
+    let dials = testbed.server.dials() - before;
+    assert!((8..=40).contains(&dials), "{dials} attempts in five minutes");
+    testbed.server.answers_again();
+    let start = Instant::now();
+    while !are_up(&testbed) {
+        assert!(start.elapsed() < SECOND * 31, "{:?}", start.elapsed());
+        sleep(SECOND / 10).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_is_tried_again_soon_and_by_one_connection() {
+    let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
+    lose(&testbed, MemoryServer::refuse).await;
+    let before = testbed.server.dials();
+    sleep(SECOND * 60).await;
+    let dials = testbed.server.dials() - before;
+    assert!((40..=130).contains(&dials), "{dials} attempts in a minute");
+    testbed.server.accept();
+    let start = Instant::now();
+    until("it is back", || are_up(&testbed)).await;
+    assert!(start.elapsed() < SECOND * 2, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_connection_that_lasted_the_next_is_made_at_once() {
+    let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
+    for round in 0..10 {
+        lose(&testbed, MemoryServer::refuse).await;
+        // The pauses grow.
+        sleep(SECOND * 30).await;
+        testbed.server.accept();
+        until("it is back", || are_up(&testbed)).await;
+        sleep(SECOND * 2).await;
+        lose(&testbed, |_| {}).await;
+        let start = Instant::now();
+        until("it is back again", || are_up(&testbed)).await;
+        assert!(start.elapsed() < SECOND / 20, "{round}: {:?}", start.elapsed());
+        sleep(SECOND * 2).await;
+    }
+}
+
+/// A server that closes each connection at once is not connected to without a pause.
+#[tokio::test(start_paused = true)]
+async fn connections_that_do_not_last_are_made_more_and_more_rarely() {
+    let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
+    let before = testbed.server.dials();
+    let start = Instant::now();
+    while start.elapsed() < SECOND * 60 {
+        testbed.server.living().iter().for_each(|socket| socket.end(Ending::Closed));
+        sleep(Duration::from_millis(1)).await;
+    }
+    let dials = testbed.server.dials() - before;
+    assert!(dials < 300, "{dials} connections in a minute");
+}
+
+/// A client that cannot renew does not acquire.
+#[tokio::test(start_paused = true)]
+async fn of_a_server_with_few_places_the_first_is_for_renewals() {
+    for places in [1, 2] {
+        let server = MemoryServer::answering(echo);
+        server.has_places(places);
+        let later = (TIMING, IfUnreachable::RetryLater);
+        let testbed = MemoryTestbed::of(server.clone(), server.remote(), later).await.unwrap();
+        until("it has a place", || is_up(&testbed, Lane::Background)).await;
+        // Another client takes the place of the pilot.
+        server.has_places(0);
+        until("all have places", || are_up(&testbed)).await;
+        sleep(SECOND * 2).await;
+        server.has_places(places);
+        testbed.server.living()[PILOT].end(Ending::Closed);
+        until("the loss is noticed", || !is_up(&testbed, Lane::Background)).await;
+        until("it has the place of another", || is_up(&testbed, Lane::Background)).await;
+    }
+}
+
+/// The runtime of the callers may stand still, and then the pilot is on our own thread all the same.
+#[tokio::test(start_paused = true)]
+async fn the_others_do_not_hold_up_the_pilot() {
+    let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
+    sleep(SECOND * 2).await;
+    testbed.server.falls_silent();
+    testbed.server.socket(CALLER).end(Ending::Closed);
+    testbed.server.socket(MESSAGES).end(Ending::Closed);
+    sleep(SECOND * 60).await;
+    // One of them waits for the answer to its attempt when the pilot is lost.
+    let start = Instant::now();
+    while testbed.server.living().len() == 1 {
+        assert!(start.elapsed() < SECOND * 40, "they go on trying");
+        sleep(SECOND / 100).await;
+    }
+    testbed.server.answers_again();
+    testbed.server.socket(PILOT).end(Ending::Closed);
+    let start = Instant::now();
+    until("the pilot is there", || is_up(&testbed, Lane::Background)).await;
+    assert!(start.elapsed() < SECOND / 10, "{:?}", start.elapsed());
+    until("and the others follow it", || are_up(&testbed)).await;
+    assert!(start.elapsed() < SECOND * 2, "{:?}", start.elapsed());
+}
+
+/// A server that a slow command keeps busy is waited for as long as its calls are.
+#[tokio::test(start_paused = true)]
+async fn a_server_is_not_given_up_before_its_calls_time_out() {
+    let server = MemoryServer::answering(echo);
+    let patient = Timing { command: SECOND * 10, connect: SECOND };
+    let patient = (patient, IfUnreachable::Fail);
+    let testbed = MemoryTestbed::of(server.clone(), server.remote(), patient).await.unwrap();
+    for socket in server.sockets() {
+        socket.at(|state| state.replies = 0);
+    }
+    let stalled = testbed.started(call());
+    // As WAIT does, which holds up its own connection.
+    let redis = testbed.redis.clone();
+    let command = Handle::current()
+        .spawn(async move { redis.command(Lane::Background, &[b"WAIT", b"1", b"9000"]).await });
+    sleep(SECOND * 9).await;
+    for socket in server.sockets() {
+        socket.at(|state| state.replies = usize::MAX);
+    }
+    assert_eq!(stalled.await, Ok(Value::Text("x".into())));
+    assert!(command.await.unwrap().is_ok());
+    assert_eq!(testbed.redis.reconnects(), 0);
+    // But not for ever.
+    for socket in server.sockets() {
+        socket.at(|state| state.replies = 0);
+    }
+    let start = Instant::now();
+    while testbed.redis.reconnects() == 0 {
+        assert!(start.elapsed() < SECOND * 20, "it is noticed");
+        sleep(SECOND / 10).await;
+    }
+}
+
+/// What a server answers that does not serve the connection any more: it was demoted, or forgot the login.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_a_connection_is_left_by_all_of_them() {
+    for refusal in ["-READONLY You can't write", "-NOAUTH Authentication required."] {
+        let refuses = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let still = refuses.clone();
+        let server = MemoryServer::answering(move |words| match words[0].as_str() {
+            "EVALSHA" if still.load(Ordering::SeqCst) => format!("{refusal}\r\n").into_bytes(),
+            _ => echo(words),
+        });
+        let testbed = MemoryTestbed::new(server).await;
+        let start = Instant::now();
+        // It is asked without a pause, but is not connected to as often.
+        while start.elapsed() < SECOND * 10 {
+            let outcome = testbed.redis.call(Lane::Caller, call()).await;
+            assert!(matches!(outcome, Err(CallError::NotApplied(_))), "{refusal}: {outcome:?}");
+            sleep(SECOND / 100).await;
+        }
+        let dials = testbed.server.dials();
+        assert!((15..=33).contains(&dials), "{refusal}: {dials} connections");
+        assert!(testbed.redis.epoch(Lane::Background) > 4, "{refusal}: the others, too");
+        refuses.store(false, Ordering::SeqCst);
+        until("it is back", || are_up(&testbed)).await;
+        assert_eq!(testbed.redis.call(Lane::Caller, call()).await, Ok(Value::Text("x".into())));
+        assert_eq!(testbed.events.changed(), 0, "nothing says that it is another server");
+    }
+}
+
+/// Some proxies answer PING themselves, and not with its argument.
+#[tokio::test(start_paused = true)]
+async fn a_proxy_that_answers_pong_keeps_its_connections() {
+    let pong = |words: &[String]| match words[0].as_str() {
+        "PING" => b"+PONG\r\n".to_vec(),
+        _ => echo(words),
+    };
+    let testbed = MemoryTestbed::new(MemoryServer::answering(pong)).await;
+    sleep(SECOND * 10).await;
+    assert_eq!(testbed.redis.reconnects(), 0);
+    // A reply that is left out is found all the same: PONG comes too early, or something else in its place.
+    let mut skipped = 0;
+    let testbed = MemoryTestbed::new(MemoryServer::answering(move |words| {
+        skipped += usize::from(words[0] == "EVALSHA");
+        if words[0] == "EVALSHA" && skipped == 2 { Vec::new() } else { pong(words) }
+    }))
+    .await;
+    sleep(SECOND * 3).await;
+    assert!(testbed.redis.call(Lane::Caller, call()).await.is_ok());
+    let lost = testbed.redis.call(Lane::Caller, call()).await;
+    assert!(matches!(lost, Err(CallError::Unknown(_))), "{lost:?}");
+    until("it is given up", || testbed.redis.epoch(Lane::Caller) == 1).await;
+}
+
+/// The last words of a server whose connection cannot be written to any more.
+#[tokio::test(start_paused = true)]
+async fn replies_that_are_here_count_although_a_write_fails() {
+    let testbed = MemoryTestbed::new(MemoryServer::answering(usual)).await;
+    let socket = testbed.server.socket(CALLER);
+    socket.at(|state| state.replies = 0);
+    // One: the driver gathers what a crowd asks, and would read before it writes.
+    let under_way = testbed.started(call());
+    tokio::task::yield_now().await;
+    socket.at(|state| {
+        (state.room, state.breaks) = (0, true);
+        state.replies = usize::MAX;
+    });
+    let broken = testbed.redis.call(Lane::Caller, call()).await;
+    assert!(matches!(broken, Err(CallError::NotApplied(_))), "{broken:?}");
+    assert_eq!(under_way.await, Ok(Value::Nil));
+}

@@ -1,0 +1,135 @@
+//! Grants and renewals that wait for copies, while their connection is replaced. A server knows what to wait
+//! for only on the connection that wrote: on another one it answers at once.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use leasehold::test_util::Gate;
+use leasehold::{Client, Durability, EmbeddedRedis, Error, HoldState, Lock};
+use tokio::io::{AsyncWriteExt, BufReader, DuplexStream, duplex};
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+use crate::backend::{eventually, ms};
+use crate::memory_server::{encoded, request, to_the_connection};
+
+/// A server in memory: the engine, and one replica that has everything.
+#[derive(Clone, Default)]
+struct Replicated {
+    engine: EmbeddedRedis,
+    connections: Arc<Mutex<Vec<AbortHandle>>>,
+    waits: Arc<Mutex<u64>>,
+    /// Frozen by the next script, before its reply is sent.
+    freezes: Arc<Mutex<Option<Gate>>>,
+}
+
+impl Replicated {
+    async fn client(&self, gate: Gate) -> Client {
+        let server = self.clone();
+        let dial = move |_: &str| {
+            let (client, own) = duplex(64 * 1024);
+            let task = tokio::spawn(server.clone().serve(own));
+            server.connections.lock().unwrap().push(task.abort_handle());
+            Ok(client)
+        };
+        let builder = Client::builder("redis://replicated").dial_by(dial).gate(gate);
+        let builder = builder.durability(Durability::replicas(1)).lease(ms(3000));
+        builder.connect().await.unwrap()
+    }
+
+    /// All connections end.
+    fn drop_connections(&self) {
+        self.connections.lock().unwrap().drain(..).for_each(|task| task.abort());
+    }
+
+    fn waits(&self) -> u64 {
+        *self.waits.lock().unwrap()
+    }
+
+    fn answer(&self, words: &[String]) -> String {
+        if words[0] == "WAIT" {
+            *self.waits.lock().unwrap() += 1;
+            return ":1\r\n".into();
+        }
+        let reply = encoded(self.engine.command(words));
+        let is_run = words[0].starts_with("EVAL") && !reply.starts_with("-NOSCRIPT");
+        let gate = is_run.then(|| self.freezes.lock().unwrap().take()).flatten();
+        gate.iter().for_each(Gate::freeze);
+        reply
+    }
+
+    async fn serve(self, stream: DuplexStream) -> io::Result<()> {
+        let mut stream = BufReader::new(stream);
+        loop {
+            let words = request(&mut stream).await?;
+            let answer = to_the_connection(&words).unwrap_or_else(|| self.answer(&words));
+            stream.get_mut().write_all(answer.as_bytes()).await?;
+        }
+    }
+}
+
+/// The reply is there, and before anybody reads it the connection is another one.
+#[tokio::test(start_paused = true)]
+async fn a_grant_whose_connection_was_replaced_before_the_wait_has_no_copies() {
+    let locks: [fn(&Client) -> Lock; 3] = [
+        |client| client.lock("a"),
+        |client| client.fair_lock("a"),
+        |client| client.multi_lock(["a", "b"]),
+    ];
+    for lock in locks {
+        for replaced in [false, true] {
+            let server = Replicated::default();
+            let client = server.client(Gate::default()).await;
+            let lock = lock(&client);
+            // A server that does not know the script is told it by whoever is polled again.
+            lock.lock().await.expect("free, and copied").unlock().await.unwrap();
+            let waits = server.waits();
+            let mut taking = Box::pin(lock.lock());
+            assert!(futures::poll!(taking.as_mut()).is_pending());
+            sleep(ms(1)).await;
+            assert!(server.engine.dump().contains_key(b"a".as_slice()), "it was granted");
+            if replaced {
+                server.drop_connections();
+                let is_replaced = || server.connections.lock().unwrap().len() >= 3;
+                eventually("it is replaced", async || is_replaced() && client.ping().await.is_ok())
+                    .await;
+            }
+            let taken = taking.await;
+            assert_eq!(server.waits(), waits + 1, "and the other one is asked to wait");
+            if replaced {
+                let refused = taken.expect_err("nobody knows of a copy");
+                let has_none = matches!(refused, Error::NotDurable { acknowledged: 0, .. });
+                assert!(has_none, "{refused:?}");
+                eventually("given back", async || server.engine.dump().is_empty()).await;
+            } else {
+                taken.expect("copied").unlock().await.unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_whose_connection_was_replaced_before_the_wait_has_no_copies() {
+    for replaced in [false, true] {
+        let (server, gate) = (Replicated::default(), Gate::default());
+        let client = server.client(gate.clone()).await;
+        let guard = client.lock("a").lock().await.expect("free, and copied");
+        // As soon as it is renewed again, the client sees nothing of it.
+        eventually("it is renewed", async || client.stats().renewed == 1).await;
+        let waits = server.waits();
+        *server.freezes.lock().unwrap() = Some(gate.clone());
+        eventually("it is renewed again", async || gate.is_frozen()).await;
+        // Its reply arrives.
+        sleep(ms(1)).await;
+        if replaced {
+            server.drop_connections();
+        }
+        sleep(ms(30)).await;
+        gate.thaw();
+        sleep(ms(1)).await;
+        assert_eq!(server.waits(), waits + 1, "and the other one is asked to wait");
+        let state = if replaced { HoldState::Uncertain } else { HoldState::Held };
+        assert_eq!(guard.state(), state);
+        eventually("it is renewed once more", async || guard.state() == HoldState::Held).await;
+    }
+}

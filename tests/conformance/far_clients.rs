@@ -1,0 +1,160 @@
+//! A far client beside a busy near one: the near one lets it have its turns, however far it is. Only the
+//! embedded engine has the switches.
+
+#![expect(clippy::print_stdout, reason = "with --nocapture it shows the shares")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use leasehold::test_util::{Delay, Faults};
+use leasehold::{Client, EmbeddedRedis, Lease, LocalHandover, Lock};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::backend::{ms, waiting};
+
+/// Each way; a message takes as long.
+const DISTANCES_US: [u64; 4] = [500, 2_000, 10_000, 50_000];
+/// The far client keeps the lock so long.
+const SHORT: Duration = ms(1);
+/// The sections of the near one: many in a turn, or one.
+const SECTIONS: [Duration; 2] = [ms(2), ms(100)];
+
+/// Eight tasks that want the lock always.
+struct Busy {
+    tasks: Vec<JoinHandle<()>>,
+    taken: Arc<AtomicU32>,
+    over: Arc<AtomicBool>,
+}
+
+impl Busy {
+    async fn begin(client: &Client, make: fn(&Client) -> Lock, section: Duration) -> Self {
+        let (taken, over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+        let task = |_| {
+            let (lock, taken, over) = (make(client), taken.clone(), over.clone());
+            tokio::spawn(async move {
+                while !over.load(Relaxed) {
+                    let guard = lock.lock().await.unwrap();
+                    taken.fetch_add(1, Relaxed);
+                    sleep(section).await;
+                    guard.unlock().await.unwrap();
+                }
+            })
+        };
+        let tasks = (0..8).map(task).collect();
+        waiting(client, 8).await;
+        Busy { tasks, taken, over }
+    }
+
+    async fn end(self) -> u32 {
+        let taken = self.taken.load(Relaxed);
+        self.over.store(true, Relaxed);
+        for task in self.tasks {
+            task.await.unwrap();
+        }
+        taken
+    }
+}
+
+/// What a far client had beside a busy near one.
+struct Seen {
+    near: u32,
+    far: u32,
+    longest_wait: Duration,
+    /// Of what it would have if the two had their turns one after the other.
+    share: f64,
+}
+
+async fn beside_a_busy_one(
+    make: fn(&Client) -> Lock,
+    (section, distance): (Duration, Duration),
+    (rounds, pause): (u32, Duration),
+) -> Seen {
+    let engine = EmbeddedRedis::new();
+    let near = engine.builder().connect().await.unwrap();
+    let far = engine.builder().connect().await.unwrap();
+    let way = Delay::between(distance.mul_f64(0.8), distance.mul_f64(1.2));
+    let uneven = Faults { request: way, reply: way, message: way, ..Faults::default() };
+    engine.links().pop().unwrap().set_faults(uneven, 1);
+    // Where nobody is told of anything, others are known only once they were met.
+    let met = make(&far).lock().await.unwrap();
+    let busy = Busy::begin(&near, make, section).await;
+    met.unlock().await.unwrap();
+    let LocalHandover::Streak { time: streak, .. } = LocalHandover::default() else {
+        panic!("holds are handed over")
+    };
+    // A turn of the near client, the message of its end, a turn of the far one.
+    let round = streak.max(section) + pause + 4 * distance + SHORT;
+    let (span, begin) = (ms(2000) + rounds * round, Instant::now());
+    let (lock, mut turns, mut longest_wait) = (make(&far), 0, Duration::ZERO);
+    while begin.elapsed() < span {
+        let asked = Instant::now();
+        let taken = lock.try_lock(span, Lease::Renewed).await;
+        longest_wait = longest_wait.max(asked.elapsed());
+        let Ok(guard) = taken else { continue };
+        turns += 1;
+        sleep(SHORT).await;
+        guard.unlock().await.unwrap();
+    }
+    let share = f64::from(turns) / begin.elapsed().div_duration_f64(round);
+    Seen { near: busy.end().await, far: turns, longest_wait, share }
+}
+
+/// Its waiters pause so long on average, at the longest.
+async fn far_clients_have_their_share(make: fn(&Client) -> Lock, rounds: u32, pause: Duration) {
+    fastrand::seed(1);
+    let mut starved = Vec::new();
+    for section in SECTIONS {
+        for distance in DISTANCES_US.map(Duration::from_micros) {
+            let seen = beside_a_busy_one(make, (section, distance), (rounds, pause)).await;
+            let Seen { near, far, longest_wait, share } = seen;
+            let told = format!(
+                "{distance:?} away, sections of {section:?}: {near} to {far}, {share:.2} of a fair \
+                 share, longest wait {longest_wait:?}"
+            );
+            println!("{told}");
+            if share < 0.1 {
+                starved.push(told);
+            }
+        }
+    }
+    assert!(starved.is_empty(), "{starved:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn they_have_their_share_of_a_lock() {
+    far_clients_have_their_share(|client| client.lock("x"), 80, ms(0)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn they_have_their_share_of_a_spin_lock() {
+    far_clients_have_their_share(|client| client.spin_lock("x"), 40, ms(96)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn they_have_their_share_of_a_string_lock() {
+    far_clients_have_their_share(|client| client.string_lock("x"), 40, ms(75)).await;
+}
+
+/// A client that waited a moment ago is told of each release, and wants nothing.
+#[tokio::test(start_paused = true)]
+async fn those_who_do_not_want_it_cost_little() {
+    fastrand::seed(1);
+    let engine = EmbeddedRedis::new();
+    let (near, other) = (engine.client(), engine.client());
+    let first = near.lock("x").lock().await.unwrap();
+    let busy = Busy::begin(&near, |client| client.lock("x"), ms(2)).await;
+    first.unlock().await.unwrap();
+    let begin = Instant::now();
+    while begin.elapsed() < ms(20_000) {
+        // It may come while it is let first: then it did not wait.
+        while other.lock("x").try_lock(ms(1), Lease::Renewed).await.is_ok() {}
+        assert_eq!(other.stats().subscriptions, 1);
+        sleep(ms(2000)).await;
+    }
+    let most = begin.elapsed().div_duration_f64(ms(2));
+    let had = f64::from(busy.end().await) / most;
+    println!("{had:.3} of what it would have alone");
+    assert!(had > 0.92, "{had}");
+}

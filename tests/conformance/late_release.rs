@@ -1,0 +1,80 @@
+//! Releases that are refused for a while, or whose outcome is known late. Only the embedded engine has the
+//! switches.
+
+use std::time::Duration;
+
+use leasehold::test_util::{Faults, Flow};
+use leasehold::{EmbeddedRedis, Error, Lease};
+use tokio::time::{Instant, sleep};
+
+use crate::backend::{ms, soon};
+
+/// How long the server refuses calls.
+const BUSY: Duration = ms(180);
+
+/// BUSY, LOADING, OOM, TRYAGAIN: the connection lives, so that no reconnect says that it is over.
+#[tokio::test(start_paused = true)]
+async fn what_a_busy_server_refuses_is_repeated_soon_and_not_too_often() {
+    let redis = EmbeddedRedis::new();
+    let client = redis.client();
+    let latch = client.count_down_latch("l");
+    latch.try_set_count(2).await.unwrap();
+    let link = redis.links().remove(0);
+    for release in [true, false] {
+        let calls = client.stats().calls;
+        let guard = client.lock("x").lock().await.unwrap();
+        let start = Instant::now();
+        link.set_faults(Faults { refuse: 1.0, ..Faults::default() }, 1);
+        let recovers = async {
+            sleep(BUSY).await;
+            link.set_faults(Faults::default(), 1);
+        };
+        if release {
+            let (done, ()) = tokio::join!(guard.unlock(), recovers);
+            done.unwrap();
+        } else {
+            let (done, ()) = tokio::join!(latch.count_down(), recovers);
+            assert_eq!(done.unwrap(), 1, "counted once");
+        }
+        let took = start.elapsed();
+        assert!((BUSY..BUSY + ms(65)).contains(&took), "{took:?}");
+        let calls = client.stats().calls - calls;
+        assert!(calls <= 12, "{calls} calls");
+    }
+}
+
+/// The lease was over when the call was sent that found nothing: another may have held the lock meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_release_in_doubt_that_is_confirmed_after_the_lease_is_a_loss() {
+    let lease = ms(300);
+    for kept in [false, true] {
+        for (away, in_time) in [(lease / 2, true), (lease * 2, false)] {
+            let redis = EmbeddedRedis::new();
+            let client = redis.builder().command_timeout(ms(5000)).connect().await.unwrap();
+            let lock = client.lock("x");
+            let guard = lock.try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap();
+            let link = redis.links().remove(0);
+            link.set_replies(Flow::Vanishes);
+            let mut unlock = Box::pin(guard.unlock());
+            assert!(futures::poll!(unlock.as_mut()).is_pending());
+            let outage = async {
+                sleep(ms(20)).await;
+                link.cut();
+                link.set_replies(Flow::Passes);
+                sleep(away).await;
+                assert!(redis.dump().is_empty(), "the first call freed it");
+                link.heal();
+            };
+            let done = if kept {
+                // Not polled, it goes on in the background.
+                outage.await;
+                sleep(ms(50)).await;
+                soon("it is told", unlock).await.0
+            } else {
+                tokio::join!(unlock, outage).0
+            };
+            let is_lost = matches!(done, Err(Error::Lost { .. }));
+            assert_eq!((done.is_ok(), is_lost), (in_time, !in_time), "kept: {kept}, {done:?}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The bytes of a server in memory, for a client whose network is a function of the test.
+
+use std::io;
+
+use leasehold::test_util::{ErrorReply, Reply};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader, DuplexStream};
+
+/// The next request.
+pub(crate) async fn request(stream: &mut BufReader<DuplexStream>) -> io::Result<Vec<String>> {
+    let mut words = Vec::new();
+    for _ in 0..number(stream).await? {
+        let mut word = vec![0; number(stream).await? + 2];
+        stream.read_exact(&mut word).await?;
+        word.truncate(word.len() - 2);
+        words.push(String::from_utf8(word).expect("text"));
+    }
+    Ok(words)
+}
+
+async fn number(stream: &mut BufReader<DuplexStream>) -> io::Result<usize> {
+    let mut line = String::new();
+    if stream.read_line(&mut line).await? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(line[1..].trim_end().parse().expect("a number"))
+}
+
+/// The answers to the handshake of a connection, and to a subscription.
+pub(crate) fn to_the_connection(words: &[String]) -> Option<String> {
+    Some(match words[0].as_str() {
+        "HELLO" => "%2\r\n$5\r\nproto\r\n:3\r\n$4\r\nrole\r\n$6\r\nmaster\r\n".into(),
+        "CLIENT" => "+OK\r\n".into(),
+        "SUBSCRIBE" | "UNSUBSCRIBE" => {
+            let kind = words[0].to_lowercase();
+            let (size, channel) = (kind.len(), &words[1]);
+            format!(">3\r\n${size}\r\n{kind}\r\n${}\r\n{channel}\r\n:1\r\n", channel.len())
+        }
+        _ => return None,
+    })
+}
+
+pub(crate) fn encoded(reply: Result<Reply, ErrorReply>) -> String {
+    match reply {
+        Ok(Reply::Nil) => "_\r\n".into(),
+        Ok(Reply::Int(number)) => format!(":{number}\r\n"),
+        Ok(Reply::Status(text)) => format!("+{text}\r\n"),
+        Ok(Reply::Bulk(bytes)) => bulk(&String::from_utf8(bytes).expect("text")),
+        Ok(Reply::Array(parts)) => {
+            let parts: Vec<_> = parts.into_iter().map(encoded).collect();
+            array(&parts)
+        }
+        Err(ErrorReply(text)) => format!("-{text}\r\n"),
+    }
+}
+
+pub(crate) fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+/// Of parts that are encoded.
+pub(crate) fn array(parts: &[String]) -> String {
+    format!("*{}\r\n{}", parts.len(), parts.concat())
+}

@@ -1,0 +1,205 @@
+//! A caller that polls its future late is slow, and not gone: it gets what it waits for.
+//!
+//! Such a caller is an actor: `select!` over its future and a channel that is never empty, with work for each item.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use leasehold::{Error, Lease, Lock};
+use tokio::time::Instant;
+
+use crate::backend::{Backend, eventually, ms};
+use crate::for_each_kind::for_each_kind;
+
+/// The work between two polls.
+const SPANS: [u64; 7] = [30, 60, 90, 150, 250, 400, 3000];
+/// A slow caller needs two polls: the first one asks, and the second one has the answer. It was passed over before, once
+/// for each doubling of what it is allowed, and each call that it makes after the first costs a poll.
+const FEW: u32 = 30;
+
+/// Polls a future between pieces of work that take so long; says how often.
+async fn polled_between_work<F: Future>(work: Duration, future: F) -> (F::Output, u32) {
+    let mut future = pin!(future);
+    for polls in 1..=500 {
+        tokio::select! {
+            biased;
+            done = future.as_mut() => return (done, polls),
+            () = std::future::ready(()) => {}
+        }
+        tokio::time::sleep(work).await;
+    }
+    panic!("500 polls, {work:?} apart, were not enough")
+}
+
+/// The spans that make sense in real time.
+fn spans(backend: &Backend) -> impl Iterator<Item = Duration> {
+    let paused = matches!(backend, Backend::Embedded(_));
+    SPANS.into_iter().filter(move |span| paused || (60..=250).contains(span)).map(ms)
+}
+
+/// It was never granted: not with 500 polls, in up to 200 s.
+pub(crate) async fn a_free_lock_is_had_with_a_few_polls(backend: Backend) {
+    let client = &backend.client().await;
+    let backend = &backend;
+    for_each_kind(async |kind| {
+        for span in spans(backend) {
+            let lock = kind.lock(client, kind.name);
+            let (guard, polls) = polled_between_work(span, lock.lock()).await;
+            assert!(polls <= FEW, "{}: {polls} polls, {span:?} apart", kind.name);
+            guard.unwrap().unlock().await.unwrap();
+        }
+    })
+    .await;
+}
+
+/// The first poll asks, the last one has the answer, and between them each doubling costs a poll: 40 ms, 80 ms, and so
+/// on, after the first 40 ms.
+pub(crate) async fn each_doubling_costs_one_poll(backend: Backend) {
+    let client = backend.client().await;
+    let lock = client.lock("n");
+    for (span, needed) in SPANS.into_iter().zip([2, 2, 3, 4, 5, 6, 9]) {
+        // The looks begin with what is woken next.
+        tokio::time::sleep(ms(1000)).await;
+        let before = client.stats().passed_over;
+        let (guard, polls) = polled_between_work(ms(span), lock.lock()).await;
+        guard.unwrap().unlock().await.unwrap();
+        let passed_over = client.stats().passed_over - before;
+        if let Backend::Embedded(_) = backend {
+            assert_eq!((polls, passed_over), (needed, u64::from(needed) - 2), "{span} ms apart");
+        } else {
+            assert!(polls <= FEW, "{polls} polls, {span} ms apart");
+        }
+    }
+}
+
+pub(crate) async fn a_lock_that_others_hold_and_wait_for_is_had_in_the_end(backend: Backend) {
+    let (client, elsewhere) = (&backend.client().await, &backend.client().await);
+    let backend = &backend;
+    for_each_kind(async |kind| {
+        for span in spans(backend) {
+            let (lock, rival) = (kind.lock(client, kind.name), kind.lock(elsewhere, kind.name));
+            let holds = async |lock: &Lock| {
+                let guard = lock.lock().await.unwrap();
+                tokio::time::sleep(ms(100)).await;
+                guard.unlock().await.unwrap();
+            };
+            let guard = rival.lock().await.unwrap();
+            let first = async {
+                tokio::time::sleep(ms(100)).await;
+                guard.unlock().await.unwrap();
+            };
+            let slow = async {
+                let (guard, polls) = polled_between_work(span, lock.lock()).await;
+                assert!(polls <= FEW * 2, "{}: {polls} polls, {span:?} apart", kind.name);
+                guard.unwrap().unlock().await.unwrap();
+            };
+            tokio::join!(first, slow, holds(&lock), holds(&rival));
+        }
+    })
+    .await;
+}
+
+pub(crate) async fn a_further_guard_is_had_with_a_few_polls(backend: Backend) {
+    let client = &backend.client().await;
+    let backend = &backend;
+    for_each_kind(async |kind| {
+        if !kind.reentrant {
+            return;
+        }
+        for span in spans(backend) {
+            let guard = kind.lock(client, kind.name).lock().await.unwrap();
+            let (inner, polls) = polled_between_work(span, guard.reenter()).await;
+            assert!(polls <= FEW, "{}: {polls} polls, {span:?} apart", kind.name);
+            drop(inner.unwrap());
+            guard.unlock().await.unwrap();
+        }
+    })
+    .await;
+}
+
+/// What it took over was given back, and nobody could restore it any more.
+pub(crate) async fn a_hold_that_was_handed_on_is_had_with_a_few_polls(backend: Backend) {
+    let client = &backend.client().await;
+    let backend = &backend;
+    for_each_kind(async |kind| {
+        if !kind.is_single() {
+            return;
+        }
+        for span in spans(backend) {
+            let lock = kind.lock(client, kind.name);
+            let text = lock.lock().await.unwrap().hand_on().unwrap();
+            let (restored, polls) = polled_between_work(span, lock.restore(&text)).await;
+            assert!(polls <= FEW, "{}: {polls} polls, {span:?} apart", kind.name);
+            restored.unwrap().unlock().await.unwrap();
+        }
+    })
+    .await;
+}
+
+pub(crate) async fn permits_and_an_open_latch_are_had_with_a_few_polls(backend: Backend) {
+    let client = backend.client().await;
+    let (semaphore, permits) = (client.semaphore("s"), client.permit_expirable_semaphore("p"));
+    semaphore.try_set_permits(1).await.unwrap();
+    permits.try_set_permits(1).await.unwrap();
+    let latch = client.count_down_latch("l");
+    for span in spans(&backend) {
+        let (permit, polls) = polled_between_work(span, semaphore.acquire(1)).await;
+        assert!(polls <= FEW, "{polls} polls, {span:?} apart");
+        permit.unwrap().release().await.unwrap();
+        let (permit, polls) = polled_between_work(span, permits.acquire(Lease::Renewed)).await;
+        assert!(polls <= FEW, "{polls} polls, {span:?} apart");
+        permit.unwrap().release().await.unwrap();
+        latch.try_set_count(1).await.unwrap();
+        let open = async {
+            tokio::time::sleep(ms(200)).await;
+            latch.count_down().await.unwrap();
+        };
+        let waits = polled_between_work(span, latch.wait(Duration::MAX));
+        let ((opened, polls), ()) = tokio::join!(waits, open);
+        assert!(polls <= FEW, "{polls} polls, {span:?} apart");
+        opened.unwrap();
+    }
+}
+
+/// It said that another owner held the lock, which was free.
+pub(crate) async fn a_time_out_says_that_its_future_was_polled_too_rarely(backend: Backend) {
+    let client = &backend.client().await;
+    for_each_kind(async |kind| {
+        let lock = kind.lock(client, kind.name);
+        lock.lock().await.unwrap().unlock().await.unwrap();
+        // Where a machine that stalls does not look in time, it is had: then once more.
+        for _ in 0..5 {
+            let wait = lock.try_lock(ms(600), Lease::Renewed);
+            match polled_between_work(ms(300), wait).await.0 {
+                Ok(guard) => guard.unlock().await.unwrap(),
+                Err(error) => {
+                    let passed_over = matches!(error, Error::Timeout { passed_over: 1.., .. });
+                    assert!(passed_over, "{}: {error}", kind.name);
+                    let told = error.to_string().contains("polled too rarely");
+                    assert!(told, "{}: {error}", kind.name);
+                    return;
+                }
+            }
+        }
+        panic!("{}: it was had each time", kind.name);
+    })
+    .await;
+}
+
+/// What it is allowed grows as it comes late, and no faster: a future that is kept then is in nobody's way for longer.
+pub(crate) async fn who_was_late_once_holds_up_others_twice_as_long_at_most(backend: Backend) {
+    let (client, elsewhere) = (backend.client().await, backend.client().await);
+    let (lock, rival) = (client.lock("n"), elsewhere.lock("n"));
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let mut kept = Box::pin(lock.lock());
+    for late in 0..3 {
+        assert!(futures::poll!(kept.as_mut()).is_pending(), "its call is on the way");
+        eventually("it is granted", async || rival.is_locked().await.unwrap()).await;
+        let granted = Instant::now();
+        eventually("it is passed over", async || client.stats().passed_over > late).await;
+        let limit = Lock::UNATTENDED * 2_u32.pow(u32::try_from(late).unwrap());
+        assert!(granted.elapsed() < limit + backend.late(20), "{:?}", granted.elapsed());
+    }
+    drop(kept);
+    rival.lock().await.unwrap().unlock().await.unwrap();
+}

@@ -1,0 +1,176 @@
+//! When the two keys of a fair queue expire: after its dead waiters, and never while a waiter of
+//! Redisson is in it.
+
+use std::time::Duration;
+
+use leasehold::{Client, Lease, LockGuard};
+use tokio::time::{Instant, sleep};
+
+use crate::backend::{Backend, LIMIT, eventually, ms};
+use crate::fair::{DEADLINES, JAVA, QUEUE, nothing_is_left, put, queue, queued, served};
+use crate::faulty_connection::FaultyConnection;
+
+/// For how long a queue stays that no client calls for.
+const KEPT: i64 = 24 * 60 * 60 * 1000;
+const NO_EXPIRY: [i64; 2] = [-1, -1];
+const LONG: Lease = Lease::Fixed(Duration::from_secs(600));
+
+/// What is left of both keys.
+fn left(backend: &Backend) -> [i64; 2] {
+    [QUEUE, DEADLINES].map(|key| backend.left(key))
+}
+
+/// Both keys were given their whole time a moment ago.
+fn fresh(backend: &Backend) -> bool {
+    left(backend).iter().all(|left| (KEPT - 700..=KEPT).contains(left))
+}
+
+async fn held(client: &Client) -> LockGuard {
+    client.fair_lock("x").try_lock(Duration::ZERO, LONG).await.unwrap()
+}
+
+pub(crate) async fn a_queue_of_the_dead_expires(backend: Backend) {
+    let holder = backend.client().await;
+    let (doomed, line) = FaultyConnection::with(&backend, |builder| builder).await;
+    held(&holder).await.forget();
+    let waiter = queued(&backend, &doomed).await;
+    assert!(fresh(&backend), "its first call: {:?}", left(&backend));
+    backend.command(&["DEL", QUEUE, DEADLINES]);
+    eventually("it is back", async || queue(&backend).len() == 1).await;
+    assert!(fresh(&backend), "its return: {:?}", left(&backend));
+    for key in [QUEUE, DEADLINES] {
+        backend.command(&["PERSIST", key]);
+    }
+    eventually("a heartbeat", async || fresh(&backend)).await;
+    line.die();
+    waiter.abort();
+    drop(doomed);
+    if let Backend::Embedded(_) = backend {
+        sleep(Duration::from_secs(25 * 60 * 60)).await;
+        nothing_is_left(&backend).await;
+    }
+}
+
+pub(crate) async fn a_living_waiter_keeps_its_queue(backend: Backend) {
+    let (one, other) = (backend.client().await, backend.client().await);
+    let guard = held(&one).await;
+    let (first, second) = (queued(&backend, &one).await, queued(&backend, &other).await);
+    let end = Instant::now() + ms(2000);
+    while Instant::now() < end {
+        let [queue, deadlines] = left(&backend);
+        let least = KEPT - i64::try_from(backend.late(700).as_millis()).expect("short");
+        assert!(queue > least && deadlines > least, "{queue}, {deadlines}");
+        sleep(ms(50)).await;
+    }
+    guard.unlock().await.unwrap();
+    for taking in [first, second] {
+        served("its turn", taking).await.0.unlock().await.unwrap();
+    }
+    nothing_is_left(&backend).await;
+}
+
+/// A place that was taken off by mistake is put back behind those of the same client: the list is not made anew.
+pub(crate) async fn a_place_that_is_put_back_leaves_the_expiry(backend: Backend) {
+    let (holder, client) = (backend.client().await, backend.client().await);
+    let guard = held(&holder).await;
+    let taking = [queued(&backend, &client).await, queued(&backend, &client).await];
+    let places = queue(&backend);
+    backend.command(&["LREM", QUEUE, "0", &places[1]]);
+    backend.command(&["ZREM", DEADLINES, &places[1]]);
+    eventually("it is back", async || queue(&backend) == places).await;
+    assert!(!left(&backend).contains(&-1), "{:?}", left(&backend));
+    guard.unlock().await.unwrap();
+    for taking in taking {
+        served("its turn", taking).await.0.unlock().await.unwrap();
+    }
+    nothing_is_left(&backend).await;
+}
+
+/// A thread joined behind a waiter of ours, whose queue was to expire. While the waiter stays, its heartbeat sees the
+/// thread; if it leaves, the call with which it leaves does.
+pub(crate) async fn a_queue_with_a_thread_of_redisson_stays(backend: Backend) {
+    for way in ["granted", "left", "timed out", "dead", "joined", "forced", "heartbeat"] {
+        let (one, other) = (backend.client().await, backend.client().await);
+        let lock = one.fair_lock("x");
+        let guard = lock.acquire().lease(LONG).await.unwrap();
+        let waiter = if way == "timed out" {
+            let lock = one.fair_lock("x");
+            let waiter = tokio::spawn(async move { lock.try_lock(ms(100), LONG).await });
+            eventually("it is in the queue", async || queue(&backend).len() == 1).await;
+            waiter
+        } else {
+            queued(&backend, &one).await
+        };
+        sleep(ms(20)).await;
+        put(&backend, JAVA, Duration::from_secs(600));
+        let mut guards = Vec::new();
+        match way {
+            "granted" => {
+                guard.unlock().await.unwrap();
+                guards.push(served("its turn", waiter).await.0);
+                assert_eq!(queue(&backend), [JAVA]);
+            }
+            "left" => {
+                waiter.abort();
+                eventually("it left", async || queue(&backend) == [JAVA]).await;
+                guards.push(guard);
+            }
+            "timed out" => {
+                assert!(waiter.await.unwrap().unwrap_err().is_timeout());
+                eventually("it left", async || queue(&backend) == [JAVA]).await;
+                guards.push(guard);
+            }
+            "joined" => {
+                let behind = queued(&backend, &other).await;
+                assert_eq!(left(&backend), NO_EXPIRY, "{way}");
+                // Both ends are ours, and heartbeats go on.
+                sleep(ms(1200)).await;
+                assert_eq!((queue(&backend).len(), left(&backend)), (3, NO_EXPIRY));
+                waiter.abort();
+                behind.abort();
+                eventually("they left", async || queue(&backend) == [JAVA]).await;
+                guards.push(guard);
+            }
+            "dead" => {
+                let dead = queue(&backend).remove(0);
+                backend.command(&["ZADD", DEADLINES, "1", &dead]);
+                let ask = async || other.fair_lock("x").try_lock(Duration::ZERO, LONG).await;
+                backend.in_vain(ask).await;
+                guards.push(guard);
+            }
+            "forced" => {
+                assert!(other.fair_lock("x").force_unlock().await.unwrap());
+                guards.push(served("its turn", waiter).await.0);
+            }
+            _ => {
+                eventually(way, async || left(&backend) == NO_EXPIRY).await;
+                guards.push(guard);
+            }
+        }
+        assert_eq!(left(&backend), NO_EXPIRY, "{way}");
+        one.shutdown(LIMIT).await.unwrap();
+        other.shutdown(LIMIT).await.unwrap();
+        if let Backend::Embedded(_) = backend {
+            // Nobody of ours is left.
+            sleep(Duration::from_secs(25 * 60 * 60)).await;
+        }
+        assert_eq!(queue(&backend), [JAVA], "{way}");
+        for key in ["x", QUEUE, DEADLINES] {
+            backend.command(&["DEL", key]);
+        }
+    }
+}
+
+pub(crate) async fn a_queue_that_the_last_thread_left_expires_again(backend: Backend) {
+    let client = backend.client().await;
+    let guard = held(&client).await;
+    let waiter = queued(&backend, &client).await;
+    put(&backend, JAVA, Duration::from_secs(600));
+    eventually("the thread was seen", async || left(&backend) == NO_EXPIRY).await;
+    backend.command(&["LREM", QUEUE, "0", JAVA]);
+    backend.command(&["ZREM", DEADLINES, JAVA]);
+    eventually("it has gone", async || fresh(&backend)).await;
+    guard.unlock().await.unwrap();
+    served("its turn", waiter).await.0.unlock().await.unwrap();
+    nothing_is_left(&backend).await;
+}

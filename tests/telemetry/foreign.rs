@@ -1,0 +1,271 @@
+//! Code of others that is told something: a recorder, a subscriber, the function for labels, a waker. It comes back to
+//! the client by every way that takes a lock, or it panics.
+
+use std::cell::{Cell, RefCell};
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures::FutureExt;
+use leasehold::test_util::Faults;
+use leasehold::{Client, EmbeddedRedis, Ended, Lease, LocalHandover, Lock, LockGuard, Owner};
+use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn};
+use metrics::{Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use tokio::runtime::Builder;
+use tokio::time::{sleep, timeout};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Subscriber};
+
+const LONG: Duration = Duration::from_secs(60);
+/// In real time: for a machine with much else to do.
+const DEADLINE: Duration = Duration::from_secs(600);
+/// Until everything that is on its way has come.
+const MOMENT: Duration = Duration::from_millis(5);
+
+/// What code of others does when it is called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Does {
+    ComesBack,
+    Panics,
+}
+
+thread_local! {
+    /// How often it was called.
+    static CALLS: Cell<usize> = const { Cell::new(0) };
+    static DOES: Cell<Option<Does>> = const { Cell::new(None) };
+    static REACHED: RefCell<Option<(Client, Owner, Vec<LockGuard>)>> = const { RefCell::new(None) };
+}
+
+/// So often it queues for locks; each time that makes more to tell.
+const COMES_BACK_FOR_LOCKS: usize = 200;
+
+fn is_called() {
+    // What it does itself is told as well.
+    let Some(does) = DOES.take() else { return };
+    let number = CALLS.replace(CALLS.get() + 1);
+    if does == Does::Panics {
+        DOES.set(Some(does));
+        panic!("code of others");
+    }
+    let reached = REACHED.take();
+    if let Some((client, owner, guards)) = &reached {
+        comes_back(client, owner, guards, number);
+    }
+    REACHED.set(reached);
+    DOES.set(Some(does));
+}
+
+fn comes_back(client: &Client, owner: &Owner, guards: &[LockGuard], number: usize) {
+    let _ = client.stats();
+    for guard in guards {
+        let (state, left, holds) = (guard.state(), guard.remaining(), guard.hold_count());
+        let ended = guard.ended().now_or_never();
+        assert_ne!(ended, Some(Ended::HandedOn), "{state:?} for {left:?}, {holds} times");
+    }
+    if number < COMES_BACK_FOR_LOCKS {
+        for make in KINDS {
+            let lock = make(client, "x").owned_by(owner);
+            drop(lock.try_lock(Duration::ZERO, Lease::Renewed).now_or_never());
+            drop(lock.try_lock(LONG, Lease::Renewed).now_or_never());
+            let lock = make(client, "other");
+            drop(lock.try_lock(LONG, Lease::Renewed).now_or_never());
+        }
+    }
+}
+
+const KINDS: [fn(&Client, &str) -> Lock; 4] = [
+    |client, name| client.lock(name),
+    |client, name| client.fair_lock(name),
+    |client, name| client.read_write_lock(name).write().clone(),
+    |client, name| client.read_write_lock(name).read().clone(),
+];
+
+struct Foreign;
+
+impl CounterFn for Foreign {
+    fn increment(&self, _: u64) {
+        is_called();
+    }
+
+    fn absolute(&self, _: u64) {
+        is_called();
+    }
+}
+
+impl GaugeFn for Foreign {
+    fn increment(&self, _: f64) {
+        is_called();
+    }
+
+    fn decrement(&self, _: f64) {
+        is_called();
+    }
+
+    fn set(&self, _: f64) {
+        is_called();
+    }
+}
+
+impl HistogramFn for Foreign {
+    fn record(&self, _: f64) {
+        is_called();
+    }
+}
+
+impl Recorder for Foreign {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
+        is_called();
+    }
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
+        is_called();
+    }
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {
+        is_called();
+    }
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        is_called();
+        Counter::from_arc(Arc::new(Foreign))
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        is_called();
+        Gauge::from_arc(Arc::new(Foreign))
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        is_called();
+        Histogram::from_arc(Arc::new(Foreign))
+    }
+}
+
+impl Subscriber for Foreign {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        is_called();
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {
+        is_called();
+    }
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {
+        is_called();
+    }
+
+    fn event(&self, _: &Event<'_>) {
+        is_called();
+    }
+
+    // A panic in these two is the caller's, whose poll they are a part of.
+    fn enter(&self, _: &Id) {
+        if DOES.get() == Some(Does::ComesBack) {
+            is_called();
+        }
+    }
+
+    fn exit(&self, _: &Id) {
+        if DOES.get() == Some(Does::ComesBack) {
+            is_called();
+        }
+    }
+}
+
+impl Wake for Foreign {
+    fn wake(self: Arc<Self>) {
+        is_called();
+    }
+}
+
+/// Once, with a waker that is code of others.
+fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(&Waker::from(Arc::new(Foreign))))
+}
+
+/// Each kind is held, waited for, handed over, lost, in doubt, and certain again.
+async fn a_run(does: Does) {
+    let redis = EmbeddedRedis::new();
+    let streak = LocalHandover::Streak { count: 9, time: LONG };
+    let builder = redis.builder().local_handover(streak).metric_name(|name| {
+        is_called();
+        Some(name.to_owned())
+    });
+    let client = builder.connect().await.unwrap();
+    let owner = Owner::new();
+    let kept = vec![client.lock("kept").lock().await.unwrap()];
+    REACHED.set(Some((client.clone(), owner.clone(), kept)));
+    DOES.set(Some(does));
+    for make in KINDS {
+        let lock = make(&client, "x");
+        let guard = lock.lock().await.unwrap();
+        // One is handed the lock, one looks at the hold of its owner, one gives up.
+        let next = make(&client, "x").owned_by(&owner);
+        let again = make(&client, "x").owned_by(&owner);
+        let late = make(&client, "x");
+        let (mut next, mut again) = (pin!(next.lock()), pin!(again.lock()));
+        // Its timer would be called by the runtime, outside of this crate.
+        let mut ended = Box::pin(guard.ended());
+        assert!(poll_once(next.as_mut()).is_pending());
+        assert!(poll_once(again.as_mut()).is_pending());
+        assert!(poll_once(ended.as_mut()).is_pending());
+        late.try_lock(MOMENT, Lease::Renewed).await.map(drop).ok();
+        drop(guard);
+        drop(ended);
+        let both = timeout(LONG, async { tokio::join!(next, again) }).await;
+        let (next, again) = both.expect("their turn");
+        let link = redis.links().pop().unwrap();
+        link.set_faults(Faults { lose_request: 1.0, ..Faults::default() }, 1);
+        sleep(Duration::from_secs(22)).await;
+        link.set_faults(Faults::default(), 1);
+        sleep(Duration::from_secs(5)).await;
+        again.unwrap().unlock().await.unwrap();
+        assert!(redis.lose("x"));
+        sleep(LONG).await;
+        next.unwrap().unlock().await.unwrap_err();
+    }
+    // By now it has not come back for locks for long.
+    sleep(LONG).await;
+    DOES.set(None);
+    assert!(CALLS.get() > 200, "{}", CALLS.get());
+    for make in KINDS {
+        for name in ["x", "other"] {
+            let lock = make(&client, name);
+            lock.try_lock(LONG, Lease::Renewed).await.expect("free").unlock().await.unwrap();
+        }
+    }
+    drop(REACHED.take());
+    client.shutdown(LONG).await.unwrap();
+    assert_eq!(client.stats().holds, 0);
+}
+
+/// On a thread of its own, which is left behind if it waits for itself.
+fn ends(does: Does) {
+    let (done, ended) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let _recorder = metrics::set_default_local_recorder(&Foreign);
+        let _subscriber = tracing::subscriber::set_default(Foreign);
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
+        runtime.unwrap().block_on(a_run(does));
+        done.send(()).unwrap();
+    });
+    let ended = ended.recv_timeout(DEADLINE);
+    assert_ne!(ended, Err(mpsc::RecvTimeoutError::Timeout), "it waits for itself");
+    thread.join().unwrap();
+}
+
+#[test]
+fn code_of_others_may_come_back() {
+    ends(Does::ComesBack);
+}
+
+#[test]
+fn a_panic_in_code_of_others_harms_nothing() {
+    ends(Does::Panics);
+}
