@@ -91,16 +91,18 @@ impl Backend {
         &self,
         wait: impl AsyncFn() -> Result<T, Error>,
     ) -> Error {
-        let limit = Instant::now() + LIMIT;
-        while Instant::now() < limit {
+        // How long the first one waits is its caller's.
+        let mut limit = None;
+        loop {
             let error = wait().await.unwrap_err();
             if error.is_timeout() {
                 return error;
             }
             let may_be = matches!(self, Backend::Redis(_)) && error.is_retryable();
             assert!(may_be, "{error}");
+            let now = Instant::now();
+            assert!(now < *limit.get_or_insert(now + LIMIT), "no wait was answered: {error}");
         }
-        panic!("no wait was answered")
     }
 
     /// A wait that cannot be repeated ended in vain: with its answer, or on a machine that stalled without.
