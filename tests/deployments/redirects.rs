@@ -174,7 +174,9 @@ async fn misled_cluster() -> (Cluster, Misled, Client) {
     let words = ["CONFIG", "SET", "cluster-announce-port", &port];
     assert_eq!(cluster.node(0).command(&words).text(), "OK");
     let builder = Client::builder(&format!("redis-cluster://{}", misled.address));
-    let builder = builder.connect_timeout(LIMIT).lease(Duration::from_secs(6));
+    // On a machine that stalls an answer is late, not lost.
+    let builder = builder.connect_timeout(LIMIT).command_timeout(LIMIT / 6);
+    let builder = builder.lease(Duration::from_secs(6));
     let client = builder.connect().await.expect("connects");
     (cluster, misled, client)
 }
@@ -245,14 +247,13 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
 struct Silent {
     listener: TcpListener,
     open: Vec<TcpStream>,
-    accepted: usize,
 }
 
 impl Silent {
     fn listen() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         listener.set_nonblocking(true).expect("it may");
-        Silent { listener, open: Vec::new(), accepted: 0 }
+        Silent { listener, open: Vec::new() }
     }
 
     /// Connections that the other side has not closed.
@@ -260,7 +261,6 @@ impl Silent {
         while let Ok((stream, _)) = self.listener.accept() {
             stream.set_nonblocking(true).expect("it may");
             self.open.push(stream);
-            self.accepted += 1;
         }
         self.open.retain_mut(|stream| {
             let waits = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
@@ -298,8 +298,7 @@ async fn a_node_that_names_ever_new_addresses_costs_no_more_than_some() {
     }
     let mut open = || silent.iter_mut().map(Silent::open).sum::<usize>();
     until("most connections are closed again", async || open() <= MOST).await;
-    let accepted: usize = silent.iter().map(|one| one.accepted).sum();
-    assert!(accepted > MOST, "{accepted} were asked");
+    assert!(misled.misled() >= ADDRESSES as u64, "each was named");
 
     misled.go_right();
     let lock = client.lock("scattered:0");

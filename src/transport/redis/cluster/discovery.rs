@@ -27,9 +27,9 @@ use crate::transport::{CallError, Fault, Lane, Missed, ShardedPubSub};
 const EVERY: Duration = Duration::from_secs(10);
 
 /// The pause before a question that follows something new (MOVED): a crowd of redirects is one doubt. It doubles
-/// while the answer is the same, up to the longest one.
+/// while the answer is the same, up to a part of what a call waits: a failover is followed before it gives up.
 const AT_LEAST: Duration = Duration::from_millis(25);
-const AT_MOST: Duration = Duration::from_secs(1);
+const PART_OF_A_CALL: u32 = 3;
 
 /// How long a node may take for an answer.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
@@ -39,7 +39,8 @@ const ASKED: usize = 3;
 
 /// Runs until it is dropped.
 pub(super) async fn run(shared: Arc<Shared>) {
-    let mut pacer = Pacer::new(AT_LEAST, AT_MOST);
+    let at_most = (shared.timing.command / PART_OF_A_CALL).max(AT_LEAST);
+    let mut pacer = Pacer::new(AT_LEAST, at_most);
     loop {
         tokio::select! {
             biased;

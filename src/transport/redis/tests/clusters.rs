@@ -116,6 +116,35 @@ fn failing_over(has_failed_over: Arc<AtomicUsize>) -> Fakes {
     })
 }
 
+/// Nobody knew better for long, and then the election is over: who calls now must not wait in vain.
+#[tokio::test(start_paused = true)]
+async fn a_failover_is_followed_before_a_call_gives_up() {
+    for _ in 0..20 {
+        let has_failed_over = Arc::new(AtomicUsize::new(0));
+        let (is_down, failed_over) = (Arc::new(AtomicUsize::new(0)), has_failed_over.clone());
+        let (down, before) = (is_down.clone(), failing_over(Arc::default()));
+        let after = failing_over(Arc::new(AtomicUsize::new(1)));
+        let fakes = Fakes::new(move |address, words| match address {
+            _ if failed_over.load(Ordering::SeqCst) > 0 => after.answer(address, words),
+            "n1:1" if down.load(Ordering::SeqCst) > 0 => Answer::End,
+            _ => before.answer(address, words),
+        });
+        let url = "redis-cluster://n1:1,n2:2";
+        let (redis, _) = fakes.open(url, IfUnreachable::Fail).await.unwrap();
+        is_down.store(1, Ordering::SeqCst);
+        for _ in 0..1_000 {
+            redis.call(Lane::Caller, add(LOW)).await.expect_err("it is down");
+            sleep(SECOND / 100).await;
+        }
+        has_failed_over.store(1, Ordering::SeqCst);
+        let since = Instant::now();
+        while redis.call(Lane::Caller, add(LOW)).await.is_err() {
+            assert!(since.elapsed() < TIMING.command, "it is not followed");
+            sleep(SECOND / 100).await;
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_without_an_address_keeps_no_other_failover_from_being_followed() {
     let has_failed_over = Arc::new(AtomicUsize::new(0));

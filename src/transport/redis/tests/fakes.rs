@@ -77,7 +77,7 @@ impl Fakes {
         Ok(ours)
     }
 
-    fn answer(&self, address: &str, words: &[String]) -> Answer {
+    pub(super) fn answer(&self, address: &str, words: &[String]) -> Answer {
         (self.0.lock().answers)(address, words)
     }
 
