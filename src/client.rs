@@ -130,6 +130,13 @@ impl Client {
         crate::EmbeddedRedis::new().client()
     }
 
+    /// How many requests wait for their answer, to an engine in this process.
+    #[cfg(feature = "test-util")]
+    #[doc(hidden)]
+    pub fn calls_under_way(&self) -> usize {
+        self.handle.session.transport.calls_under_way()
+    }
+
     pub(crate) fn new(session: Arc<Session>) -> Self {
         Client { handle: Arc::new(Handle { session }) }
     }

@@ -166,7 +166,7 @@ pub mod test_util {
     pub use crate::clock::{Machine, suspended};
     pub use crate::session::gate::Gate;
     pub use crate::transport::embedded::testing::{
-        ByteControl, ByteFaults, ConnectionControl, Delay, Direction, Dumped, ErrorReply, Faults,
-        Flow, LinkControl, Reply, Restart, scripts,
+        ConnectionControl, Delay, Direction, Dumped, ErrorReply, Faults, LinkControl, Reply,
+        Restart, scripts,
     };
 }

@@ -106,9 +106,6 @@ pub(super) enum Target {
     Fred(Result<(FredTemplate, Endpoint), ConfigError>),
     #[cfg(feature = "embedded")]
     Engine(EmbeddedRedis),
-    /// The embedded engine, by byte streams as to a server.
-    #[cfg(feature = "test-util")]
-    Bytes(EmbeddedRedis),
 }
 
 impl ClientBuilder {

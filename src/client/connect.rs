@@ -16,18 +16,18 @@ use crate::stats::Counters;
 use crate::transport::Transport;
 #[cfg(feature = "embedded")]
 use crate::transport::embedded::EmbeddedRedis;
-#[cfg(any(feature = "fred", feature = "test-util"))]
+#[cfg(feature = "fred")]
 use crate::transport::redis::Remote;
-#[cfg(any(feature = "fred", feature = "test-util"))]
+#[cfg(feature = "fred")]
 use crate::transport::redis::access::Access;
 use crate::transport::redis::deployment::Deployment;
-#[cfg(any(feature = "fred", feature = "test-util"))]
+#[cfg(feature = "fred")]
 use crate::transport::redis::dial::Dial;
-#[cfg(any(feature = "fred", feature = "test-util"))]
+#[cfg(feature = "fred")]
 use crate::transport::redis::endpoint::Endpoint;
 #[cfg(feature = "test-util")]
 use crate::transport::redis::memory_network::MemoryNetwork;
-use crate::transport::redis::{self, IfUnreachable, Opening, Redis};
+use crate::transport::redis::{self, IfUnreachable, Opening};
 
 /// The parts that the transport and the session of a client share. They are made before both.
 struct SharedParts {
@@ -116,10 +116,6 @@ impl ClientBuilder {
             }
             #[cfg(feature = "embedded")]
             Target::Engine(engine) => return Ok(self.embed(engine, settings)),
-            #[cfg(feature = "test-util")]
-            Target::Bytes(engine) => {
-                return self.connect_by_bytes(engine, settings, if_unreachable).await;
-            }
         };
         // Without a runtime tokio would panic later.
         if Handle::try_current().is_err() {
@@ -154,7 +150,7 @@ impl ClientBuilder {
         let name = self.connection_name(shared.client_id);
         let access = match &place {
             Place::Deployment(deployment) => self.access(deployment, background).await?,
-            #[cfg(any(feature = "fred", feature = "test-util"))]
+            #[cfg(feature = "fred")]
             Place::Server(..) => Access::default(),
         };
         let place = match place {
@@ -165,7 +161,7 @@ impl ClientBuilder {
             Place::Deployment(Deployment::Single(endpoint)) => {
                 redis::Place::Server(access.server(&endpoint, &name).map_err(refused)?)
             }
-            #[cfg(any(feature = "fred", feature = "test-util"))]
+            #[cfg(feature = "fred")]
             Place::Server(dial, endpoint) => {
                 redis::Place::Server(Remote::new(dial, &endpoint, &name))
             }
@@ -179,8 +175,8 @@ impl ClientBuilder {
             if_unreachable,
             sharded_pubsub: self.sharded_pubsub,
         };
-        let redis = Redis::connect(place, opening).await.map_err(refused)?;
-        Ok(shared.session(Transport::Redis(redis), settings))
+        let transport = Transport::connect(place, opening).await.map_err(refused)?;
+        Ok(shared.session(transport, settings))
     }
 }
 
@@ -188,7 +184,7 @@ impl ClientBuilder {
 enum Place {
     Deployment(Deployment),
     /// A server in a way of its own.
-    #[cfg(any(feature = "fred", feature = "test-util"))]
+    #[cfg(feature = "fred")]
     Server(Dial, Endpoint),
 }
 
@@ -196,7 +192,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Place::Deployment(deployment) => deployment.fmt(f),
-            #[cfg(any(feature = "fred", feature = "test-util"))]
+            #[cfg(feature = "fred")]
             Place::Server(_, endpoint) => endpoint.fmt(f),
         }
     }
@@ -237,24 +233,16 @@ impl EmbeddedRedis {
         self.builder().embed(self, settings)
     }
 
-    /// Starts a client of this engine with settings. The connect time-out does nothing here.
+    /// Starts a client of this engine with settings.
     pub fn builder(&self) -> ClientBuilder {
         ClientBuilder::with_target(Target::Engine(self.clone()))
-    }
-
-    /// As [`builder`](EmbeddedRedis::builder), for a client that speaks RESP3 over byte streams, as to a
-    /// server. Its switches are the last of `byte_links`.
-    #[cfg(feature = "test-util")]
-    #[doc(hidden)]
-    pub fn builder_over_bytes(&self) -> ClientBuilder {
-        ClientBuilder::with_target(Target::Bytes(self.clone()))
     }
 }
 
 #[cfg(feature = "embedded")]
 impl ClientBuilder {
-    /// A client on an engine in this process. Its background task runs on the caller's runtime, so
-    /// that paused time is the same for both; without a runtime the task gets a thread.
+    /// A client on an engine in this process. All its tasks run on the caller's runtime, so
+    /// that paused time is the same for all; without a runtime they get a thread.
     fn embed(&self, engine: &EmbeddedRedis, settings: Settings) -> Client {
         let thread = match Handle::try_current() {
             Ok(_) => None,
@@ -262,31 +250,15 @@ impl ClientBuilder {
         };
         let runtime = thread.as_ref().map_or_else(Handle::current, |thread| thread.runtime.clone());
         let shared = SharedParts::new();
-        let embedded = engine.connect(Arc::new(shared.reported.clone()), &runtime);
-        embedded.set_command_timeout(settings.command_timeout);
-        let session = shared.session(Transport::Embedded(embedded), settings);
+        let remote = engine.remote(&runtime, &self.connection_name(shared.client_id));
+        let events = Arc::new(shared.reported.clone());
+        let transport = Transport::embedded(remote, self.timing(), events, &runtime);
+        let session = shared.session(transport, settings);
         match thread {
             Some(thread) => thread.serve(session.clone()),
             None => self.serve_here(&runtime, session.clone()),
         }
         Client::new(session)
-    }
-
-    /// A client over byte streams in memory. All its tasks run on the caller's runtime, so that paused
-    /// time is the same for all, and one seed gives one history.
-    #[cfg(feature = "test-util")]
-    async fn connect_by_bytes(
-        &self,
-        engine: &EmbeddedRedis,
-        settings: Settings,
-        if_unreachable: IfUnreachable,
-    ) -> Result<Client, Error> {
-        let Ok(runtime) = Handle::try_current() else {
-            return Err(Error::Config(ConfigError::NoRuntime));
-        };
-        let (dialer, _) = engine.dialer(&runtime);
-        let place = Place::Server(Dial::Memory(dialer), Endpoint::parse(&engine.url())?);
-        self.connect_here(place, settings, if_unreachable).await
     }
 
     /// A client without a thread of its own.

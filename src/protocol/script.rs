@@ -5,7 +5,10 @@ use std::sync::OnceLock;
 /// The text of a script and its hash.
 #[derive(Debug)]
 pub(crate) struct Script {
-    #[cfg_attr(not(feature = "embedded"), expect(dead_code, reason = "the engine counts by name"))]
+    #[cfg_attr(
+        not(feature = "test-util"),
+        expect(dead_code, reason = "the engine counts by name")
+    )]
     pub(crate) name: &'static str,
     pub(crate) text: &'static str,
     sha1: OnceLock<String>,

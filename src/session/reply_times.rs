@@ -97,16 +97,21 @@ mod tests {
 mod on_a_line {
     use tokio::time::{Instant, sleep};
 
-    use crate::test_util::{ByteControl, ByteFaults, Delay, Direction};
+    use crate::test_util::{Delay, Direction, Faults, LinkControl};
     use crate::{Client, EmbeddedRedis, Error, Lease};
 
     use super::*;
 
     const WAIT: Duration = Duration::from_millis(300);
 
-    async fn client(redis: &EmbeddedRedis) -> (Client, ByteControl) {
-        let client = redis.builder_over_bytes().connect().await.expect("a client");
-        (client, redis.byte_links().pop().expect("its switches"))
+    async fn client(redis: &EmbeddedRedis) -> (Client, LinkControl) {
+        let client = redis.builder().connect().await.expect("a client");
+        let link = redis.links().pop().expect("its switches");
+        // So that it agrees on the protocol, as with a server.
+        link.cut();
+        link.heal();
+        sleep(WAIT).await;
+        (client, link)
     }
 
     /// A try, and how long it took.
@@ -143,8 +148,8 @@ mod on_a_line {
         assert_eq!(tried(&client).await.0.ok(), Some(()));
         sleep(WAIT).await;
         let slow = Delay::fixed(Duration::from_millis(200));
-        let faults = ByteFaults { request: slow, reply: slow, ..ByteFaults::default() };
-        link.set_faults(&faults, 1);
+        let faults = Faults { request: slow, reply: slow, ..Faults::default() };
+        link.set_faults(faults, 1);
         assert!(tried(&client).await.0.is_err_and(|error| error.may_be_held()));
         // What it may have taken is undone, and that is answered.
         sleep(Duration::from_secs(1)).await;

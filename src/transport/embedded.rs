@@ -9,33 +9,25 @@
 
 mod clock;
 mod commands;
-mod connections;
 mod convert;
 mod data;
 mod engine;
-mod engine_client;
 mod faults;
 mod lua;
 mod number;
 mod random;
 mod reply;
-#[cfg(feature = "test-util")]
 mod resp_server;
 mod store;
 #[cfg(feature = "test-util")]
 pub(crate) mod testing;
 #[cfg(all(test, feature = "test-util"))]
 mod tests;
-mod transport;
 
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::runtime::Handle;
-
 use self::engine::Engine;
-pub(crate) use self::transport::EmbeddedTransport;
-use super::TransportEvents;
 
 /// An in-memory stand-in for a Redis server, for examples and for tests of *your* service.
 ///
@@ -105,15 +97,6 @@ impl EmbeddedRedis {
     pub fn heal(&self) {
         self.engine.heal();
     }
-
-    /// Connects one client. Its task runs on `runtime` until the transport is closed or dropped.
-    pub(crate) fn connect(
-        &self,
-        events: Arc<dyn TransportEvents>,
-        runtime: &Handle,
-    ) -> EmbeddedTransport {
-        EmbeddedTransport::new(&self.engine, events, runtime)
-    }
 }
 
 impl Default for EmbeddedRedis {
@@ -125,7 +108,7 @@ impl Default for EmbeddedRedis {
 impl fmt::Debug for EmbeddedRedis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys = self.engine.with_store(|store| store.live().count());
-        let clients = self.engine.clients_by_calls().len();
+        let clients = self.engine.links().len();
         f.debug_struct("EmbeddedRedis").field("keys", &keys).field("clients", &clients).finish()
     }
 }

@@ -89,8 +89,11 @@ pub(crate) enum IfUnreachable {
 
 /// A deployment: which node a key belongs to, and the connections to the nodes.
 #[derive(Debug)]
-pub(crate) enum Redis {
+pub(crate) enum Transport {
     Single(Node),
+    /// The engine of this process.
+    #[cfg(feature = "embedded")]
+    Embedded(Node),
     Sentinel(Sentinel),
     Cluster(Cluster),
 }
@@ -122,34 +125,56 @@ pub(crate) struct Opening {
     pub(crate) sharded_pubsub: ShardedPubSub,
 }
 
-impl Redis {
+impl Transport {
     /// Must be called on the runtime that is to drive the caller's lane.
-    pub(crate) async fn connect(place: Place, opening: Opening) -> Result<Redis, CallError> {
+    pub(crate) async fn connect(place: Place, opening: Opening) -> Result<Transport, CallError> {
         let own = opening.own_runtime.clone();
         let runtimes = Runtimes { caller: Handle::current(), own };
         Ok(match place {
             Place::Server(remote) => {
                 let Opening { timing, events, if_unreachable, .. } = opening;
                 let node = Node::connect(remote, timing, events, runtimes, if_unreachable);
-                Redis::Single(node.await?)
+                Transport::Single(node.await?)
             }
             Place::Sentinel(deployment) => {
-                Redis::Sentinel(Sentinel::connect(deployment, opening, runtimes).await?)
+                Transport::Sentinel(Sentinel::connect(deployment, opening, runtimes).await?)
             }
             Place::Cluster(deployment) => {
-                Redis::Cluster(Cluster::connect(deployment, opening, runtimes).await?)
+                Transport::Cluster(Cluster::connect(deployment, opening, runtimes).await?)
             }
         })
     }
 
+    /// A client of an engine in this process. It is connected at once.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn embedded(
+        remote: Remote,
+        timing: Timing,
+        events: Arc<dyn TransportEvents>,
+        runtime: &Handle,
+    ) -> Transport {
+        let runtimes = Runtimes { caller: runtime.clone(), own: runtime.clone() };
+        let remote = Ok(Arc::new(remote));
+        Transport::Embedded(Node::open(remote, timing, events, &runtimes, Arc::default()))
+    }
+
     fn nodes(&self) -> Nodes<'_> {
         match self {
-            Redis::Single(node) => Nodes::One(node),
-            Redis::Sentinel(sentinel) => Nodes::One(&sentinel.node),
-            Redis::Cluster(cluster) => Nodes::Many(cluster),
+            Transport::Single(node) => Nodes::One(node),
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(node) => Nodes::One(node),
+            Transport::Sentinel(sentinel) => Nodes::One(&sentinel.node),
+            Transport::Cluster(cluster) => Nodes::Many(cluster),
         }
     }
 
+    /// How many requests wait for their answer, to the engine of this process.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn calls_under_way(&self) -> usize {
+        if let Transport::Embedded(node) = self { node.calls_under_way() } else { 0 }
+    }
+
+    /// Runs a script once. If the future is dropped the call is executed all the same.
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
         let node = match self.nodes() {
             Nodes::One(node) => node,
@@ -160,6 +185,7 @@ impl Redis {
         answer(sent).await.map_err(not_a_cluster_client)
     }
 
+    /// As [`call`](Self::call), for a script that takes any keys of one group.
     pub(crate) async fn call_group(
         &self,
         group: Group,
@@ -185,14 +211,16 @@ impl Redis {
         }
     }
 
+    /// What the sentinels answer to `SENTINEL <question> <name of the primary>`: those that are connected, and
+    /// none if there are no sentinels.
     pub(crate) async fn sentinels(&self, question: &str) -> Vec<Value> {
         match self {
-            Redis::Sentinel(sentinel) => sentinel.answers(question).await,
-            Redis::Single(_) | Redis::Cluster(_) => Vec::new(),
+            Transport::Sentinel(sentinel) => sentinel.answers(question).await,
+            _ => Vec::new(),
         }
     }
 
-    /// The servers of a group, as the deployment names it.
+    /// The server of a group: of a cluster, the node.
     pub(crate) fn server_of(&self, group: Group) -> String {
         match self.nodes() {
             Nodes::One(node) => node.server(),
@@ -200,14 +228,22 @@ impl Redis {
         }
     }
 
+    /// Whether another server may take over that lacks the last writes, and this client learns of it.
+    pub(crate) fn may_fail_over(&self) -> bool {
+        matches!(self.kind(), DeploymentKind::Sentinel | DeploymentKind::Cluster)
+    }
+
     pub(crate) fn kind(&self) -> DeploymentKind {
         match self {
-            Redis::Single(_) => DeploymentKind::Single,
-            Redis::Sentinel(_) => DeploymentKind::Sentinel,
-            Redis::Cluster(_) => DeploymentKind::Cluster,
+            Transport::Single(_) => DeploymentKind::Single,
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(_) => DeploymentKind::Embedded,
+            Transport::Sentinel(_) => DeploymentKind::Sentinel,
+            Transport::Cluster(_) => DeploymentKind::Cluster,
         }
     }
 
+    /// The group of a key at present.
     pub(crate) fn group(&self, key: &str) -> Group {
         match self.nodes() {
             Nodes::One(_) => Group::default(),
@@ -215,6 +251,7 @@ impl Redis {
         }
     }
 
+    /// All groups, for a script that searches the keys of a whole node.
     pub(crate) fn groups(&self) -> Vec<Group> {
         match self.nodes() {
             Nodes::One(_) => vec![Group::default()],
@@ -222,13 +259,15 @@ impl Redis {
         }
     }
 
-    pub(crate) fn run_as_one(&self, keys: &mut dyn Iterator<Item = &str>) -> bool {
+    /// Whether one call can write to all these keys, and is never seen in part.
+    pub(crate) fn run_as_one<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> bool {
         match self.nodes() {
             Nodes::One(_) => true,
-            Nodes::Many(_) => cluster::are_of_one_slot(keys),
+            Nodes::Many(_) => cluster::are_of_one_slot(&mut keys),
         }
     }
 
+    /// What carries the calls for a key at present.
     pub(crate) fn epoch(&self, lane: Lane, key: &str) -> Epoch {
         match self.nodes() {
             Nodes::One(node) => Epoch { connection: node.epoch(lane), ..Epoch::default() },
@@ -236,6 +275,10 @@ impl Redis {
         }
     }
 
+    /// Subscribes to a channel of a key. When this returns `Ok` the server has confirmed it: every message
+    /// published later reaches [`TransportEvents::message`], or [`TransportEvents::missed`] is called.
+    /// Subscriptions outlive reconnects. If the future is dropped the channel may or may not be
+    /// subscribed.
     pub(crate) async fn subscribe(&self, channel: &Arc<str>, key: &str) -> Result<(), CallError> {
         match self.nodes() {
             Nodes::One(node) => node.subscribe(channel, PubSub::Plain).await,
@@ -243,6 +286,7 @@ impl Redis {
         }
     }
 
+    /// Unsubscribes from a channel; ordered after earlier calls of [`subscribe`](Self::subscribe).
     pub(crate) fn unsubscribe(&self, channel: &Arc<str>) {
         match self.nodes() {
             Nodes::One(node) => node.unsubscribe(channel),
@@ -250,21 +294,26 @@ impl Redis {
         }
     }
 
-    pub(crate) fn pubsub(&self, channel: &str, key: &str) -> PubSub {
+    /// PUBLISH, or SPUBLISH where Redisson would use it: by which a script with this key publishes there.
+    pub(crate) fn publish_command(&self, channel: &str, key: &str) -> &'static str {
         match self.nodes() {
-            Nodes::One(_) => PubSub::Plain,
-            Nodes::Many(cluster) => cluster.pubsub(channel, key),
+            Nodes::One(_) => PubSub::Plain.publish_command(),
+            Nodes::Many(cluster) => cluster.pubsub(channel, key).publish_command(),
         }
     }
 
+    /// The server as the configuration names it. Equal texts mean the same server.
     pub(crate) fn server(&self) -> String {
         match self {
-            Redis::Single(node) => node.server(),
-            Redis::Sentinel(sentinel) => sentinel.server(),
-            Redis::Cluster(cluster) => cluster.server(),
+            Transport::Single(node) => node.server(),
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(node) => node.server(),
+            Transport::Sentinel(sentinel) => sentinel.server(),
+            Transport::Cluster(cluster) => cluster.server(),
         }
     }
 
+    /// How often a connection was made again.
     pub(crate) fn reconnects(&self) -> u64 {
         match self.nodes() {
             Nodes::One(node) => node.reconnects(),
@@ -272,11 +321,14 @@ impl Redis {
         }
     }
 
+    /// Closes the connections and ends the tasks; later calls answer [`CallError::Closed`].
     pub(crate) async fn close(&self) {
         match self {
-            Redis::Single(node) => node.close().await,
-            Redis::Sentinel(sentinel) => sentinel.close().await,
-            Redis::Cluster(cluster) => cluster.close().await,
+            Transport::Single(node) => node.close().await,
+            #[cfg(feature = "embedded")]
+            Transport::Embedded(node) => node.close().await,
+            Transport::Sentinel(sentinel) => sentinel.close().await,
+            Transport::Cluster(cluster) => cluster.close().await,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::FutureExt;
-use leasehold::test_util::{ErrorReply, Reply};
+use leasehold::test_util::{ErrorReply, Reply, scripts};
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, LocalHandover};
 use tokio::time::{Instant, sleep};
 
@@ -49,6 +49,15 @@ impl Backend {
 
     pub(crate) async fn client(&self) -> Client {
         self.builder().connect().await.expect("a client")
+    }
+
+    /// An engine that knows all scripts: each call is one request.
+    pub(crate) fn engine() -> EmbeddedRedis {
+        let redis = EmbeddedRedis::new();
+        for (name, text, _) in scripts() {
+            redis.command(&["SCRIPT", "LOAD", text]).expect(name);
+        }
+        redis
     }
 
     /// A short time: exact under paused time, longer where other processes may be slow.

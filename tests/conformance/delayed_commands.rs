@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use leasehold::test_util::{Delay, Faults, Flow, LinkControl};
+use leasehold::test_util::{Delay, Faults, LinkControl};
 use leasehold::{Client, EmbeddedRedis, Ended, Lease, LocalHandover, LockGuard, LossReason};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::backend::{eventually, ms, waiting};
+use crate::backend::{Backend, eventually, ms, waiting};
 
 /// So long after a connection broke the server runs what was on its way.
 pub(crate) const LATE: Duration = ms(12_000);
@@ -30,7 +30,7 @@ pub(crate) struct Testbed {
 
 impl Testbed {
     pub(crate) fn new(seed: u64) -> Self {
-        let redis = EmbeddedRedis::new();
+        let redis = Backend::engine();
         let (rival, client) = (redis.client(), redis.client());
         let link = redis.links().pop().unwrap();
         Testbed { redis, rival, client, link, seed }
@@ -45,7 +45,7 @@ impl Testbed {
 
     /// The connection breaks under the one call that is on its way.
     pub(crate) async fn breaks(&self) -> Instant {
-        eventually("a call is on its way", async || self.link.calls_under_way() == 1).await;
+        eventually("a call is on its way", async || self.client.calls_under_way() == 1).await;
         self.link.cut();
         self.link.heal();
         Instant::now()
@@ -152,18 +152,20 @@ async fn a_late_call_of_a_lost_hold_takes_nothing() {
 async fn a_late_call_before_a_grant_that_came_too_late_takes_nothing() {
     let mut came = 0;
     for seed in SEEDS {
-        let redis = EmbeddedRedis::new();
+        let redis = Backend::engine();
         let rival = redis.client();
-        let client = redis.builder().command_timeout(ms(10_000)).connect().await.unwrap();
+        let patient = redis.builder().command_timeout(ms(10_000)).connect_timeout(ms(10_000));
+        let client = patient.safety_poll(ms(60_000)).connect().await.unwrap();
         let link = redis.links().pop().unwrap();
         let testbed = Testbed { redis, rival, client, link, seed };
-        let lease = ms(8000);
-        testbed.slow(ms(9000));
+        let lease = ms(2500);
+        testbed.slow(ms(3000));
         let lock = testbed.client.lock("x");
         let taking = lock.try_lock(LONG, Lease::fixed(lease));
         let broken = async {
             let broken = testbed.breaks().await;
-            let sent = async || testbed.client.stats().calls == 2;
+            let connected = || testbed.client.stats().reconnects >= 2;
+            let sent = async || connected() && testbed.client.calls_under_way() == 1;
             eventually("the second one is on its way", sent).await;
             testbed.is_fast_again();
             broken
@@ -181,7 +183,7 @@ async fn a_late_call_before_a_grant_that_came_too_late_takes_nothing() {
 async fn a_slow_line_leaves_no_doubt_when_a_wait_ends() {
     for trip in [24, 28, 60, 150, 300] {
         for first in 1..40 {
-            let redis = EmbeddedRedis::new();
+            let redis = Backend::engine();
             let (rival, client) = (redis.client(), redis.client());
             let link = redis.links().pop().unwrap();
             let way = Delay::fixed(ms(trip) / 2);
@@ -216,11 +218,11 @@ async fn the_older_of_two_calls_in_doubt_counts() {
             let broken = testbed.breaks().await;
             testbed.is_fast_again();
             // The second one is executed on the new line, and the third is on its way.
-            testbed.link.set_replies(Flow::Vanishes);
+            testbed.link.mute();
             let third = async || testbed.client.stats().calls >= 3;
             eventually("two of them are in doubt", third).await;
             taking.abort();
-            testbed.link.set_replies(Flow::Passes);
+            testbed.link.heal();
             let free = async || testbed.redis.dump().is_empty();
             eventually("what is seen of it is undone", free).await;
             let what = if fair { "fair" } else { "plain" };
@@ -303,17 +305,17 @@ async fn a_hold_with_calls_that_are_not_settled_is_not_handed_over() {
             }
             "settled" => guard.reenter().await.unwrap().unlock().await.unwrap(),
             _ => {
-                link.set_replies(Flow::Vanishes);
+                link.mute();
                 let again = tokio::time::timeout(ms(20), guard.reenter()).await;
                 assert!(again.is_err(), "no answer");
             }
         }
         if case == "made up for" {
-            link.set_replies(Flow::Passes);
+            link.heal();
             eventually("lowered", async || client.stats().releases_pending == 0).await;
         }
         drop(guard);
-        link.set_replies(Flow::Passes);
+        link.heal();
         let next = next.await.unwrap().unwrap();
         assert_eq!(client.stats().handed_over, u64::from(case == "settled"), "{case}");
         assert_eq!(next.hold_count(), 1);
@@ -334,7 +336,7 @@ async fn a_renewal_after_the_release_keeps_no_lock_beyond_its_moment() {
     let guard = lock.acquire().unlock_not_before(span).await.unwrap();
     sleep_until(begin + ms(9_500)).await;
     testbed.slow(ms(500));
-    eventually("a renewal is on its way", async || testbed.link.calls_under_way() == 1).await;
+    eventually("a renewal is on its way", async || testbed.client.calls_under_way() == 1).await;
     testbed.is_fast_again();
     let renewals = || testbed.redis.scripts_run()["lock_renew"];
     assert!(!testbed.redis.scripts_run().contains_key("lock_renew"));
@@ -366,7 +368,7 @@ async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
     waiting(&testbed.client, 1).await;
     sleep_until(begin + ms(9_500)).await;
     testbed.slow(ms(500));
-    eventually("a renewal is on its way", async || testbed.link.calls_under_way() == 1).await;
+    eventually("a renewal is on its way", async || testbed.client.calls_under_way() == 1).await;
     testbed.is_fast_again();
     assert!(!testbed.redis.scripts_run().contains_key("lock_renew"));
     let owner = first.owner().to_owned();
@@ -389,7 +391,7 @@ async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
 async fn leases_about_as_long_as_a_reply_takes_wedge_no_name() {
     const NAMES: usize = 40;
     let lease = Lease::fixed(ms(10));
-    let redis = EmbeddedRedis::new();
+    let redis = Backend::engine();
     let client = redis.client();
     let link = redis.links().pop().unwrap();
     let reply = Delay::between(Duration::from_micros(6500), ms(9));

@@ -75,7 +75,7 @@ async fn beside_a_busy_one(
     let near = engine.builder().connect().await.unwrap();
     let far = engine.builder().connect().await.unwrap();
     let way = Delay::between(distance.mul_f64(0.8), distance.mul_f64(1.2));
-    let uneven = Faults { request: way, reply: way, message: way, ..Faults::default() };
+    let uneven = Faults { request: way, reply: way, ..Faults::default() };
     engine.links().pop().unwrap().set_faults(uneven, 1);
     // Where nobody is told of anything, others are known only once they were met.
     let met = make(&far).lock().await.unwrap();

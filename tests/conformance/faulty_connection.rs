@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::test_util::{Flow, LinkControl};
+use leasehold::test_util::LinkControl;
 use leasehold::{Client, ClientBuilder};
 
 use crate::backend::{Backend, LIMIT, connection};
@@ -48,7 +48,7 @@ impl FaultyConnection {
     pub(crate) fn lose_replies(&self) {
         match self {
             FaultyConnection::Line(line) => line.swallow_replies(),
-            FaultyConnection::Link(link) => link.set_replies(Flow::Vanishes),
+            FaultyConnection::Link(link) => link.mute(),
         }
     }
 
@@ -56,7 +56,7 @@ impl FaultyConnection {
     pub(crate) fn lose_messages(&self) {
         match self {
             FaultyConnection::Line(line) => line.swallow_messages(),
-            FaultyConnection::Link(link) => link.set_messages(Flow::Vanishes),
+            FaultyConnection::Link(link) => link.deafen(),
         }
     }
 
@@ -66,8 +66,6 @@ impl FaultyConnection {
             FaultyConnection::Line(line) => line.pass(),
             FaultyConnection::Link(link) => {
                 link.cut();
-                link.set_replies(Flow::Passes);
-                link.set_messages(Flow::Passes);
                 link.heal();
             }
         }

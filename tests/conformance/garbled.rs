@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::test_util::{Delay, Faults, Flow, LinkControl};
+use leasehold::test_util::{Delay, Faults, LinkControl};
 use leasehold::{EmbeddedRedis, Error, Lease, LockGuard, Owner};
 
 use crate::backend::{eventually, ms, soon};
@@ -15,10 +15,8 @@ const LEASE: Lease = Lease::fixed(ms(3_600_000));
 /// Garbles the reply of what is sent next, until `applied`; what comes later is answered as it should.
 async fn garbled_until(link: &LinkControl, applied: impl AsyncFnMut() -> bool) {
     let reply = Delay::fixed(ms(20));
-    link.set_faults(Faults { reply, ..Faults::default() }, 1);
-    link.set_replies(Flow::Garbled);
+    link.set_faults(Faults { reply, garble: 1.0, ..Faults::default() }, 1);
     eventually("it is applied", applied).await;
-    link.set_replies(Flow::Passes);
     link.set_faults(Faults::default(), 1);
 }
 

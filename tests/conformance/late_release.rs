@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use leasehold::test_util::{Faults, Flow};
-use leasehold::{EmbeddedRedis, Error, Lease};
+use leasehold::test_util::Faults;
+use leasehold::{Error, Lease};
 use tokio::time::{Instant, sleep};
 
-use crate::backend::{ms, soon};
+use crate::backend::{Backend, ms, soon};
 
 /// How long the server refuses calls.
 const BUSY: Duration = ms(180);
@@ -15,7 +15,7 @@ const BUSY: Duration = ms(180);
 /// BUSY, LOADING, OOM, TRYAGAIN: the connection lives, so that no reconnect says that it is over.
 #[tokio::test(start_paused = true)]
 async fn what_a_busy_server_refuses_is_repeated_soon_and_not_too_often() {
-    let redis = EmbeddedRedis::new();
+    let redis = Backend::engine();
     let client = redis.client();
     let latch = client.count_down_latch("l");
     latch.try_set_count(2).await.unwrap();
@@ -48,19 +48,18 @@ async fn what_a_busy_server_refuses_is_repeated_soon_and_not_too_often() {
 async fn a_release_in_doubt_that_is_confirmed_after_the_lease_is_a_loss() {
     let lease = ms(300);
     for kept in [false, true] {
-        for (away, in_time) in [(lease / 2, true), (lease * 2, false)] {
-            let redis = EmbeddedRedis::new();
+        for (away, in_time) in [(ms(20), true), (lease * 2, false)] {
+            let redis = Backend::engine();
             let client = redis.builder().command_timeout(ms(5000)).connect().await.unwrap();
             let lock = client.lock("x");
             let guard = lock.try_lock(Duration::ZERO, Lease::fixed(lease)).await.unwrap();
             let link = redis.links().remove(0);
-            link.set_replies(Flow::Vanishes);
+            link.mute();
             let mut unlock = Box::pin(guard.unlock());
             assert!(futures::poll!(unlock.as_mut()).is_pending());
             let outage = async {
                 sleep(ms(20)).await;
                 link.cut();
-                link.set_replies(Flow::Passes);
                 sleep(away).await;
                 assert!(redis.dump().is_empty(), "the first call freed it");
                 link.heal();

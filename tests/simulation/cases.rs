@@ -1,7 +1,7 @@
 //! What the simulation found once and meets too rarely to rely on it.
 
 use leasehold::EmbeddedRedis;
-use leasehold::test_util::{Delay, Dumped, Faults, Flow, Reply};
+use leasehold::test_util::{Delay, Dumped, Faults, Reply, scripts};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -11,12 +11,16 @@ use crate::plan::ms;
 #[tokio::test(start_paused = true)]
 async fn a_reader_in_doubt_asks_again_before_it_lets_writers_go_first() {
     let engine = EmbeddedRedis::new();
+    // Each call is one request.
+    for (name, text, _) in scripts() {
+        engine.command(&["SCRIPT", "LOAD", text]).expect(name);
+    }
     let client = engine.builder().command_timeout(ms(300)).connect().await.expect("a client");
     let link = engine.links().pop().expect("its link");
     let reader = client.read_write_lock("lock").prefer_writers();
     let writer = client.read_write_lock("lock");
 
-    link.set_replies(Flow::Vanishes);
+    link.mute();
     let reading_first = async {
         let reading = timeout(ms(2000), reader.read().lock()).await;
         let reading = reading.expect("in time").expect("a read hold");
@@ -25,7 +29,7 @@ async fn a_reader_in_doubt_asks_again_before_it_lets_writers_go_first() {
     let writing_next = async {
         sleep(ms(100)).await;
         assert_eq!(engine.dump().len(), 2, "the reader has the lock and was not told");
-        link.set_replies(Flow::Passes);
+        link.heal();
         let writing = timeout(ms(4000), writer.write().lock()).await;
         writing.expect("in time").expect("a write hold").unlock().await.expect("it was held");
     };
@@ -44,10 +48,10 @@ async fn a_writer_that_reads_rides_out_a_lost_reply_ahead_of_waiting_readers() {
     let writing = writer.write().lock().await.expect("free");
     let downgrade = async {
         sleep(ms(100)).await;
-        link.set_replies(Flow::Vanishes);
+        link.mute();
         let heal = async {
             sleep(ms(100)).await;
-            link.set_replies(Flow::Passes);
+            link.heal();
         };
         let (reading, ()) =
             tokio::join!(timeout(ms(2000), writer.read().acquire().within(&writing)), heal);
@@ -70,7 +74,7 @@ async fn places_in_many_queues_are_kept_over_a_slow_line() {
     let far = engine.client();
     let slow = Delay::fixed(ms(10));
     let link = engine.links().pop().expect("its link");
-    link.set_faults(Faults { request: slow, reply: slow, message: slow, ..Faults::default() }, 1);
+    link.set_faults(Faults { request: slow, reply: slow, ..Faults::default() }, 1);
     let names: Vec<_> = (0..300).map(|number| format!("lock{number}")).collect();
     let mut guards = Vec::new();
     let mut waits = JoinSet::new();

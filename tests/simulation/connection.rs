@@ -1,17 +1,12 @@
-//! How a client reaches an engine: by calls of methods, or by connections on byte streams. The same
-//! weather is other faults on each.
+//! The connections of a client to an engine, and what the weather does to them.
 
-use leasehold::test_util::{ByteControl, ByteFaults, Delay, Direction, Faults, Flow, LinkControl};
-use leasehold::{ClientBuilder, EmbeddedRedis};
+use std::sync::Arc;
+
+use leasehold::EmbeddedRedis;
+use leasehold::test_util::{Delay, Direction, Faults, LinkControl};
 use parking_lot::Mutex;
 
 use crate::plan::{Plan, Weather, ms};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    Calls,
-    Bytes,
-}
 
 /// What lasts until it is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,118 +20,62 @@ pub(crate) enum Trouble {
     Mute,
 }
 
-/// The switches of one client.
+/// The switches of one client, with what is drawn for them.
 #[derive(Clone)]
-pub(crate) enum Connection {
-    Calls(LinkControl),
-    Bytes(Bytes),
-}
-
-/// Those of a client over bytes, with what is drawn for them.
-#[derive(Clone)]
-pub(crate) struct Bytes {
-    control: ByteControl,
-    rng: std::sync::Arc<Mutex<fastrand::Rng>>,
-}
-
-impl Way {
-    pub(crate) fn builder(self, engine: &EmbeddedRedis) -> ClientBuilder {
-        match self {
-            Way::Calls => engine.builder(),
-            Way::Bytes => engine.builder_over_bytes(),
-        }
-    }
-
-    /// Of the client that was made last.
-    pub(crate) fn connection(self, engine: &EmbeddedRedis) -> Connection {
-        match self {
-            Way::Calls => Connection::Calls(engine.links().pop().expect("its link")),
-            Way::Bytes => {
-                let control = engine.byte_links().pop().expect("its connections");
-                let rng = fastrand::Rng::with_seed(control.id());
-                Connection::Bytes(Bytes { control, rng: std::sync::Arc::new(Mutex::new(rng)) })
-            }
-        }
-    }
+pub(crate) struct Connection {
+    link: LinkControl,
+    rng: Arc<Mutex<fastrand::Rng>>,
 }
 
 impl Connection {
-    pub(crate) fn set_faults(&self, plan: &Plan, seed: u64) {
-        match self {
-            Connection::Calls(link) => link.set_faults(plan.faults.clone(), seed),
-            Connection::Bytes(bytes) => bytes.set_faults(plan, seed),
-        }
+    /// Of the client that was made last.
+    pub(crate) fn of(engine: &EmbeddedRedis) -> Self {
+        let link = engine.links().pop().expect("its link");
+        let rng = fastrand::Rng::with_seed(link.id());
+        Connection { link, rng: Arc::new(Mutex::new(rng)) }
     }
 
     /// Everything gets through again, without a fault.
     pub(crate) fn clear(&self, plan: &Plan) {
-        let request = plan.faults.request;
-        match self {
-            Connection::Calls(link) => {
-                link.set_messages(Flow::Passes);
-                link.set_replies(Flow::Passes);
-                link.set_faults(Faults { request, ..Faults::default() }, 1);
-                link.heal();
-            }
-            Connection::Bytes(bytes) => {
-                bytes.control.set_faults(&ByteFaults { request, ..ByteFaults::default() }, 1);
-                bytes.control.heal();
-            }
-        }
+        let request = plan.line.request;
+        self.link.set_faults(Faults { request, ..Faults::default() }, 1);
+        self.link.heal();
     }
 
     pub(crate) fn begin(&self, trouble: Trouble) {
-        match (self, trouble) {
-            (Connection::Calls(link), Trouble::Cut) => link.cut(),
-            (Connection::Calls(link), Trouble::CutMessages) => link.cut_pubsub(),
-            (Connection::Calls(link), Trouble::Deaf) => link.set_messages(Flow::Vanishes),
-            (Connection::Calls(link), Trouble::Mute) => link.set_replies(Flow::Vanishes),
-            (Connection::Bytes(bytes), Trouble::Cut) => bytes.control.cut(),
-            (Connection::Bytes(bytes), Trouble::CutMessages) => bytes.control.cut_pubsub(),
-            (Connection::Bytes(bytes), Trouble::Deaf) => {
-                bytes.control.listening().iter().for_each(|one| one.half_open(Direction::Replies));
-            }
-            (Connection::Bytes(bytes), Trouble::Mute) => bytes.mute(),
+        match trouble {
+            Trouble::Cut => self.link.cut(),
+            Trouble::CutMessages => self.link.cut_pubsub(),
+            Trouble::Deaf => self.link.deafen(),
+            Trouble::Mute => self.mute(),
         }
     }
 
-    pub(crate) fn end(&self, trouble: Trouble) {
-        match (self, trouble) {
-            (Connection::Calls(link), Trouble::Cut | Trouble::CutMessages) => link.heal(),
-            (Connection::Calls(link), Trouble::Deaf) => link.set_messages(Flow::Passes),
-            (Connection::Calls(link), Trouble::Mute) => link.set_replies(Flow::Passes),
-            (Connection::Bytes(bytes), _) => bytes.control.heal(),
-        }
+    pub(crate) fn end(&self) {
+        self.link.heal();
     }
 
     /// The connection for messages breaks within the next one, and the client knows it.
     pub(crate) fn lag(&self) {
-        if let Connection::Bytes(bytes) = self {
-            let mut rng = bytes.rng.lock();
-            for connection in bytes.control.listening() {
-                connection.cut_after(Direction::Replies, rng.u64(1..60));
-            }
+        let mut rng = self.rng.lock();
+        for connection in self.link.listening() {
+            connection.cut_after(Direction::Replies, rng.u64(1..60));
         }
     }
 
     pub(crate) fn crash(&self) {
-        match self {
-            Connection::Calls(link) => link.crash(),
-            Connection::Bytes(bytes) => bytes.control.crash(),
-        }
+        self.link.crash();
     }
-}
 
-impl Bytes {
-    fn set_faults(&self, plan: &Plan, seed: u64) {
+    pub(crate) fn set_faults(&self, plan: &Plan, seed: u64) {
         let mut rng = fastrand::Rng::with_seed(seed);
         *self.rng.lock() = rng.fork();
-        let mut faults = ByteFaults {
+        let mut faults = Faults {
             chunk_max: [1, 16, 16, 100, 100, 1000, usize::MAX, usize::MAX][rng.usize(0..8)],
-            request: half(plan.faults.request),
-            reply: half(plan.faults.reply),
-            uneven: Delay::between(ms(0), plan.faults.request.max / 2),
-            ..ByteFaults::default()
+            request: half(plan.line.request),
+            reply: half(plan.line.reply),
+            uneven: Delay::between(ms(0), plan.line.request.max / 2),
+            ..Faults::default()
         };
         match plan.weather {
             Weather::Calm | Weather::Busy | Weather::Crash | Weather::Lag | Weather::Minority => {}
@@ -152,7 +91,7 @@ impl Bytes {
                 faults.late = Delay::between(ms(0), ms(200));
                 faults.lost_at_close = chance(0.5);
                 faults.refuse_dial = chance(0.2);
-                faults.away = plan.faults.reconnect;
+                faults.away = plan.line.away;
                 faults.refuse = chance(0.03);
                 faults.capacity = [256, 4096, 64 * 1024][rng.usize(0..3)];
             }
@@ -163,13 +102,13 @@ impl Bytes {
             faults.cut_reply /= 8.0;
             faults.hesitate /= 8.0;
         }
-        self.control.set_faults(&faults, rng.u64(..));
+        self.link.set_faults(faults, rng.u64(..));
     }
 
     /// Connections of today answer no more; the client may make others.
     fn mute(&self) {
         let mut rng = self.rng.lock();
-        for connection in self.control.connections() {
+        for connection in self.link.connections() {
             match rng.u8(0..5) {
                 0 => connection.half_open(Direction::Requests),
                 1 => connection.half_open(Direction::Replies),

@@ -48,7 +48,7 @@ impl Plan {
 
     /// By how much a wait may be overrun, where that can be said.
     pub(crate) fn slack(&self) -> Option<Duration> {
-        let trip = 2 * (self.faults.request.max + self.faults.reply.max);
+        let trip = 2 * (self.line.request.max + self.line.reply.max);
         let slack = match self.weather {
             Weather::Storm if !self.kind.is_lock() => return None,
             // Twice: the last answer, and the way out of a queue.

@@ -5,8 +5,7 @@
 //! `LEASEHOLD_SEEDS` says how many seeds are run, `LEASEHOLD_FIRST` where they begin. `LEASEHOLD_SEED`
 //! is the one that `one_seed` runs, printing every step.
 //! `LEASEHOLD_KIND` names one kind (`kind.rs`); without it each seed has its own.
-//! With `LEASEHOLD_WILD=1` that one seed has wild users, if it is of a lock, and with
-//! `LEASEHOLD_BYTES=1` its clients are connected by byte streams (`connection.rs`).
+//! With `LEASEHOLD_WILD=1` that one seed has wild users, if it is of a lock.
 #![expect(
     clippy::disallowed_methods,
     reason = "tests spawn tasks of their own and measure real time"
@@ -36,7 +35,6 @@ mod world;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use connection::Way;
 use kind::Kind;
 use plan::Cast;
 use world::run;
@@ -47,32 +45,30 @@ pub(crate) struct Seed {
     pub(crate) kind: Kind,
     pub(crate) number: u64,
     pub(crate) cast: Cast,
-    pub(crate) way: Way,
 }
 
 impl fmt::Display for Seed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, seed {}, {:?}, {:?}", self.kind, self.number, self.cast, self.way)
+        write!(f, "{}, seed {}, {:?}", self.kind, self.number, self.cast)
     }
 }
 
 impl Seed {
     /// Of the kind that was chosen, or that of the number.
-    fn new(number: u64, cast: Cast, way: Way) -> Self {
+    fn new(number: u64, cast: Cast) -> Self {
         let kind = match std::env::var("LEASEHOLD_KIND") {
             Ok(name) => Kind::named(&name).unwrap_or_else(|| panic!("no such kind: {name}")),
             Err(_) => Kind::of(number, cast),
         };
-        Seed { kind, number, cast, way }
+        Seed { kind, number, cast }
     }
 
     /// How to see it again.
     pub(crate) fn replay(self) -> String {
-        let bytes = if self.way == Way::Bytes { "LEASEHOLD_BYTES=1 " } else { "" };
         let wild = if self.cast == Cast::Wild { "LEASEHOLD_WILD=1 " } else { "" };
         let Seed { kind, number, .. } = self;
         format!(
-            "replay: {bytes}{wild}LEASEHOLD_KIND={kind} LEASEHOLD_SEED={number} cargo test --features test-util --test simulation one_seed -- --nocapture"
+            "replay: {wild}LEASEHOLD_KIND={kind} LEASEHOLD_SEED={number} cargo test --features test-util --test simulation one_seed -- --nocapture"
         )
     }
 
@@ -116,8 +112,7 @@ fn is_set(variable: &str) -> bool {
 #[test]
 fn one_seed() {
     let cast = if is_set("LEASEHOLD_WILD") { Cast::Wild } else { Cast::Usual };
-    let way = if is_set("LEASEHOLD_BYTES") { Way::Bytes } else { Way::Calls };
-    let seed = Seed::new(number("LEASEHOLD_SEED").unwrap_or(1), cast, way);
+    let seed = Seed::new(number("LEASEHOLD_SEED").unwrap_or(1), cast);
     let outcome = run(seed);
     println!("{}", outcome.trace.join("\n"));
     assert_eq!(outcome.violation, None, "{seed}");
@@ -125,25 +120,15 @@ fn one_seed() {
 
 #[test]
 fn seeds_hold() {
-    survey(number("LEASEHOLD_SEEDS").unwrap_or(650), Cast::Usual, Way::Calls);
+    survey(number("LEASEHOLD_SEEDS").unwrap_or(650), Cast::Usual);
 }
 
 #[test]
 fn wild_seeds_hold() {
-    survey(number("LEASEHOLD_SEEDS").unwrap_or(300), Cast::Wild, Way::Calls);
+    survey(number("LEASEHOLD_SEEDS").unwrap_or(300), Cast::Wild);
 }
 
-#[test]
-fn seeds_hold_over_bytes() {
-    survey(number("LEASEHOLD_SEEDS").unwrap_or(300), Cast::Usual, Way::Bytes);
-}
-
-#[test]
-fn wild_seeds_hold_over_bytes() {
-    survey(number("LEASEHOLD_SEEDS").unwrap_or(150), Cast::Wild, Way::Bytes);
-}
-
-fn survey(seeds: u64, cast: Cast, way: Way) {
+fn survey(seeds: u64, cast: Cast) {
     let first = number("LEASEHOLD_FIRST").unwrap_or(1);
     let next = AtomicU64::new(first);
     let acquired = AtomicU64::new(0);
@@ -153,7 +138,7 @@ fn survey(seeds: u64, cast: Cast, way: Way) {
         if seed >= first + seeds {
             return;
         }
-        acquired.fetch_add(Seed::new(seed, cast, way).must_hold(), SeqCst);
+        acquired.fetch_add(Seed::new(seed, cast).must_hold(), SeqCst);
     };
     std::thread::scope(|scope| {
         let threads = [scope.spawn(work), scope.spawn(work)];
@@ -171,15 +156,15 @@ fn survey(seeds: u64, cast: Cast, way: Way) {
 fn seeds_that_once_failed_hold() {
     for (kind, number, _) in KEPT {
         let (kind, number) = (*kind, *number);
-        Seed { kind, number, cast: Cast::Usual, way: Way::Calls }.must_hold();
+        Seed { kind, number, cast: Cast::Usual }.must_hold();
     }
     // Their cast was wild: who comes back before others under a new name, and a queue whose clients all ended.
     for number in [5005, 5032] {
-        Seed { kind: Kind::Fair, number, cast: Cast::Wild, way: Way::Calls }.must_hold();
+        Seed { kind: Kind::Fair, number, cast: Cast::Wild }.must_hold();
     }
 }
 
-/// Each engine and client over bytes has a number of its own in what it says of itself.
+/// Each engine and client has a number of its own in what it says of itself.
 fn nameless(step: &str) -> String {
     let mut parts = step.split("embedded-");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -192,10 +177,9 @@ fn a_seed_gives_one_history() {
     for kind in Kind::all() {
         // The others under every weather.
         let numbers = if kind.is_lock() { vec![3, 4, 5, 6, 9, 11] } else { (0..5).collect() };
-        let ways = |number| [(number, Way::Calls), (number, Way::Bytes)];
-        for (number, way) in numbers.into_iter().flat_map(ways) {
+        for number in numbers {
             let cast = if number < 6 { Cast::Usual } else { Cast::Wild };
-            let seed = Seed { kind, number, cast, way };
+            let seed = Seed { kind, number, cast };
             let trace = || run(seed).trace.iter().map(|step| nameless(step)).collect::<Vec<_>>();
             let (one, two) = (trace(), trace());
             let differ = one.iter().zip(&two).position(|(one, two)| one != two);

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use leasehold::test_util::{Delay, Faults};
+use leasehold::test_util::Delay;
 
 use crate::kind::Kind;
 
@@ -57,6 +57,15 @@ pub(crate) enum Upset {
     Breaks,
 }
 
+/// How slow the connections of a client are.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) request: Delay,
+    pub(crate) reply: Delay,
+    /// How long none can be made after one broke.
+    pub(crate) away: Delay,
+}
+
 #[expect(clippy::struct_excessive_bools, reason = "each is drawn for itself")]
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
@@ -84,7 +93,7 @@ pub(crate) struct Plan {
     pub(crate) poll: Duration,
     pub(crate) command_timeout: Duration,
     pub(crate) duration: Duration,
-    pub(crate) faults: Faults,
+    pub(crate) line: Line,
     /// How long a place in the queue of a fair lock is kept.
     pub(crate) claim: Duration,
 }
@@ -109,7 +118,7 @@ impl Plan {
     pub(crate) fn new(kind: Kind, seed: u64, cast: Cast) -> Self {
         let mut rng = kind.rng(seed, 0);
         let weather = Weather::of(kind, seed);
-        let faults = faults(kind, weather, &mut rng);
+        let line = line(kind, &mut rng);
         let (engines, processes, actors, names) = numbers(kind, weather, &mut rng);
         let storm = weather == Weather::Storm;
         let mut plan = Plan {
@@ -117,7 +126,11 @@ impl Plan {
             kind,
             weather,
             wild: cast == Cast::Wild && kind.is_lock(),
-            hears: if storm { kind.rng(seed, 0x8EA2).bool() } else { faults.lose_message == 0.0 },
+            hears: if storm {
+                kind.rng(seed, 0x8EA2).bool()
+            } else {
+                kind.is_lock() || weather != Weather::Lossy
+            },
             engines,
             processes,
             actors,
@@ -139,13 +152,10 @@ impl Plan {
                 (false, Weather::Lossy) => ms(rng.u64(6000..9000)),
                 (false, _) => ms(rng.u64(3000..6000)),
             },
-            faults,
+            line,
             // A lost reply costs a beat: enough of it must be left for the next one.
             claim: ms(rng.u64(if weather == Weather::Lossy { 1500..4000 } else { 200..2000 })),
         };
-        if plan.hears {
-            plan.faults.lose_message = 0.0;
-        }
         if plan.hears && weather != Weather::Lossy && !plan.reads_end_untold() {
             // Where waiters must be prompt, the safety poll must not be what makes them so.
             plan.poll = ms(30_000);
@@ -220,42 +230,14 @@ fn numbers(kind: Kind, weather: Weather, rng: &mut fastrand::Rng) -> (usize, usi
     }
 }
 
-fn faults(kind: Kind, weather: Weather, rng: &mut fastrand::Rng) -> Faults {
+fn line(kind: Kind, rng: &mut fastrand::Rng) -> Line {
     // Timers count in milliseconds: where clients ask again and again, the same ones would be first
     // for ever with less between them.
     let slow = us(rng.u64(if kind.is_lock() { 50 } else { 2500 }..6000));
     let reply_max = if rng.u8(0..3) == 0 { ms(30) } else { slow };
-    let mut faults = Faults {
+    Line {
         request: Delay::between(us(20), slow),
         reply: Delay::between(us(20), reply_max),
-        message: Delay::between(us(20), slow),
-        reconnect: Delay::between(ms(1), ms(60)),
-        ..Faults::default()
-    };
-    match weather {
-        Weather::Calm | Weather::Busy | Weather::Crash | Weather::Minority => {}
-        Weather::Lag => faults.lag = 0.3,
-        Weather::Lossy => {
-            faults.lose_reply = 0.04;
-            if !kind.is_lock() {
-                faults.lose_message = 0.2;
-                faults.break_line = 0.03;
-                faults.late_after_cut = 1.0;
-                faults.late = Delay::between(ms(0), ms(20));
-            }
-        }
-        Weather::Storm => {
-            let mut chance = |most: f64| rng.f64() * most;
-            faults.refuse = chance(0.03);
-            faults.lose_request = chance(0.03);
-            faults.lose_reply = chance(0.04);
-            faults.duplicate = chance(0.02);
-            faults.break_line = chance(0.02);
-            faults.late_after_cut = chance(1.0);
-            faults.late = Delay::between(ms(0), ms(200));
-            faults.lose_message = chance(0.2);
-            faults.lag = chance(0.1);
-        }
+        away: Delay::between(ms(1), ms(60)),
     }
-    faults
 }

@@ -194,7 +194,7 @@ impl<S> User<S> {
         let own = matches!(error, Error::AlreadyHeld { .. }) && self.shares_owner;
         let own = own && matches!(self.plan.kind, Kind::ReadWrite | Kind::NonReentrant);
         // Servers that are asked for a part of a short lease only may be too slow for it.
-        let slow = !self.plan.kind.is_lock() && self.plan.faults.reply.max > ms(20);
+        let slow = !self.plan.kind.is_lock() && self.plan.line.reply.max > ms(20);
         let slow = slow && matches!(error, Error::Unavailable { .. } | Error::Quorum { .. });
         let unhurt = self.plan.is_calm() && !error.is_timeout() && !slow;
         let endless = wait.is_none() && self.plan.kind.is_lock();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::test_util::Restart;
 use tokio::time::Instant;
 
-use crate::connection::{Connection, Trouble, Way};
+use crate::connection::{Connection, Trouble};
 use crate::kind::Kind;
 use crate::plan::{Plan, Weather, ms, name_of};
 use crate::workload::Workload;
@@ -76,8 +76,7 @@ impl Changes {
         match world.plan.weather {
             Weather::Storm if self.rng.u8(0..12) == 0 => self.blow(world, workload),
             Weather::Minority if self.rng.u8(0..15) == 0 => self.trouble_one(world, workload),
-            // Over calls the link itself draws which messages are missed.
-            Weather::Lag if world.way == Way::Bytes && self.rng.u8(0..40) == 0 => {
+            Weather::Lag if self.rng.u8(0..40) == 0 => {
                 let victim = self.rng.usize(0..world.processes.len());
                 world.processes[victim].connections.iter().for_each(Connection::lag);
             }
@@ -222,8 +221,8 @@ impl Changes {
         for (_, fault) in due {
             world.ledger.note(&format!("{fault:?} ends"));
             match fault {
-                Fault::Connection(victim, engine, trouble) => {
-                    world.processes[victim].connections[engine].end(trouble);
+                Fault::Connection(victim, engine, _) => {
+                    world.processes[victim].connections[engine].end();
                 }
                 Fault::Frozen(victim) => world.thaw(victim),
                 Fault::Down(engine) => world.engines[engine].heal(),

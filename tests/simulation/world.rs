@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::Seed;
-use crate::connection::{Connection, Way};
+use crate::connection::Connection;
 use crate::frozen::Frozen;
 use crate::ledger::{Actor, Ledger};
 use crate::plan::{Plan, Weather, ms, us};
@@ -43,7 +43,6 @@ pub(crate) struct Process {
 
 pub(crate) struct World {
     pub(crate) plan: Plan,
-    pub(crate) way: Way,
     pub(crate) engines: Vec<EmbeddedRedis>,
     pub(crate) ledger: Ledger,
     pub(crate) processes: Vec<Process>,
@@ -65,7 +64,7 @@ pub(crate) fn run(seed: Seed) -> Outcome {
         .expect("a runtime");
     runtime.block_on(async {
         let plan = Plan::new(seed.kind, seed.number, seed.cast);
-        let mut world = World::new(plan, seed.way);
+        let mut world = World::new(plan);
         let mut workload = workload::of(&world);
         world.start(&mut *workload).await;
         world.play(&mut *workload).await;
@@ -75,12 +74,12 @@ pub(crate) fn run(seed: Seed) -> Outcome {
 }
 
 impl World {
-    fn new(plan: Plan, way: Way) -> Self {
+    fn new(plan: Plan) -> Self {
         let ledger = Ledger::new(plan.lease);
         ledger.note(&format!("{plan:?}"));
         let engines = (0..plan.engines).map(|_| EmbeddedRedis::new()).collect();
         let (processes, frozen, over) = (Vec::new(), Frozen::default(), Arc::default());
-        World { plan, way, engines, ledger, processes, frozen, over, cleared: None }
+        World { plan, engines, ledger, processes, frozen, over, cleared: None }
     }
 
     async fn start(&mut self, workload: &mut dyn Workload) {
@@ -99,9 +98,8 @@ impl World {
         let gate = Gate::default();
         let (mut clients, mut connections) = (Vec::new(), Vec::new());
         for engine in &self.engines {
-            let builder = self
-                .way
-                .builder(engine)
+            let builder = engine
+                .builder()
                 .lease(self.plan.lease)
                 .safety_poll(self.plan.poll)
                 .command_timeout(self.plan.command_timeout)
@@ -109,7 +107,7 @@ impl World {
                 .fair_claim(self.plan.claim)
                 .gate(gate.clone());
             clients.push(builder.connect().await.expect("a client"));
-            let connection = self.way.connection(engine);
+            let connection = Connection::of(engine);
             connection.set_faults(&self.plan, rng.u64(..));
             connections.push(connection);
         }

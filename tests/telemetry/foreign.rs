@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures::FutureExt;
-use leasehold::test_util::Faults;
+use leasehold::test_util::Direction;
 use leasehold::{Client, EmbeddedRedis, Ended, Lease, LocalHandover, Lock, LockGuard, Owner};
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn};
 use metrics::{Key, KeyName, Metadata, Recorder, SharedString, Unit};
@@ -221,9 +221,9 @@ async fn a_run(does: Does) {
         let both = timeout(LONG, async { tokio::join!(next, again) }).await;
         let (next, again) = both.expect("their turn");
         let link = redis.links().pop().unwrap();
-        link.set_faults(Faults { lose_request: 1.0, ..Faults::default() }, 1);
+        link.connections().iter().for_each(|connection| connection.half_open(Direction::Requests));
         sleep(Duration::from_secs(22)).await;
-        link.set_faults(Faults::default(), 1);
+        link.heal();
         sleep(Duration::from_secs(5)).await;
         again.unwrap().unlock().await.unwrap();
         assert!(redis.lose("x"));

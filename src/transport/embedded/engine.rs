@@ -6,28 +6,21 @@
 //! taken while it is held (to deliver messages), never the other way round.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-#[cfg(feature = "test-util")]
-use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::sync::Mutex;
 
 use super::commands::{self, Words};
-use super::connections::{Connections, ROLES};
-use super::engine_client::EngineClient;
 use super::faults::{Activity, Restart};
 use super::lua::Scripts;
 use super::number::parse_int;
 use super::reply::{Bytes, Outcome, Reply};
-#[cfg(feature = "test-util")]
-use super::resp_server::{ByteClient, ServerConnection};
+use super::resp_server::{Link, ServerConnection};
 use super::store::Store;
 #[cfg(feature = "test-util")]
-#[cfg(feature = "test-util")]
 use crate::protocol::script_named;
-use crate::protocol::{Arg, Call};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -42,24 +35,16 @@ pub(crate) struct Engine {
 
 struct Inner {
     scripts: Scripts,
-    /// The ids of the clients that are subscribed to a channel.
+    /// The ids of the connections that are subscribed to a channel.
     subscribers: BTreeMap<Bytes, BTreeSet<u64>>,
-    /// The clients that were not closed, by id.
-    clients: BTreeMap<u64, EngineClient>,
-    clients_made: u64,
-    #[cfg(feature = "test-util")]
-    bytes: ByBytes,
-    scripts_run: BTreeMap<&'static str, u64>,
-}
-
-/// The clients that connect by bytes.
-#[cfg(feature = "test-util")]
-#[derive(Default)]
-struct ByBytes {
-    /// The oldest first. Dropped clients are removed when the next one is added.
-    clients: Vec<Weak<ByteClient>>,
-    clients_made: u64,
+    /// By their id.
+    connections: BTreeMap<u64, Arc<ServerConnection>>,
+    connections_made: u64,
+    /// The clients, the oldest first. Dropped ones are removed when the next one is added.
+    links: Vec<Weak<Link>>,
+    links_made: u64,
     password: Option<String>,
+    scripts_run: BTreeMap<&'static str, u64>,
 }
 
 impl Engine {
@@ -67,10 +52,11 @@ impl Engine {
         let inner = Inner {
             scripts: Scripts::new(Store::new()),
             subscribers: BTreeMap::new(),
-            clients: BTreeMap::new(),
-            clients_made: 0,
-            #[cfg(feature = "test-util")]
-            bytes: ByBytes::default(),
+            connections: BTreeMap::new(),
+            connections_made: 0,
+            links: Vec::new(),
+            links_made: 0,
+            password: None,
             scripts_run: BTreeMap::new(),
         };
         Engine {
@@ -85,25 +71,6 @@ impl Engine {
     pub(crate) fn command(&self, words: Words<'_>) -> Outcome {
         let mut inner = self.inner.lock();
         let outcome = inner.command(words);
-        inner.deliver_published();
-        outcome
-    }
-
-    /// Runs a script by its hash and, if the cache has lost it, by its text.
-    pub(crate) fn call(&self, call: &Call) -> Outcome {
-        let keys: Vec<Bytes> = call.keys.iter().map(|key| key.as_bytes().to_vec()).collect();
-        let args: Vec<Bytes> = call.args.iter().map(arg_bytes).collect();
-        let mut inner = self.inner.lock();
-        inner.scripts.store().tick();
-        *inner.scripts_run.entry(call.script.name).or_insert(0) += 1;
-        inner.count("evalsha");
-        let outcome = if inner.scripts.is_loaded(call.script.sha1()) {
-            inner.scripts.run(call.script.sha1(), &keys, &args)
-        } else {
-            inner.count("eval");
-            let loaded = inner.scripts.load(call.script.text.as_bytes());
-            loaded.and_then(|sha1| inner.scripts.run(&sha1, &keys, &args))
-        };
         inner.deliver_published();
         outcome
     }
@@ -125,9 +92,7 @@ impl Engine {
 
     pub(crate) fn set_activity(&self, activity: Activity) {
         self.paused.store(activity == Activity::Paused, Ordering::Release);
-        for client in self.clients() {
-            client.wake();
-        }
+        self.connections().iter().for_each(|connection| connection.wake());
     }
 
     /// The server starts again: its script cache and all subscriptions are gone, perhaps its data.
@@ -135,9 +100,9 @@ impl Engine {
         let mut inner = self.inner.lock();
         inner.scripts.forget();
         inner.subscribers.clear();
-        for client in inner.clients.values() {
-            // LOCKS: engine, then client.
-            client.forget();
+        for connection in inner.connections.values() {
+            // LOCKS: engine, then connection.
+            connection.abort();
         }
         let mut store = inner.scripts.store();
         store.subscribers.clear();
@@ -146,54 +111,26 @@ impl Engine {
         }
     }
 
-    pub(crate) fn clients_by_calls(&self) -> Vec<Arc<Connections>> {
-        let by_calls = |client: &EngineClient| match client {
-            EngineClient::Calls(connections) => Some(connections.clone()),
-            #[cfg(feature = "test-util")]
-            EngineClient::Bytes(_) => None,
-        };
-        self.inner.lock().clients.values().filter_map(by_calls).collect()
-    }
-
-    fn clients(&self) -> Vec<EngineClient> {
-        self.inner.lock().clients.values().cloned().collect()
-    }
-
-    pub(crate) fn add_client(
-        &self,
-        make: impl FnOnce(u64) -> Arc<Connections>,
-    ) -> Arc<Connections> {
-        let mut inner = self.inner.lock();
-        inner.clients_made += 1;
-        let id = inner.clients_made;
-        let connections = make(id);
-        inner.clients.insert(id, EngineClient::Calls(connections.clone()));
-        if self.cut.load(Ordering::Acquire) {
-            connections.cut(&ROLES);
-        }
-        connections
+    fn connections(&self) -> Vec<Arc<ServerConnection>> {
+        self.inner.lock().connections.values().cloned().collect()
     }
 
     /// Breaks all connections; no client can connect.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::Release);
-        for client in self.clients() {
-            client.cut();
-        }
+        self.connections().iter().for_each(|connection| connection.cut());
     }
 
-    /// Lets broken connections come back.
+    /// Lets connections be made.
     pub(crate) fn heal(&self) {
         self.cut.store(false, Ordering::Release);
-        for client in self.clients() {
-            client.heal();
-        }
+        self.links().iter().for_each(|link| link.back.notify_waiters());
     }
 
-    /// Forgets a client and its subscriptions.
-    pub(crate) fn remove_client(&self, id: u64) {
+    /// Forgets a connection and its subscriptions.
+    pub(crate) fn remove_connection(&self, id: u64) {
         let mut inner = self.inner.lock();
-        inner.clients.remove(&id);
+        inner.connections.remove(&id);
         inner.unsubscribe_all(id);
     }
 
@@ -214,12 +151,7 @@ impl Engine {
         }
     }
 
-    /// The server noticed that a pub/sub connection is gone.
-    pub(crate) fn unsubscribe_all(&self, id: u64) {
-        self.inner.lock().unsubscribe_all(id);
-    }
-
-    /// How many clients are subscribed to each channel.
+    /// How many connections are subscribed to each channel.
     pub(crate) fn subscribers(&self) -> BTreeMap<String, usize> {
         let inner = self.inner.lock();
         let name = |channel: &Bytes| String::from_utf8_lossy(channel).into_owned();
@@ -229,11 +161,8 @@ impl Engine {
     pub(crate) fn scripts_run(&self) -> BTreeMap<&'static str, u64> {
         self.inner.lock().scripts_run.clone()
     }
-}
 
-#[cfg(feature = "test-util")]
-impl Engine {
-    /// Accepts a connection by bytes, unless no client can connect.
+    /// Accepts a connection, unless no client can connect.
     pub(crate) fn accept(
         &self,
         make: impl FnOnce(u64) -> Arc<ServerConnection>,
@@ -242,42 +171,38 @@ impl Engine {
         if self.cut.load(Ordering::Acquire) {
             return None;
         }
-        inner.clients_made += 1;
-        let id = inner.clients_made;
+        inner.connections_made += 1;
+        let id = inner.connections_made;
         let connection = make(id);
-        if inner.bytes.password.is_some() {
+        if inner.password.is_some() {
             // LOCKS: engine, then connection.
             connection.require_password();
         }
-        inner.clients.insert(id, EngineClient::Bytes(connection.clone()));
+        inner.connections.insert(id, connection.clone());
         Some(connection)
     }
 
-    pub(crate) fn add_byte_client(
-        &self,
-        make: impl FnOnce(u64) -> Arc<ByteClient>,
-    ) -> Arc<ByteClient> {
+    pub(crate) fn add_link(&self) -> Arc<Link> {
         let mut inner = self.inner.lock();
-        inner.bytes.clients.retain(|client| client.strong_count() > 0);
-        inner.bytes.clients_made += 1;
-        let client = make(inner.bytes.clients_made);
-        inner.bytes.clients.push(Arc::downgrade(&client));
-        client
+        inner.links.retain(|link| link.strong_count() > 0);
+        inner.links_made += 1;
+        let link = Arc::new(Link::new(inner.links_made));
+        inner.links.push(Arc::downgrade(&link));
+        link
     }
 
     /// The clients that were neither closed nor crashed.
-    pub(crate) fn byte_clients(&self) -> Vec<Arc<ByteClient>> {
-        let clients: Vec<_> =
-            self.inner.lock().bytes.clients.iter().filter_map(Weak::upgrade).collect();
-        clients.into_iter().filter(|client| client.is_alive()).collect()
+    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
+        let links: Vec<_> = self.inner.lock().links.iter().filter_map(Weak::upgrade).collect();
+        links.into_iter().filter(|link| link.is_alive()).collect()
     }
 
     pub(crate) fn require_password(&self, password: &str) {
-        self.inner.lock().bytes.password = Some(password.to_owned());
+        self.inner.lock().password = Some(password.to_owned());
     }
 
     pub(crate) fn password(&self) -> Option<String> {
-        self.inner.lock().bytes.password.clone()
+        self.inner.lock().password.clone()
     }
 
     /// Counts a command that concerns a connection.
@@ -289,9 +214,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         // Tasks of connections do not own the engine, and must not outlive it.
-        for client in self.clients() {
-            client.forget();
-        }
+        self.connections().iter().for_each(|connection| connection.abort());
     }
 }
 
@@ -360,14 +283,14 @@ impl Inner {
         *self.scripts.store().commands_run.entry(name.to_owned()).or_insert(0) += 1;
     }
 
-    /// Hands published messages to the subscribed clients, in order.
+    /// Hands published messages to the subscribed connections, in order.
     fn deliver_published(&mut self) {
         let sent = std::mem::take(&mut self.scripts.store().outbox);
         for message in sent {
             let Some(ids) = self.subscribers.get(&message.channel) else { continue };
-            for client in ids.iter().filter_map(|id| self.clients.get(id)) {
-                // LOCKS: engine, then client.
-                client.publish(&message);
+            for connection in ids.iter().filter_map(|id| self.connections.get(id)) {
+                // LOCKS: engine, then connection.
+                connection.publish(&message);
             }
         }
     }
@@ -394,19 +317,12 @@ impl Inner {
         }
     }
 
-    /// Tells the store how many clients are subscribed: PUBLISH answers that, also in scripts.
+    /// Tells the store how many connections are subscribed: PUBLISH answers that, also in scripts.
     fn count_subscribers(&mut self, channel: &[u8]) {
         let mut store = self.scripts.store();
         match self.subscribers.get(channel) {
             Some(ids) => store.subscribers.insert(channel.to_vec(), ids.len()),
             None => store.subscribers.remove(channel),
         };
-    }
-}
-
-fn arg_bytes(arg: &Arg) -> Bytes {
-    match arg {
-        Arg::Int(number) => number.to_string().into_bytes(),
-        Arg::Text(text) => text.as_bytes().to_vec(),
     }
 }

@@ -1,4 +1,4 @@
-//! What may go wrong with the engine and with a client by calls: how likely, and how slow. All of it is
+//! What may go wrong with the engine and with the connections of a client: how likely, and how slow. All of it is
 //! drawn from one seed.
 
 use std::time::Duration;
@@ -48,46 +48,82 @@ pub enum Restart {
     Empty,
 }
 
-/// Whether a reply or a message gets through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
-    /// As it should.
-    Passes,
-    /// It is sent, and never seen again.
-    Vanishes,
-    /// A reply arrives as no script gives it. A message arrives as it should.
-    Garbled,
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Direction {
+    /// From the client to the server.
+    Requests,
+    /// From the server to the client: answers and messages.
+    Replies,
 }
 
-/// The faults of one client by calls. Chances are between 0 and 1; the default has no faults and no delays.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// The faults of one client's connections. Chances are between 0 and 1; the default has no faults
+/// and no delays.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Faults {
-    /// The server refuses the call (or subscription) before it runs it.
-    pub refuse: f64,
-    /// The request (or subscription) vanishes: not applied, no reply.
-    pub lose_request: f64,
-    /// Applied, but the reply vanishes.
-    pub lose_reply: f64,
-    /// The call is applied twice, one right after the other; the second reply is answered.
-    pub duplicate: f64,
-    /// The connection breaks right after a call was sent, and comes back after `reconnect`.
-    /// `late_after_cut` decides whether the call is applied.
-    pub break_line: f64,
-    /// When a connection breaks, the server still runs the first few requests in flight (none up to all),
-    /// `late` after the break.
-    pub late_after_cut: f64,
-    /// A published message vanishes without a notice.
-    pub lose_message: f64,
-    /// A published message vanishes, and the client knows that it missed something.
-    pub lag: f64,
+    /// So many bytes arrive at once at most. Each chunk has a random size, independent of the frames.
+    pub chunk_max: usize,
+    /// How many bytes a direction holds before its reader has read them.
+    pub capacity: usize,
     /// From the client to the server.
     pub request: Delay,
     /// From the server to the client.
     pub reply: Delay,
-    /// From the server to a subscriber.
-    pub message: Delay,
-    /// How late a request of a broken connection may run.
+    /// What each connection adds to both directions, drawn once.
+    pub uneven: Delay,
+    /// After a chunk the next chunk is late by `hesitation`.
+    pub hesitate: f64,
+    /// How late.
+    pub hesitation: Delay,
+    /// The connection breaks within a chunk in flight to the server.
+    pub cut_request: f64,
+    /// The connection breaks within a chunk in flight to the client.
+    pub cut_reply: f64,
+    /// When a connection breaks, some of the bytes in flight to the client still arrive.
+    pub torn_reply: f64,
+    /// When a connection breaks, the first bytes (none up to all) in flight to the server still arrive,
+    /// `late` after the break, and only then does the server notice. When its client closes the
+    /// connection, all bytes in flight are as late.
+    pub late_after_cut: f64,
+    /// How late.
     pub late: Delay,
-    /// How long a broken connection stays away.
-    pub reconnect: Delay,
+    /// When a client closes a connection, the last bytes (none up to all) in flight to the server
+    /// vanish.
+    pub lost_at_close: f64,
+    /// A connection cannot be made.
+    pub refuse_dial: f64,
+    /// How long after a break no connection can be made.
+    pub away: Delay,
+    /// The server refuses a script before it runs it.
+    pub refuse: f64,
+    /// The server runs a script, and answers what no script gives.
+    pub garble: f64,
+    /// The server drops a subscriber with more unsent bytes than that.
+    pub output_max: usize,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Faults {
+            chunk_max: usize::MAX,
+            capacity: 64 * 1024,
+            request: Delay::default(),
+            reply: Delay::default(),
+            uneven: Delay::default(),
+            hesitate: 0.0,
+            hesitation: Delay::default(),
+            cut_request: 0.0,
+            cut_reply: 0.0,
+            torn_reply: 0.0,
+            late_after_cut: 0.0,
+            late: Delay::default(),
+            lost_at_close: 0.0,
+            refuse_dial: 0.0,
+            away: Delay::default(),
+            refuse: 0.0,
+            garble: 0.0,
+            // The default of Redis for subscribers.
+            output_max: 32 * 1024 * 1024,
+        }
+    }
 }

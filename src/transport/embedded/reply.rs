@@ -1,7 +1,4 @@
-//! Replies with their RESP2 types, before they become a [`Value`].
-
-use crate::protocol::Value;
-use crate::transport::{CallError, sort_error_reply};
+//! Replies with their RESP2 types.
 
 /// Text of Redis: any bytes.
 pub(crate) type Bytes = Vec<u8>;
@@ -57,17 +54,4 @@ impl From<bool> for Reply {
     fn from(yes: bool) -> Self {
         Reply::Int(i64::from(yes))
     }
-}
-
-/// The reply as a client sees it.
-pub(crate) fn to_value(outcome: Outcome) -> Result<Value, CallError> {
-    Ok(match outcome.map_err(|error| sort_error_reply(&error.0))? {
-        Reply::Nil => Value::Nil,
-        Reply::Int(number) => Value::Int(number),
-        Reply::Status(text) => Value::Text(text),
-        Reply::Bulk(text) => Value::Text(String::from_utf8_lossy(&text).into_owned()),
-        Reply::Array(items) => {
-            Value::Array(items.into_iter().map(to_value).collect::<Result<_, _>>()?)
-        }
-    })
 }

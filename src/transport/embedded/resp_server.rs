@@ -22,7 +22,7 @@
 //!
 //! # Bounds
 //!
-//! A pipe holds its capacity, a subscriber's unsent output `ByteFaults::output_max`. Other answers
+//! A pipe holds its capacity, a subscriber's unsent output `Faults::output_max`. Other answers
 //! wait without a bound, as in Redis: they are as many as the commands that their client has sent.
 //!
 //! # Tasks
@@ -30,21 +30,21 @@
 //! One for each connection. It ends when the stream has ended for the server (the client is gone, or
 //! the connection broke), when the engine is dropped or restarted, and with its runtime.
 
-mod byte_client;
 mod commands;
+#[cfg(feature = "test-util")]
 mod control;
 mod dialer;
 mod duplex;
 mod encode;
-mod faults;
+mod link;
 mod pipe;
 mod serve;
 mod server_connection;
 mod stream;
-#[cfg(test)]
+#[cfg(all(test, feature = "test-util"))]
 mod tests;
 
-pub(crate) use self::byte_client::ByteClient;
-pub use self::control::{ByteControl, ConnectionControl};
-pub use self::faults::{ByteFaults, Direction};
+#[cfg(feature = "test-util")]
+pub use self::control::{ConnectionControl, LinkControl};
+pub(crate) use self::link::Link;
 pub(crate) use self::server_connection::ServerConnection;

@@ -1,21 +1,17 @@
 //! The engine's switches and inspection for this crate's own tests; no promise of stability.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::EmbeddedRedis;
-use super::connections::{Connections, ROLES};
 use super::data::Data;
-use super::engine::Engine;
 use super::faults::Activity;
-pub use super::faults::{Delay, Faults, Flow, Restart};
+pub use super::faults::{Delay, Direction, Faults, Restart};
 use super::number::format_float;
 use super::reply::Bytes;
 pub use super::reply::{ErrorReply, Reply};
-pub use super::resp_server::{ByteControl, ByteFaults, ConnectionControl, Direction};
+pub use super::resp_server::{ConnectionControl, LinkControl};
 use crate::protocol::all_scripts;
-use crate::transport::Role;
 
 /// Name, text and SHA-1 of every script.
 pub fn scripts() -> Vec<(&'static str, &'static str, &'static str)> {
@@ -69,15 +65,9 @@ impl EmbeddedRedis {
         self.engine.scripts_run()
     }
 
-    /// How many clients by calls and how many connections by bytes are subscribed to each channel.
+    /// How many connections are subscribed to each channel.
     pub fn listeners(&self) -> BTreeMap<String, usize> {
         self.engine.subscribers()
-    }
-
-    /// The clients by calls that were not closed, the oldest first.
-    pub fn links(&self) -> Vec<LinkControl> {
-        let control = |connections| LinkControl { engine: self.engine.clone(), connections };
-        self.engine.clients_by_calls().into_iter().map(control).collect()
     }
 
     /// Executes no request until [`resume`](Self::resume); calls pile up and time out.
@@ -115,71 +105,5 @@ fn content(data: &Data) -> Vec<Bytes> {
             .in_order()
             .flat_map(|(score, member)| [member.clone(), format_float(score).into_bytes()])
             .collect(),
-    }
-}
-
-/// The switches of one client by calls.
-#[derive(Clone)]
-pub struct LinkControl {
-    engine: Arc<Engine>,
-    connections: Arc<Connections>,
-}
-
-impl LinkControl {
-    /// Numbers clients in the order in which they were made, from 1.
-    pub fn id(&self) -> u64 {
-        self.connections.id
-    }
-
-    /// Sets what goes wrong from now on, drawn anew from a seed.
-    pub fn set_faults(&self, faults: Faults, seed: u64) {
-        self.connections.set_faults(faults, seed);
-    }
-
-    /// Breaks all connections until they are healed.
-    pub fn cut(&self) {
-        self.connections.cut(&ROLES);
-    }
-
-    /// Breaks the connection for messages; calls still work.
-    pub fn cut_pubsub(&self) {
-        self.connections.cut(&[Role::Messages]);
-    }
-
-    /// Lets all broken connections come back.
-    pub fn heal(&self) {
-        self.connections.heal(&ROLES);
-    }
-
-    /// Calls are executed, and no reply comes, or one that no script gives.
-    pub fn set_replies(&self, flow: Flow) {
-        self.connections.set_replies(flow);
-    }
-
-    /// Messages vanish without a notice: a half-open connection.
-    pub fn set_messages(&self, flow: Flow) {
-        self.connections.set_messages(flow);
-    }
-
-    /// The client vanishes: no request of it is executed any more, no message delivered.
-    pub fn crash(&self) {
-        self.connections.end();
-        self.engine.remove_client(self.connections.id);
-    }
-
-    /// How many calls wait for their reply.
-    pub fn calls_under_way(&self) -> usize {
-        self.connections.calls_under_way()
-    }
-
-    /// Whether the client was neither closed nor crashed.
-    pub fn is_alive(&self) -> bool {
-        self.connections.is_open()
-    }
-}
-
-impl std::fmt::Debug for LinkControl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LinkControl").field("id", &self.connections.id).finish_non_exhaustive()
     }
 }

@@ -94,6 +94,11 @@ impl Connection {
         }
     }
 
+    #[cfg(feature = "test-util")]
+    pub(super) fn calls_under_way(&self) -> usize {
+        self.ledger.lock().calls().count()
+    }
+
     /// Sends a call. An error says why this connection takes no requests any more.
     pub(super) fn call(
         &self,
@@ -191,7 +196,7 @@ impl Connection {
 
     /// How long the oldest call may still wait; `limit` if there is none.
     pub(super) fn until_expiry(&self, limit: Duration) -> Duration {
-        let oldest = self.ledger.lock().oldest_call();
+        let oldest = self.ledger.lock().calls().min();
         let left = |since: Instant| (since + limit).saturating_duration_since(Instant::now());
         // A clock that was paused may have gone back.
         oldest.map_or(limit, left).min(limit)

@@ -1,6 +1,5 @@
 //! How a server is reached: by TCP, TLS, a Unix socket, in memory, or through `fred`.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
@@ -39,7 +38,7 @@ pub(crate) enum Dial {
     #[cfg(feature = "fred")]
     Fred(super::fred::FredTemplate),
     /// In this process.
-    #[cfg(any(test, feature = "test-util"))]
+    #[cfg(any(test, feature = "embedded"))]
     Memory(std::sync::Arc<dyn Fn() -> io::Result<(Reader, Writer)> + Send + Sync>),
 }
 
@@ -106,7 +105,7 @@ impl Dial {
             }
             #[cfg(feature = "fred")]
             Dial::Fred(_) => Err(io::ErrorKind::Unsupported.into()),
-            #[cfg(any(test, feature = "test-util"))]
+            #[cfg(any(test, feature = "embedded"))]
             Dial::Memory(dial) => dial().map(|(reader, writer)| (reader, writer, None)),
         }
     }
@@ -114,20 +113,4 @@ impl Dial {
 
 fn refused(text: &str) -> CallError {
     CallError::Refused(crate::transport::Fault(text.to_owned()))
-}
-
-impl fmt::Debug for Dial {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Dial::Tcp { .. } => "Tcp",
-            #[cfg(feature = "tls")]
-            Dial::Tls { .. } => "Tls",
-            #[cfg(unix)]
-            Dial::Unix(_) => "Unix",
-            #[cfg(feature = "fred")]
-            Dial::Fred(_) => "Fred",
-            #[cfg(any(test, feature = "test-util"))]
-            Dial::Memory(_) => "Memory",
-        })
-    }
 }

@@ -26,6 +26,7 @@ pub(super) struct Handshake {
 }
 
 /// What is known of a connection after the handshake.
+#[derive(Default)]
 pub(super) struct Greeting {
     /// Bytes that were read beyond the answers.
     pub(super) inbox: BytesMut,

@@ -159,12 +159,12 @@ impl Ledger {
         self.waiting.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Since when the oldest call is without an answer.
-    pub(super) fn oldest_call(&self) -> Option<Instant> {
+    /// Since when each call is without an answer.
+    pub(super) fn calls(&self) -> impl Iterator<Item = Instant> {
         let waiting = self.waiting.iter().map(|waiting| (Some(&waiting.request), waiting.since));
         let in_flight = self.in_flight.iter().map(|sent| (sent.request.as_ref(), sent.since));
         let calls = waiting.chain(in_flight).filter(|(one, _)| one.is_some_and(Request::is_call));
-        calls.map(|(_, since)| since).min()
+        calls.map(|(_, since)| since)
     }
 
     /// Moves waiting requests to the outbox, until that has `enough` bytes.

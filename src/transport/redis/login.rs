@@ -37,12 +37,9 @@ pub(super) enum Login {
     Provider(Provider),
 }
 
-/// The time of the credentials of one connection.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Validity {
-    since: Instant,
-    span: Option<Duration>,
-}
+/// The time of the credentials of one connection, if it is limited: since when, and for how long.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Validity(Option<(Instant, Duration)>);
 
 impl Login {
     /// The credentials for one login, and for how long they are valid from now on.
@@ -56,7 +53,7 @@ impl Login {
         };
         let span = credentials.as_ref().and_then(|credentials| credentials.valid_for);
         let span = span.filter(|span| *span < VALID_MAX);
-        Ok((credentials, Validity { since: Instant::now(), span }))
+        Ok((credentials, Validity(span.map(|span| (Instant::now(), span)))))
     }
 
     /// Renews the login of a connection in time. Ends when the server does not accept the credentials
@@ -71,7 +68,7 @@ impl Login {
         limit: Duration,
     ) -> Fault {
         loop {
-            let Validity { since, span: Some(span) } = validity else { return pending().await };
+            let Validity(Some((since, span))) = validity else { return pending().await };
             sleep_until(since + (span / 4 * 3).max(VALID_MIN)).await;
             validity = loop {
                 match timeout(limit, self.renew(connection, runtime)).await {

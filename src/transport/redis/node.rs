@@ -75,6 +75,8 @@ pub(crate) struct Remote {
     pub(super) handshake: Handshake,
     /// For messages: without user and password.
     pub(super) endpoint: String,
+    /// For an engine of this process. Notified when it can be reached again.
+    back: Option<Arc<Notify>>,
 }
 
 /// Three connections to one server.
@@ -121,7 +123,15 @@ pub(super) struct Runtimes {
 impl Remote {
     /// `name` is shown by CLIENT LIST.
     pub(crate) fn new(dial: Dial, endpoint: &Endpoint, name: &str) -> Self {
-        Remote { dial, handshake: Handshake::new(endpoint, name), endpoint: endpoint.to_string() }
+        let (handshake, endpoint) = (Handshake::new(endpoint, name), endpoint.to_string());
+        Remote { dial, handshake, endpoint, back: None }
+    }
+
+    /// An engine of this process. It is tried again at once whenever this is notified.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn back_at(mut self, back: Arc<Notify>) -> Self {
+        self.back = Some(back);
+        self
     }
 
     /// Asks a provider of credentials at each login, if there is one.
@@ -195,7 +205,13 @@ impl Node {
         let shared = Shared::new(remote, timing, events, lost);
         let (stop, stopped) = watch::channel(false);
         let supervisors = shared.supervisors(runtimes, &stopped).into_iter();
-        let tasks = supervisors.map(|supervisor| runtimes.own.spawn(supervisor.run(None)));
+        let tasks = supervisors.map(|supervisor| {
+            #[cfg(feature = "embedded")]
+            let first = supervisor.open_at_once();
+            #[cfg(not(feature = "embedded"))]
+            let first = None;
+            runtimes.own.spawn(supervisor.run(first))
+        });
         let supervisors = Mutex::new(tasks.collect());
         Node { shared, stop, supervisors }
     }
@@ -248,6 +264,12 @@ impl Node {
     pub(super) async fn first_attempts(&self) {
         let mut progress = self.shared.progress.subscribe();
         drop(progress.wait_for(|all| !all.contains(&Progress::Opening)).await);
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(super) fn calls_under_way(&self) -> usize {
+        let connections = self.shared.slots.iter().filter_map(|slot| slot.connection().ok());
+        connections.map(|connection| connection.calls_under_way()).sum()
     }
 
     /// Counts the connections that the lane has lost.
@@ -324,6 +346,7 @@ pub(super) fn answer(
 impl Drop for Node {
     fn drop(&mut self) {
         self.shared.close();
+        self.stop.send_replace(true);
         for supervisor in self.supervisors.get_mut() {
             // The connection is dropped with its supervisor, and its socket with it.
             supervisor.abort();

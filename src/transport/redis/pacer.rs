@@ -10,7 +10,7 @@
 //! (a TLS handshake that nobody waits for any more), so a crowd that goes on quickly keeps it from serving
 //! anybody. After time-outs a pause is about as long as the outage has lasted.
 
-use tokio::time::Duration;
+use tokio::time::{Duration, sleep};
 
 /// After time-outs; with its spread, pauses are of 10 to 30 s.
 const SLOWEST: Duration = Duration::from_secs(20);
@@ -31,6 +31,14 @@ impl Pacer {
     /// The pause before the next attempt, spread by half of it: many clients wait for the same.
     pub(super) fn pause(&self) -> Duration {
         self.next.mul_f64(0.5 + fastrand::f64())
+    }
+
+    pub(super) async fn rest(&self) {
+        let pause = self.pause();
+        // A timer of no time takes a millisecond.
+        if !pause.is_zero() {
+            sleep(pause).await;
+        }
     }
 
     pub(super) fn begin_anew(&mut self) {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use leasehold::test_util::{Flow, LinkControl};
 use leasehold::{Client, EmbeddedRedis, LockGuard};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -66,9 +65,9 @@ async fn a_beat_without_an_answer_costs_nobody_a_place() {
     let beats = || runs(&redis, "fair_heartbeat");
     let before = beats();
     eventually("a beat", async || beats() > before).await;
-    link.set_replies(Flow::Vanishes);
+    link.mute();
     eventually("a beat that nobody hears of", async || beats() > before + 1).await;
-    link.set_replies(Flow::Passes);
+    link.heal();
     let end = Instant::now() + CLAIM * 4;
     while Instant::now() < end {
         sleep(ms(50)).await;
@@ -80,12 +79,12 @@ async fn a_beat_without_an_answer_costs_nobody_a_place() {
 }
 
 /// The most calls that are under way at one time.
-async fn most_calls_under_way(link: &LinkControl, time: Duration) -> usize {
+async fn most_calls_under_way(client: &Client, time: Duration) -> usize {
     let end = Instant::now() + time;
     let mut most = 0;
     while Instant::now() < end {
         sleep(ms(1)).await;
-        most = most.max(link.calls_under_way());
+        most = most.max(client.calls_under_way());
     }
     most
 }
@@ -98,9 +97,8 @@ async fn a_name_has_one_beat_under_way() {
     let _held = take_fair(&client, "x").await;
     let _waiter = queue_for(&client, "x");
     eventually("a beat", async || runs(&redis, "fair_heartbeat") > 0).await;
-    let link = redis.links().remove(0);
-    set_round_trip(&link, ms(1500));
-    assert_eq!(most_calls_under_way(&link, ms(20_000)).await, 1);
+    set_round_trip(&redis.links().remove(0), ms(1500));
+    assert_eq!(most_calls_under_way(&client, ms(20_000)).await, 1);
     assert!(runs(&redis, "fair_heartbeat") >= 10, "{}", runs(&redis, "fair_heartbeat"));
 }
 
@@ -116,7 +114,6 @@ async fn a_client_has_not_more_than_1024_beats_under_way() {
     let _waiters: Vec<_> = (0..names).map(|number| queue_for(&client, &name(number))).collect();
     waiting(&client, names as u64).await;
     eventually("all listen", async || client.stats().listeners == names as u64).await;
-    let link = redis.links().remove(0);
-    set_round_trip(&link, ms(200));
-    assert_eq!(most_calls_under_way(&link, CLAIM).await, 1024);
+    set_round_trip(&redis.links().remove(0), ms(200));
+    assert_eq!(most_calls_under_way(&client, CLAIM).await, 1024);
 }

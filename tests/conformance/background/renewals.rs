@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use leasehold::test_util::Faults;
+use leasehold::test_util::Direction;
 use leasehold::{Client, EmbeddedRedis, HoldState, Lease};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep};
 
 use super::{BATCH, LONG, name, runs, set_round_trip, take_all};
-use crate::backend::{eventually, ms};
+use crate::backend::{Backend, eventually, ms};
 
 /// Releases in the background that are under way at once.
 const AT_ONCE: u64 = 256;
@@ -51,10 +51,10 @@ async fn a_renewal_without_an_answer_leaves_time_for_another_one() {
     let client = builder.connect().await.unwrap();
     let link = redis.links().remove(0);
     let guard = client.lock("x").lock().await.unwrap();
-    link.set_faults(Faults { lose_request: 1.0, ..Faults::default() }, 1);
-    eventually("a renewal is lost", async || link.calls_under_way() == 1).await;
+    link.connections().iter().for_each(|connection| connection.half_open(Direction::Requests));
+    eventually("a renewal is lost", async || client.calls_under_way() == 1).await;
     let lost = Instant::now();
-    link.set_faults(Faults::default(), 1);
+    link.heal();
     eventually("it is renewed", async || client.stats().renewed == 1).await;
     let took = lost.elapsed();
     assert!(took < lease / 3 + ms(200), "{took:?}");
@@ -65,7 +65,7 @@ async fn a_renewal_without_an_answer_leaves_time_for_another_one() {
 /// They lost a hold, and delayed the renewals of the others by a third of a second.
 #[tokio::test(start_paused = true)]
 async fn thousands_of_guards_that_are_let_go_delay_no_renewal() {
-    let redis = EmbeddedRedis::new();
+    let redis = Backend::engine();
     let client = redis.builder().lease(ms(300)).connect().await.unwrap();
     let many = take_all(&client, 0..GUARDS, LONG).await;
     let kept = client.lock("kept").lock().await.unwrap();
@@ -82,7 +82,7 @@ async fn thousands_of_guards_that_are_let_go_delay_no_renewal() {
 /// Each that had come was looked at again for every few that came.
 #[tokio::test(start_paused = true)]
 async fn the_first_of_thousands_of_releases_does_not_wait_for_the_last() {
-    let redis = EmbeddedRedis::new();
+    let redis = Backend::engine();
     let client = redis.client();
     drop(take_all(&client, 0..GUARDS, LONG).await);
     let ahead = taken_up_before(&redis, &client, "lock_release").await;
@@ -106,12 +106,11 @@ async fn a_renewal_is_behind_few_releases_on_the_line() {
     let client = redis.builder().lease(ms(300)).connect().await.unwrap();
     let many = take_all(&client, 0..GUARDS / 4, LONG).await;
     let _kept = client.lock("kept").lock().await.unwrap();
-    let link = redis.links().remove(0);
-    set_round_trip(&link, ms(20));
+    set_round_trip(&redis.links().remove(0), ms(20));
     drop(many);
     let mut most = 0;
     while client.stats().renewed < 3 {
-        most = most.max(link.calls_under_way() as u64);
+        most = most.max(client.calls_under_way() as u64);
         sleep(ms(1)).await;
     }
     assert!((2..=AT_ONCE + 1).contains(&most), "{most} calls");

@@ -1,9 +1,10 @@
 //! The commands that concern the connection; the engine runs all others.
 
-use super::encode::{self, RespVersion};
+use super::encode;
 use super::server_connection::{Phase, ServerConnection};
 use crate::transport::embedded::commands::{Words, is, wrong_arity};
 use crate::transport::embedded::engine::Engine;
+use crate::transport::embedded::faults::Faults;
 use crate::transport::embedded::number::parse_int;
 use crate::transport::embedded::reply::{Bytes, ErrorReply, Outcome, Reply};
 
@@ -38,7 +39,13 @@ impl ServerConnection {
             b"subscribe" if words.len() > 1 => self.subscribe(engine, &words[1..]),
             b"subscribe" => self.answer(&Err(wrong_arity("subscribe"))),
             b"unsubscribe" => self.unsubscribe(engine, &words[1..]),
-            b"eval" | b"evalsha" if self.refuses() => self.answer(&Err(LOADING.into())),
+            b"eval" | b"evalsha" if self.is_due(|faults| faults.refuse) => {
+                self.answer(&Err(LOADING.into()));
+            }
+            b"eval" | b"evalsha" if self.is_due(|faults| faults.garble) => {
+                let garbled = |_| Reply::Status("garbled".to_owned());
+                self.answer(&engine.command(words).map(garbled));
+            }
             _ => self.answer(&engine.command(words)),
         }
     }
@@ -48,9 +55,9 @@ impl ServerConnection {
         self.answer(outcome);
     }
 
-    fn refuses(&self) -> bool {
+    fn is_due(&self, part: impl FnOnce(&Faults) -> f64) -> bool {
         self.stream.with(|duplex, _| {
-            let part = duplex.faults().refuse;
+            let part = part(duplex.faults());
             duplex.chance(part)
         })
     }
@@ -59,25 +66,19 @@ impl ServerConnection {
         engine.count("hello");
         match self.negotiate(engine, words) {
             Err(error) => self.answer(&Err(error)),
-            Ok(version) => self.with(|state| {
-                state.version = version;
-                state.send(|out| encode::welcome(out, version, self.id));
-            }),
+            Ok(()) => self.with(|state| state.send(|out| encode::welcome(out, self.id))),
         }
     }
 
-    fn negotiate(&self, engine: &Engine, words: Words<'_>) -> Result<RespVersion, ErrorReply> {
-        let version = match words.get(1) {
-            None => self.with(|state| state.version),
-            Some(number) => match parse_int(number) {
-                Some(2) => RespVersion::Resp2,
-                Some(3) => RespVersion::Resp3,
-                Some(_) => return Err("NOPROTO unsupported protocol version".into()),
-                None => {
-                    return Err("ERR Protocol version is not an integer or out of range".into());
-                }
-            },
-        };
+    fn negotiate(&self, engine: &Engine, words: Words<'_>) -> Result<(), ErrorReply> {
+        // Nobody but this crate connects.
+        match words.get(1).map(|number| parse_int(number)) {
+            None | Some(Some(3)) => {}
+            Some(Some(_)) => return Err("NOPROTO unsupported protocol version".into()),
+            Some(None) => {
+                return Err("ERR Protocol version is not an integer or out of range".into());
+            }
+        }
         let mut options = words.get(2..).unwrap_or_default();
         let mut name = None;
         while let [option, rest @ ..] = options {
@@ -103,7 +104,7 @@ impl ServerConnection {
             if let Some(name) = name {
                 state.name = name;
             }
-            Ok(version)
+            Ok(())
         })
     }
 
@@ -163,12 +164,11 @@ impl ServerConnection {
     fn subscribe(&self, engine: &Engine, channels: &[Bytes]) {
         // Before the engine knows: no message may come before the confirmation.
         self.with(|state| {
-            let version = state.version;
             for channel in channels {
                 state.channels.insert(channel.clone());
                 let count = state.channels.len();
                 state.send(|out| {
-                    encode::confirmation(out, version, "subscribe", Some(channel), count);
+                    encode::confirmation(out, "subscribe", Some(channel), count);
                 });
             }
         });
@@ -187,16 +187,15 @@ impl ServerConnection {
         // From here on no message comes: none may come behind the confirmation.
         engine.unsubscribe(self.id, left);
         self.with(|state| {
-            let version = state.version;
             for channel in left {
                 state.channels.remove(channel);
                 let count = state.channels.len();
                 state.send(|out| {
-                    encode::confirmation(out, version, "unsubscribe", Some(channel), count);
+                    encode::confirmation(out, "unsubscribe", Some(channel), count);
                 });
             }
             if left.is_empty() {
-                state.send(|out| encode::confirmation(out, version, "unsubscribe", None, 0));
+                state.send(|out| encode::confirmation(out, "unsubscribe", None, 0));
             }
         });
     }

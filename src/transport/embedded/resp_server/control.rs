@@ -3,18 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::byte_client::{ByteClient, ByteConnection};
 use super::duplex::Duplex;
-use super::faults::{ByteFaults, Direction};
+use super::link::{Link, LinkConnection};
 use crate::transport::embedded::EmbeddedRedis;
+use crate::transport::embedded::faults::{Direction, Faults};
 
 impl EmbeddedRedis {
-    /// The clients by bytes that were not closed, the oldest first.
-    pub fn byte_links(&self) -> Vec<ByteControl> {
-        self.engine.byte_clients().into_iter().map(ByteControl::new).collect()
+    /// The clients that were neither dropped nor crashed, the oldest first.
+    pub fn links(&self) -> Vec<LinkControl> {
+        self.engine.links().into_iter().map(LinkControl::new).collect()
     }
 
-    /// From now on a connection by bytes has to give this password first.
+    /// From now on a connection has to give this password first.
     pub fn require_password(&self, password: &str) {
         self.engine.require_password(password);
     }
@@ -22,13 +22,13 @@ impl EmbeddedRedis {
 
 /// The switches of one client.
 #[derive(Clone)]
-pub struct ByteControl {
-    client: Arc<ByteClient>,
+pub struct LinkControl {
+    client: Arc<Link>,
 }
 
-impl ByteControl {
-    pub(super) fn new(client: Arc<ByteClient>) -> Self {
-        ByteControl { client }
+impl LinkControl {
+    pub(super) fn new(client: Arc<Link>) -> Self {
+        LinkControl { client }
     }
 
     /// Numbers clients in the order in which they were made, from 1.
@@ -37,7 +37,7 @@ impl ByteControl {
     }
 
     /// Sets what goes wrong from now on, drawn anew from a seed.
-    pub fn set_faults(&self, faults: &ByteFaults, seed: u64) {
+    pub fn set_faults(&self, faults: Faults, seed: u64) {
         self.client.set_faults(faults, seed);
     }
 
@@ -72,10 +72,22 @@ impl ByteControl {
         self.client.with(|state| state.next_breaks = Some((direction, bytes)));
     }
 
+    /// No answers arrive any more on its connections without subscriptions.
+    pub fn mute(&self) {
+        let silent = self.connections().into_iter().filter(|one| one.subscriptions() == 0);
+        silent.for_each(|connection| connection.half_open(Direction::Replies));
+    }
+
+    /// No messages arrive any more on its connections with subscriptions.
+    pub fn deafen(&self) {
+        self.listening().iter().for_each(|connection| connection.half_open(Direction::Replies));
+    }
+
     /// Lets connections be made, and bytes pass.
     pub fn heal(&self) {
         self.client.with(|state| state.is_cut = false);
         self.connections().iter().for_each(ConnectionControl::heal);
+        self.client.back.notify_waiters();
     }
 
     /// The client vanishes: no command of it is executed any more, no message delivered.
@@ -93,9 +105,9 @@ impl ByteControl {
     }
 }
 
-impl fmt::Debug for ByteControl {
+impl fmt::Debug for LinkControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ByteControl").field("id", &self.client.id).finish_non_exhaustive()
+        f.debug_struct("LinkControl").field("id", &self.client.id).finish_non_exhaustive()
     }
 }
 
@@ -103,7 +115,7 @@ impl fmt::Debug for ByteControl {
 #[derive(Clone)]
 pub struct ConnectionControl {
     number: u64,
-    connection: ByteConnection,
+    connection: LinkConnection,
 }
 
 impl ConnectionControl {

@@ -1,51 +1,51 @@
-//! How a client reaches the engine by bytes: it dials, and the engine serves the connection.
+//! How a client reaches the engine: it dials, and the engine serves the connection.
 
 use std::io;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use super::byte_client::{ByteClient, ByteConnection};
-use super::control::ByteControl;
-use super::faults::Direction;
+use super::link::{Link, LinkConnection};
 use super::serve::ServerTask;
 use super::server_connection::ServerConnection;
 use crate::transport::embedded::EmbeddedRedis;
 use crate::transport::embedded::engine::Engine;
+use crate::transport::embedded::faults::Direction;
+use crate::transport::redis::Remote;
+use crate::transport::redis::dial::Dial;
+use crate::transport::redis::endpoint::Endpoint;
 use crate::transport::redis::stream::{Reader, Writer};
 
-/// Makes a connection.
-pub(crate) type Dialer = Arc<dyn Fn() -> io::Result<(Reader, Writer)> + Send + Sync>;
-
 impl EmbeddedRedis {
-    /// The dialer of one client, and the switches of its connections. The server's tasks run on
-    /// `runtime`. The client is gone when all copies of its dialer are.
-    pub(crate) fn dialer(&self, runtime: &Handle) -> (Dialer, ByteControl) {
-        let client = self.engine.add_byte_client(|id| Arc::new(ByteClient::new(id)));
-        let control = ByteControl::new(client.clone());
-        let dialer = ClientDialer { engine: self.engine.clone(), client, runtime: runtime.clone() };
-        (Arc::new(move || dialer.dial()), control)
+    /// How one client reaches the engine. The server's tasks run on `runtime`.
+    pub(crate) fn remote(&self, runtime: &Handle, name: &str) -> Remote {
+        // The texts sort as the numbers do.
+        let url = format!("redis://embedded-{:020}", self.engine.number);
+        let endpoint = Endpoint::parse(&url).expect("BUG: a good URL");
+        let dialer = self.dialer(runtime);
+        let back = dialer.link.back.clone();
+        Remote::new(Dial::Memory(Arc::new(move || dialer.dial())), &endpoint, name).back_at(back)
     }
 
-    /// The URL of the engine, as a configuration would name it.
-    pub(crate) fn url(&self) -> String {
-        // The texts sort as the numbers do.
-        format!("redis://embedded-{:020}", self.engine.number)
+    pub(super) fn dialer(&self, runtime: &Handle) -> Dialer {
+        let (engine, link) = (self.engine.clone(), self.engine.add_link());
+        Dialer { engine, link, runtime: runtime.clone() }
     }
 }
 
-struct ClientDialer {
+/// The client is gone when this is.
+pub(super) struct Dialer {
     engine: Arc<Engine>,
-    client: Arc<ByteClient>,
+    link: Arc<Link>,
     runtime: Handle,
 }
 
-impl ClientDialer {
-    fn dial(&self) -> io::Result<(Reader, Writer)> {
-        let stream = self.client.open()?;
+impl Dialer {
+    pub(super) fn dial(&self) -> io::Result<(Reader, Writer)> {
+        let stream = self.link.open()?;
         let accepted = self.engine.accept(|id| Arc::new(ServerConnection::new(id, stream.clone())));
         let server = accepted.ok_or(io::ErrorKind::ConnectionRefused)?;
-        self.client.add(ByteConnection { stream: stream.clone(), server: server.clone() });
+        self.link.add(LinkConnection { stream: stream.clone(), server: server.clone() });
         self.runtime.spawn(ServerTask::new(&self.engine, server).serve());
         let reader = stream.reader(Direction::Replies);
         let writer = stream.writer(Direction::Requests);
@@ -53,8 +53,8 @@ impl ClientDialer {
     }
 }
 
-impl Drop for ClientDialer {
+impl Drop for Dialer {
     fn drop(&mut self) {
-        self.client.with(|state| state.is_alive = false);
+        self.link.with(|state| state.is_alive = false);
     }
 }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::io::ReadBuf;
 use tokio::time::Instant;
 
-use super::faults::{ByteFaults, Direction};
 use super::pipe::{Delivery, Pipe, StreamEnd};
 use crate::transport::embedded::faults::Delay;
+use crate::transport::embedded::faults::{Direction, Faults};
 
 /// The outcome of a read.
 pub(super) enum Read {
@@ -26,7 +26,7 @@ pub(super) enum Read {
 }
 
 pub(super) struct Duplex {
-    faults: ByteFaults,
+    faults: Faults,
     rng: fastrand::Rng,
     /// What this connection adds to each delay.
     extra_delay: Duration,
@@ -39,7 +39,7 @@ pub(super) struct Duplex {
 }
 
 impl Duplex {
-    pub(super) fn new(faults: ByteFaults, mut rng: fastrand::Rng) -> Self {
+    pub(super) fn new(faults: Faults, mut rng: fastrand::Rng) -> Self {
         Duplex {
             extra_delay: faults.uneven.draw(&mut rng),
             faults,
@@ -51,13 +51,13 @@ impl Duplex {
         }
     }
 
-    pub(super) fn set_faults(&mut self, faults: ByteFaults, mut rng: fastrand::Rng) {
+    pub(super) fn set_faults(&mut self, faults: Faults, mut rng: fastrand::Rng) {
         self.extra_delay = faults.uneven.draw(&mut rng);
         self.faults = faults;
         self.rng = rng;
     }
 
-    pub(super) fn faults(&self) -> &ByteFaults {
+    pub(super) fn faults(&self) -> &Faults {
         &self.faults
     }
 
@@ -248,7 +248,9 @@ impl Duplex {
         self.replies.end_with(kept, now, how);
         let (mut kept, mut due) = (0, now);
         if self.chance(self.faults.late_after_cut) {
-            kept = self.rng.usize(0..=self.requests.in_flight());
+            let all = self.requests.in_flight();
+            // Of one command all bytes are needed.
+            kept = if self.rng.bool() { all } else { self.rng.usize(0..=all) };
             due = self.after(now, self.faults.late);
         }
         self.requests.end_with(kept, due, how);

@@ -8,67 +8,45 @@ use bytes::BytesMut;
 use crate::transport::embedded::reply::{ErrorReply, Outcome, Reply};
 use crate::transport::embedded::store::Message;
 
-/// The protocol version, set by HELLO. RESP2 is covered as far as a handshake needs it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RespVersion {
-    Resp2,
-    Resp3,
-}
-
 const SERVER_VERSION: &str = "7.0.15";
 
-pub(super) fn outcome(out: &mut BytesMut, version: RespVersion, outcome: &Outcome) {
+pub(super) fn outcome(out: &mut BytesMut, outcome: &Outcome) {
     match outcome {
         Err(ErrorReply(text)) => line(out, '-', &text.replace(['\r', '\n'], " ")),
-        Ok(Reply::Nil) => nil(out, version),
+        Ok(Reply::Nil) => nil(out),
         Ok(Reply::Int(number)) => line(out, ':', &number.to_string()),
         Ok(Reply::Status(text)) => line(out, '+', text),
         Ok(Reply::Bulk(text)) => bulk(out, text),
         Ok(Reply::Array(items)) => {
             line(out, '*', &items.len().to_string());
             for item in items {
-                self::outcome(out, version, item);
+                self::outcome(out, item);
             }
         }
     }
 }
 
-pub(super) fn message(out: &mut BytesMut, version: RespVersion, message: &Message) {
-    push(out, version);
+pub(super) fn message(out: &mut BytesMut, message: &Message) {
+    line(out, '>', "3");
     bulk(out, b"message");
     bulk(out, &message.channel);
     bulk(out, &message.payload);
 }
 
 /// Confirms one channel, or that there was none to unsubscribe from.
-pub(super) fn confirmation(
-    out: &mut BytesMut,
-    version: RespVersion,
-    verb: &str,
-    channel: Option<&[u8]>,
-    left: usize,
-) {
-    push(out, version);
+pub(super) fn confirmation(out: &mut BytesMut, verb: &str, channel: Option<&[u8]>, left: usize) {
+    line(out, '>', "3");
     bulk(out, verb.as_bytes());
     match channel {
         Some(channel) => bulk(out, channel),
-        None => nil(out, version),
+        None => nil(out),
     }
     line(out, ':', &left.to_string());
 }
 
 /// The answer to HELLO.
-pub(super) fn welcome(out: &mut BytesMut, version: RespVersion, id: u64) {
-    let proto = match version {
-        RespVersion::Resp2 => {
-            line(out, '*', "14");
-            "2"
-        }
-        RespVersion::Resp3 => {
-            line(out, '%', "7");
-            "3"
-        }
-    };
+pub(super) fn welcome(out: &mut BytesMut, id: u64) {
+    line(out, '%', "7");
     let texts = |out: &mut BytesMut, name: &str, text: &str| {
         bulk(out, name.as_bytes());
         bulk(out, text.as_bytes());
@@ -76,7 +54,7 @@ pub(super) fn welcome(out: &mut BytesMut, version: RespVersion, id: u64) {
     texts(out, "server", "redis");
     texts(out, "version", SERVER_VERSION);
     bulk(out, b"proto");
-    line(out, ':', proto);
+    line(out, ':', "3");
     bulk(out, b"id");
     line(out, ':', &id.to_string());
     texts(out, "mode", "standalone");
@@ -85,13 +63,8 @@ pub(super) fn welcome(out: &mut BytesMut, version: RespVersion, id: u64) {
     line(out, '*', "0");
 }
 
-fn push(out: &mut BytesMut, version: RespVersion) {
-    let kind = if version == RespVersion::Resp3 { '>' } else { '*' };
-    line(out, kind, "3");
-}
-
-fn nil(out: &mut BytesMut, version: RespVersion) {
-    out.extend_from_slice(if version == RespVersion::Resp3 { b"_\r\n" } else { b"$-1\r\n" });
+fn nil(out: &mut BytesMut) {
+    out.extend_from_slice(b"_\r\n");
 }
 
 fn bulk(out: &mut BytesMut, text: &[u8]) {

@@ -8,12 +8,12 @@ use std::task::{Poll, ready};
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 
-use super::faults::Direction;
 use super::server_connection::{Phase, ServerConnection};
 use super::stream::{ReadHalf, WriteHalf};
 use crate::protocol::Value;
 use crate::transport::embedded::engine::Engine;
 use crate::transport::embedded::faults::Activity;
+use crate::transport::embedded::faults::Direction;
 use crate::transport::embedded::reply::Bytes;
 use crate::transport::redis::codec::{Decoder, Incoming};
 
@@ -22,7 +22,7 @@ const READ_MAX: usize = 16 * 1024;
 /// With less room than that the buffer gets another piece.
 const READ_MIN: usize = 1024;
 
-/// When the task is dropped, the stream ends and the engine forgets the client.
+/// When the task is dropped, the stream ends and the engine forgets the connection.
 pub(super) struct ServerTask {
     engine: Weak<Engine>,
     connection: Arc<ServerConnection>,
@@ -64,8 +64,7 @@ impl ServerTask {
                     }
                 }
                 Phase::Open if self.run_next() => {
-                    // One command at a time, so that connections take turns.
-                    tokio::task::yield_now().await;
+                    its_turn_is_over().await;
                 }
                 Phase::Open => {
                     if self.wait().await == More::Ended {
@@ -116,9 +115,23 @@ impl Drop for ServerTask {
     fn drop(&mut self) {
         self.connection.with(|state| state.end(Phase::Ended));
         if let Some(engine) = self.engine.upgrade() {
-            engine.remove_client(self.connection.id);
+            engine.remove_connection(self.connection.id);
         }
     }
+}
+
+/// One command at a time: connections take turns, in the order of their commands. Of tasks that yield tokio runs the
+/// last one first.
+async fn its_turn_is_over() {
+    let mut is_over = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut is_over, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Whether the client may still send.

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use tokio::sync::Notify;
 
 use super::duplex::Duplex;
-use super::encode::{self, RespVersion};
+use super::encode;
 use super::stream::Stream;
 use crate::sync::Mutex;
 use crate::transport::embedded::reply::{Bytes, Outcome};
@@ -22,7 +22,6 @@ pub(crate) struct ServerConnection {
 }
 
 pub(super) struct State {
-    pub(super) version: RespVersion,
     pub(super) is_authenticated: bool,
     pub(super) name: Bytes,
     pub(super) channels: BTreeSet<Bytes>,
@@ -48,7 +47,6 @@ pub(super) enum Phase {
 impl ServerConnection {
     pub(super) fn new(id: u64, stream: Arc<Stream>) -> Self {
         let state = State {
-            version: RespVersion::Resp2,
             is_authenticated: true,
             name: Bytes::new(),
             channels: BTreeSet::new(),
@@ -81,8 +79,7 @@ impl ServerConnection {
     pub(crate) fn publish(&self, message: &Message) {
         let limit = self.stream.with(|duplex, _| duplex.faults().output_max);
         let mut state = self.state.lock();
-        let version = state.version;
-        state.send(|out| encode::message(out, version, message));
+        state.send(|out| encode::message(out, message));
         if state.unsent > limit {
             state.end(Phase::Aborted);
         }
@@ -102,10 +99,7 @@ impl ServerConnection {
     }
 
     pub(super) fn answer(&self, outcome: &Outcome) {
-        self.with(|state| {
-            let version = state.version;
-            state.send(|out| encode::outcome(out, version, outcome));
-        });
+        self.with(|state| state.send(|out| encode::outcome(out, outcome)));
     }
 
     pub(super) fn phase(&self) -> Phase {

@@ -9,8 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::duplex::{Duplex, Read};
-use super::faults::Direction;
 use crate::sync::Mutex;
+use crate::transport::embedded::faults::Direction;
 
 /// A connection, shared by its two ends and by the test that disturbs it.
 pub(super) struct Stream(Mutex<Duplex>);

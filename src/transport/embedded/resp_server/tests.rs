@@ -9,5 +9,6 @@ mod seeds;
 
 use raw::{Raw, settle};
 
-use super::{ByteControl, ByteFaults, ConnectionControl, Direction};
+use super::{ConnectionControl, LinkControl};
 use crate::transport::embedded::EmbeddedRedis;
+use crate::transport::embedded::faults::{Direction, Faults};

@@ -50,10 +50,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
         }
         tokio::select! {
             biased;
-            () = sleep(pacer.pause()) => {}
+            () = pacer.rest() => {}
             () = shared.moved.notified() => {
                 pacer.begin_anew();
-                sleep(pacer.pause()).await;
+                pacer.rest().await;
             }
         }
         match discover(&shared).await {

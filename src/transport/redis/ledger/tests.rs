@@ -76,7 +76,7 @@ impl Testbed {
         let (oldest, mut notifications) = (self.at(second), Vec::new());
         self.ledger.expire(oldest, &late(), &mut self.out, self.taken, &mut notifications);
         deliver(notifications);
-        self.ledger.oldest_call()
+        self.ledger.calls().min()
     }
 
     fn end(&mut self) {

@@ -94,7 +94,7 @@ impl Shared {
     }
 
     /// Begins another generation, if the target was changed.
-    fn begin(&self, fault: &Fault, change: impl FnOnce(&mut Target) -> bool) -> bool {
+    pub(super) fn begin(&self, fault: &Fault, change: impl FnOnce(&mut Target) -> bool) -> bool {
         let mut generation = 0;
         // First, so that what is opened from now on leads to the new target.
         let begins = self.target.send_if_modified(|target| {

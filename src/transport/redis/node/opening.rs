@@ -3,19 +3,21 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::generation::Settled;
 use super::supervisor::{DrivenBy, DrivenConnection, Supervisor};
 use super::{IfUnreachable, OTHER_TARGET, PAUSE_MAX, PAUSE_MIN, Remote, Target, cannot_connect};
 use crate::transport::redis::connection::{self, Connection};
+#[cfg(any(feature = "embedded", feature = "fred"))]
+use crate::transport::redis::dial::Dial;
+#[cfg(feature = "fred")]
+use crate::transport::redis::fred;
 use crate::transport::redis::handshake::{Greeting, not_connected};
 use crate::transport::redis::identity::Identity;
 use crate::transport::redis::pacer::Pacer;
 use crate::transport::redis::stream::{Reader, Writer};
 use crate::transport::redis::task::AbortOnDrop;
-#[cfg(feature = "fred")]
-use crate::transport::redis::{dial::Dial, fred};
 use crate::transport::{CallError, Fault, Role};
 
 /// What a connection is made of, after the handshake.
@@ -101,7 +103,7 @@ impl Supervisor {
                 Settled::Stranger => refused += 1,
             }
             pacer.nothing_new();
-            sleep(pacer.pause()).await;
+            pacer.rest().await;
         }
     }
 
@@ -114,7 +116,7 @@ impl Supervisor {
         let resolver = self.runtimes.own.clone();
         #[cfg(feature = "fred")]
         let role = self.role;
-        let to = remote.clone();
+        let (to, events) = (remote.clone(), self.shared.events.clone());
         let mut opening = AbortOnDrop(self.runtime().spawn(async move {
             #[cfg(feature = "fred")]
             if let Dial::Fred(template) = &to.dial {
@@ -122,6 +124,7 @@ impl Supervisor {
                 return Ok(Opened::Fred(client));
             }
             let (reader, writer, greeting) = to.open(peer, &resolver).await?;
+            events.greeted(greeting.took);
             Ok(Opened::Stream(reader, writer, greeting))
         }));
         let failed = |error| cannot_connect(&remote.endpoint, error);
@@ -138,11 +141,35 @@ impl Supervisor {
 
     async fn try_open(&self) -> Result<DrivenConnection, OpenError> {
         let (opened, remote, generation) = self.reach().await?;
+        let mut driven = self.drive(opened, &remote, generation);
+        if self.role == Role::Messages {
+            let restored = self.restore_channels(&mut driven).await;
+            restored.map_err(|error| OpenError::Call(cannot_connect(&remote.endpoint, error)))?;
+        }
+        Ok(driven)
+    }
+
+    /// The first connection to an engine of this process, unless it is cut off. It serves the first call in the order
+    /// of all calls: nothing is agreed upon before.
+    #[cfg(feature = "embedded")]
+    pub(super) fn open_at_once(&self) -> Option<DrivenConnection> {
+        let Target { generation, remote, .. } = self.target.borrow().clone();
+        let remote = remote.ok().filter(|remote| remote.back.is_some())?;
+        let Dial::Memory(dial) = &remote.dial else { return None };
+        let (reader, writer) = dial().ok()?;
+        let opened = Opened::Stream(reader, writer, Greeting::default());
+        let driven = self.drive(opened, &remote, generation);
+        if self.role == Role::Messages {
+            self.shared.subscriptions.connected(&driven.connection, generation);
+        }
+        self.fill_slot(driven).ok()
+    }
+
+    fn drive(&self, opened: Opened, remote: &Remote, generation: u64) -> DrivenConnection {
         let runtime = self.runtime();
         let (registry, events) = (self.shared.subscriptions.clone(), self.shared.events.clone());
         let (connection, task, validity) = match opened {
-            Opened::Stream(reader, writer, Greeting { inbox, validity, took, .. }) => {
-                events.greeted(took);
+            Opened::Stream(reader, writer, Greeting { inbox, validity, .. }) => {
                 let connection = Arc::new(Connection::new(writer));
                 let driver = connection::drive(connection.clone(), reader, inbox, registry, events);
                 (connection, runtime.spawn(driver), Some(validity))
@@ -154,18 +181,13 @@ impl Supervisor {
                 (connection, runtime.spawn(driver), None)
             }
         };
-        let mut driven = DrivenConnection {
+        DrivenConnection {
             connection,
             driver: AbortOnDrop(task),
             generation,
             primary_only: remote.handshake.is_primary_only(),
             login: validity.map(|validity| (remote.handshake.login().clone(), validity)),
-        };
-        if self.role == Role::Messages {
-            let restored = self.restore_channels(&mut driven).await;
-            restored.map_err(|error| OpenError::Call(cannot_connect(&remote.endpoint, error)))?;
         }
-        Ok(driven)
     }
 
     /// Subscribes to all registered channels, and waits until the server has answered.

@@ -26,7 +26,9 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
-use super::{OTHER_TARGET, PILOT, Progress, Runtimes, Shared, Target, answer, not_now};
+use super::{
+    OTHER_TARGET, PAUSE_MAX, PAUSE_MIN, PILOT, Progress, Runtimes, Shared, Target, answer, not_now,
+};
 use crate::telemetry;
 use crate::transport::redis::connection::Connection;
 use crate::transport::redis::handshake::primary;
@@ -86,6 +88,21 @@ enum End {
     Refused(Fault),
     /// The runtime that drives it was shut down, or does not run.
     NoRuntime,
+}
+
+/// The runtime that runs this is shut down, and nobody makes the next connection. No call may wait for ever, and no
+/// waiter for a message.
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        if *self.stop.borrow() {
+            return;
+        }
+        // All connections are driven there, too.
+        self.shared.begin(&Fault("the runtime is shut down".into()), |_| true);
+        self.shared.close();
+        self.shared.events.missed(Missed::All);
+        self.shared.progressed(self.role, Progress::NotConnected);
+    }
 }
 
 impl Supervisor {
@@ -252,14 +269,16 @@ impl Supervisor {
             target.mark_unchanged();
             if self.role != PILOT && self.shared.pilot() != Progress::Connected {
                 self.until_pilot_is(Progress::Connected).await;
-                self.pacer.begin_anew();
+                // The server is there.
+                self.pacer = Pacer::new(PAUSE_MIN, PAUSE_MAX);
             }
             tokio::select! {
                 biased;
                 // Another server: it is not to blame for the failures of the former.
                 Ok(()) = target.changed() => self.pacer.begin_anew(),
                 () = self.until_pilot_is(Progress::NotConnected), if self.role != PILOT => continue,
-                () = sleep(self.pacer.pause()) => {}
+                () = self.is_back() => self.pacer = Pacer::new(PAUSE_MIN, PAUSE_MAX),
+                () = self.pacer.rest() => {}
             }
             let pilots = self.shared.pilots();
             let fault = match self.open().await {
@@ -277,6 +296,14 @@ impl Supervisor {
                 // The attempt began before the pilot was lost: it says nothing of the server that serves now.
                 self.pacer.begin_anew();
             }
+        }
+    }
+
+    async fn is_back(&self) {
+        let remote = self.target.borrow().remote.clone();
+        match remote.ok().and_then(|remote| remote.back.clone()) {
+            Some(back) => back.notified().await,
+            None => pending().await,
         }
     }
 

@@ -47,7 +47,7 @@ impl Fakes {
         &self,
         url: &str,
         if_unreachable: IfUnreachable,
-    ) -> Result<(Redis, Arc<Recorder>), CallError> {
+    ) -> Result<(Transport, Arc<Recorder>), CallError> {
         let place = match Deployment::parse(url).unwrap() {
             Deployment::Sentinel(sentinels) => Place::Sentinel(sentinels),
             Deployment::Cluster(cluster) => Place::Cluster(cluster),
@@ -64,7 +64,7 @@ impl Fakes {
             if_unreachable,
             sharded_pubsub: ShardedPubSub::Auto,
         };
-        Ok((Redis::connect(place, opening).await?, events))
+        Ok((Transport::connect(place, opening).await?, events))
     }
 
     fn dial(&self, address: &str) -> io::Result<DuplexStream> {

@@ -97,12 +97,12 @@ impl Deployment {
     }
 }
 
-fn server(redis: &Redis) -> String {
+fn server(redis: &Transport) -> String {
     redis.server_of(Group::default())
 }
 
 /// How often another server became the primary, and connections were made again.
-fn disturbed(redis: &Redis, events: &Recorder) -> (usize, u64) {
+fn disturbed(redis: &Transport, events: &Recorder) -> (usize, u64) {
     (events.switched.load(Ordering::SeqCst), redis.reconnects())
 }
 

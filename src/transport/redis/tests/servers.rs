@@ -22,7 +22,7 @@ impl Balanced {
     async fn between(servers: [MemoryServer; 2], route: &[usize]) -> Self {
         let dials = servers.each_ref().map(|server| match server.dial() {
             Dial::Memory(dial) => dial,
-            other => panic!("{other:?}"),
+            _ => panic!("not in memory"),
         });
         let route: Route = Arc::new(Mutex::new(route.to_vec()));
         let (next, turn) = (route.clone(), AtomicUsize::new(0));

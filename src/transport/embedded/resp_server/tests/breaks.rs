@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::raw::{client, frame, newest};
-use super::{ByteFaults, ConnectionControl, Direction, EmbeddedRedis, Raw, settle};
+use super::{ConnectionControl, Direction, EmbeddedRedis, Faults, Raw, settle};
 use crate::transport::embedded::testing::Delay;
 
 const SET: [&str; 3] = ["SET", "k", "v"];
@@ -67,12 +67,12 @@ async fn next_connection_breaks_within_its_handshake() {
 #[tokio::test(start_paused = true)]
 async fn request_of_a_broken_connection_may_run_later() {
     let late = Delay::fixed(Duration::from_millis(100));
-    let faults = ByteFaults { late_after_cut: 1.0, late, ..ByteFaults::default() };
+    let faults = Faults { late_after_cut: 1.0, late, ..Faults::default() };
     let mut run_late = 0;
     for seed in 0..40 {
         let redis = EmbeddedRedis::new();
         let (dialer, control) = client(&redis);
-        control.set_faults(&faults, seed);
+        control.set_faults(faults.clone(), seed);
         let mut raw = Raw::connect(&dialer).await;
         raw.send(&["INCR", "k"]).await;
         raw.send(&["INCR", "k"]).await;
@@ -98,8 +98,8 @@ async fn what_was_sent_is_run_though_its_client_is_gone() {
     for (chance, at) in [(0.0, 5), (1.0, 100)] {
         let redis = EmbeddedRedis::new();
         let (dialer, control) = client(&redis);
-        let faults = ByteFaults { request, late_after_cut: chance, late, ..ByteFaults::default() };
-        control.set_faults(&faults, 1);
+        let faults = Faults { request, late_after_cut: chance, late, ..Faults::default() };
+        control.set_faults(faults, 1);
         let mut raw = Raw::connect(&dialer).await;
         raw.send(&SET).await;
         drop(raw);
@@ -113,12 +113,12 @@ async fn what_was_sent_is_run_though_its_client_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_sent_may_vanish_with_its_client() {
-    let faults = ByteFaults { lost_at_close: 1.0, ..ByteFaults::default() };
+    let faults = Faults { lost_at_close: 1.0, ..Faults::default() };
     let mut run = 0;
     for seed in 0..60 {
         let redis = EmbeddedRedis::new();
         let (dialer, control) = client(&redis);
-        control.set_faults(&faults, seed);
+        control.set_faults(faults.clone(), seed);
         let mut raw = Raw::connect(&dialer).await;
         raw.send(&["SET", "k", "v"]).await;
         raw.send(&["SET", "l", "v"]).await;
@@ -131,13 +131,13 @@ async fn what_was_sent_may_vanish_with_its_client() {
 
 #[tokio::test(start_paused = true)]
 async fn part_of_an_answer_may_arrive_before_the_break() {
-    let faults = ByteFaults { torn_reply: 1.0, ..ByteFaults::default() };
+    let faults = Faults { torn_reply: 1.0, ..Faults::default() };
     let mut parts = std::collections::BTreeSet::new();
     for seed in 0..60 {
         let redis = EmbeddedRedis::new();
         let (dialer, control) = client(&redis);
         let mut raw = Raw::connect(&dialer).await;
-        control.set_faults(&faults, seed);
+        control.set_faults(faults.clone(), seed);
         raw.send(&["EVAL", SCRIPT, "0"]).await;
         settle().await;
         redis.cut();
@@ -158,7 +158,7 @@ async fn crashed_client_runs_and_hears_nothing_more() {
     assert_eq!(raw.rest().await, b"");
     assert!(Raw::dial(&dialer).is_err());
     settle().await;
-    assert!(redis.dump().is_empty() && redis.byte_links().is_empty());
+    assert!(redis.dump().is_empty() && redis.links().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

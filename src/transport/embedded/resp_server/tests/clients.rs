@@ -1,17 +1,17 @@
-//! A client of this crate over bytes: the whole way from a lock to the engine and back.
+//! A client of this crate: the whole way from a lock to the engine and back.
 
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
 use super::Direction::{Replies, Requests};
-use super::{ByteControl, ByteFaults, ConnectionControl, EmbeddedRedis, settle};
+use super::{ConnectionControl, EmbeddedRedis, Faults, LinkControl, settle};
 use crate::transport::embedded::testing::Restart;
 use crate::{Client, Lease};
 
-async fn client(redis: &EmbeddedRedis) -> (Client, ByteControl) {
-    let client = redis.builder_over_bytes().connect().await.expect("a client");
-    (client, redis.byte_links().pop().expect("its switches"))
+async fn client(redis: &EmbeddedRedis) -> (Client, LinkControl) {
+    let client = redis.builder().connect().await.expect("a client");
+    (client, redis.links().pop().expect("its switches"))
 }
 
 #[tokio::test(start_paused = true)]
@@ -19,7 +19,7 @@ async fn lock_passes_from_one_client_to_another() {
     let redis = EmbeddedRedis::new();
     let ((ours, control), (theirs, _)) = (client(&redis).await, client(&redis).await);
     assert_eq!(control.connections().len(), 3);
-    assert!(redis.links().is_empty() && redis.byte_links().len() == 2);
+    assert_eq!(redis.links().len(), 2);
     let guard = ours.lock("orders").lock().await.expect("free");
     assert!(theirs.lock("orders").try_lock_now(Lease::Renewed).await.is_err());
     let other = theirs.lock("orders");
@@ -38,7 +38,7 @@ async fn lock_passes_from_one_client_to_another() {
     theirs.shutdown(Duration::from_secs(1)).await.expect("done");
     drop((ours, theirs, other));
     settle().await;
-    assert!(redis.byte_links().is_empty() && redis.listeners().is_empty());
+    assert!(redis.links().is_empty() && redis.listeners().is_empty());
     assert!(redis.dump().is_empty() && control.connections().is_empty());
 }
 
@@ -68,7 +68,7 @@ async fn lock_and_unlock_whatever_byte_is_the_last() {
     for (cut, direction) in cuts.flat_map(|cut| [(cut, Requests), (cut, Replies)]) {
         let redis = EmbeddedRedis::new();
         let (ours, control) = client(&redis).await;
-        control.set_faults(&ByteFaults { chunk_max: 20, ..ByteFaults::default() }, cut);
+        control.set_faults(Faults { chunk_max: 20, ..Faults::default() }, cut);
         for connection in control.connections() {
             connection.cut_after(direction, cut);
         }

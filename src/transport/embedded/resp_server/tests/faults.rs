@@ -6,7 +6,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, sleep};
 
 use super::raw::{client, frame, newest};
-use super::{ByteFaults, Direction, EmbeddedRedis, Raw, settle};
+use super::{Direction, EmbeddedRedis, Faults, Raw, settle};
 use crate::transport::embedded::testing::Delay;
 
 const PONG: &str = "+PONG\r\n";
@@ -15,7 +15,7 @@ const PONG: &str = "+PONG\r\n";
 async fn stalled_server_stops_its_client_from_writing() {
     let redis = EmbeddedRedis::new();
     let (dialer, control) = client(&redis);
-    control.set_faults(&ByteFaults { capacity: 256, ..ByteFaults::default() }, 1);
+    control.set_faults(Faults { capacity: 256, ..Faults::default() }, 1);
     let mut raw = Raw::connect(&dialer).await;
     newest(&control).stall(Direction::Requests);
     let request = frame(&["SET", "k", &"v".repeat(1000)]);
@@ -37,7 +37,7 @@ async fn stalled_server_stops_its_client_from_writing() {
 async fn slow_consumer_gets_everything_later() {
     let redis = EmbeddedRedis::new();
     let (dialer, control) = client(&redis);
-    control.set_faults(&ByteFaults { capacity: 256, ..ByteFaults::default() }, 1);
+    control.set_faults(Faults { capacity: 256, ..Faults::default() }, 1);
     let mut raw = Raw::connect(&dialer).await;
     newest(&control).stall(Direction::Replies);
     for _ in 0..100 {
@@ -57,7 +57,7 @@ async fn slow_consumer_gets_everything_later() {
 async fn server_hangs_up_on_a_listener_that_is_too_slow() {
     let redis = EmbeddedRedis::new();
     let (dialer, control) = client(&redis);
-    control.set_faults(&ByteFaults { capacity: 256, output_max: 4096, ..ByteFaults::default() }, 1);
+    control.set_faults(Faults { capacity: 256, output_max: 4096, ..Faults::default() }, 1);
     let mut raw = Raw::connect(&dialer).await;
     raw.asks(&["SUBSCRIBE", "a"], ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;
     let connection = newest(&control);
@@ -122,8 +122,8 @@ async fn frames_are_split_and_joined() {
     for seed in 0..20 {
         let redis = EmbeddedRedis::new();
         let (dialer, control) = client(&redis);
-        let faults = ByteFaults { chunk_max: 3, capacity: 20, ..ByteFaults::default() };
-        control.set_faults(&faults, seed);
+        let faults = Faults { chunk_max: 3, capacity: 20, ..Faults::default() };
+        control.set_faults(faults.clone(), seed);
         let mut raw = Raw::connect(&dialer).await;
         let script = "return {1, false, {ARGV[1]}}";
         raw.asks(&["EVAL", script, "0", "hello"], "*3\r\n:1\r\n_\r\n*1\r\n$5\r\nhello\r\n").await;
@@ -142,15 +142,14 @@ async fn bytes_are_as_late_as_told() {
     let redis = EmbeddedRedis::new();
     let (dialer, control) = client(&redis);
     let ms = |span| Delay::fixed(Duration::from_millis(span));
-    let faults = ByteFaults { request: ms(20), reply: ms(30), ..ByteFaults::default() };
-    control.set_faults(&faults, 1);
+    let faults = Faults { request: ms(20), reply: ms(30), ..Faults::default() };
+    control.set_faults(faults, 1);
     let mut raw = Raw::connect(&dialer).await;
     let start = Instant::now();
     raw.asks(&["PING"], PONG).await;
     assert_eq!(start.elapsed(), Duration::from_millis(50));
-    let faults =
-        ByteFaults { chunk_max: 1, hesitate: 1.0, hesitation: ms(1), ..ByteFaults::default() };
-    control.set_faults(&faults, 1);
+    let faults = Faults { chunk_max: 1, hesitate: 1.0, hesitation: ms(1), ..Faults::default() };
+    control.set_faults(faults, 1);
     let start = Instant::now();
     raw.asks(&["PING"], PONG).await;
     let chunks = frame(&["PING"]).len() + PONG.len();
@@ -162,23 +161,23 @@ async fn bytes_are_as_late_as_told() {
 async fn chances_break_refuse_and_keep_away() {
     let redis = EmbeddedRedis::new();
     let (dialer, control) = client(&redis);
-    let none = ByteFaults::default;
+    let none = Faults::default;
     let mut raw = Raw::connect(&dialer).await;
-    control.set_faults(&ByteFaults { refuse: 1.0, ..none() }, 1);
+    control.set_faults(Faults { refuse: 1.0, ..none() }, 1);
     let refused = "-LOADING Redis is loading the dataset in memory\r\n";
     raw.asks(&["EVAL", "return redis.call('incr', 'k')", "0"], refused).await;
     assert!(redis.dump().is_empty());
     let away = Delay::fixed(Duration::from_millis(40));
-    control.set_faults(&ByteFaults { cut_request: 1.0, away, ..none() }, 1);
+    control.set_faults(Faults { cut_request: 1.0, away, ..none() }, 1);
     raw.send(&["PING"]).await;
     assert_eq!(raw.rest().await, b"");
     assert!(Raw::dial(&dialer).is_err());
     sleep(Duration::from_millis(40)).await;
-    control.set_faults(&ByteFaults { cut_reply: 1.0, ..none() }, 1);
+    control.set_faults(Faults { cut_reply: 1.0, ..none() }, 1);
     let mut raw = Raw::dial(&dialer).unwrap();
     raw.send(&["SET", "k", "v"]).await;
     assert!(raw.rest().await.len() <= "+OK\r\n".len());
     assert_eq!(redis.dump().len(), 1);
-    control.set_faults(&ByteFaults { refuse_dial: 1.0, ..none() }, 1);
+    control.set_faults(Faults { refuse_dial: 1.0, ..none() }, 1);
     assert!(Raw::dial(&dialer).is_err());
 }

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::{ByteControl, ConnectionControl, EmbeddedRedis};
+use super::{ConnectionControl, EmbeddedRedis, LinkControl};
 use crate::transport::embedded::resp_server::dialer::Dialer;
 use crate::transport::redis::stream::{Reader, Writer};
 
@@ -23,12 +23,13 @@ pub(super) async fn settle() {
     }
 }
 
-pub(super) fn client(redis: &EmbeddedRedis) -> (Dialer, ByteControl) {
-    redis.dialer(&Handle::current())
+pub(super) fn client(redis: &EmbeddedRedis) -> (Dialer, LinkControl) {
+    let dialer = redis.dialer(&Handle::current());
+    (dialer, redis.links().pop().expect("just made"))
 }
 
 /// The newest connection.
-pub(super) fn newest(control: &ByteControl) -> ConnectionControl {
+pub(super) fn newest(control: &LinkControl) -> ConnectionControl {
     control.connections().pop().expect("a connection")
 }
 
@@ -42,7 +43,7 @@ pub(super) fn frame(words: &[&str]) -> Vec<u8> {
 
 impl Raw {
     pub(super) fn dial(dialer: &Dialer) -> io::Result<Raw> {
-        let (reader, writer) = dialer()?;
+        let (reader, writer) = dialer.dial()?;
         Ok(Raw { reader, writer })
     }
 

@@ -6,19 +6,19 @@ use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::raw::client;
-use super::{ByteFaults, Direction, EmbeddedRedis, Raw};
+use super::{Direction, EmbeddedRedis, Faults, Raw};
 use crate::transport::embedded::testing::Delay;
 
 fn course(seed: u64) -> Vec<String> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.unwrap().block_on(play(seed))
+    runtime.expect("a runtime").block_on(play(seed))
 }
 
-fn storm() -> ByteFaults {
+fn storm() -> Faults {
     let ms =
         |least, most| Delay::between(Duration::from_millis(least), Duration::from_millis(most));
-    ByteFaults {
+    Faults {
         chunk_max: 9,
         capacity: 64,
         request: ms(0, 4),
@@ -34,7 +34,7 @@ fn storm() -> ByteFaults {
         refuse_dial: 0.2,
         away: ms(0, 20),
         refuse: 0.05,
-        ..ByteFaults::default()
+        ..Faults::default()
     }
 }
 
@@ -45,7 +45,7 @@ async fn play(seed: u64) -> Vec<String> {
     let mut course = Vec::new();
     let mut lines: Vec<_> = (0..2).map(|_| (client(&redis), None::<Raw>)).collect();
     for (number, ((_, control), _)) in lines.iter().enumerate() {
-        control.set_faults(&storm(), seed + 1000 * number as u64);
+        control.set_faults(storm(), seed + 1000 * number as u64);
     }
     for round in 0..200 {
         let ((dialer, control), raw) = &mut lines[round % 2];

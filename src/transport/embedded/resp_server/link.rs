@@ -1,27 +1,30 @@
-//! One client by bytes: its connections, and their faults.
+//! One client: its connections, and their faults.
 
 use std::io;
 use std::sync::Arc;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::duplex::Duplex;
-use super::faults::{ByteFaults, Direction};
 use super::server_connection::{Phase, ServerConnection};
 use super::stream::Stream;
 use crate::sync::Mutex;
+use crate::transport::embedded::faults::{Direction, Faults};
 
-pub(crate) struct ByteClient {
+pub(crate) struct Link {
     pub(super) id: u64,
+    /// Notified when connections can be made again.
+    pub(crate) back: Arc<Notify>,
     state: Mutex<State>,
 }
 
 pub(super) struct State {
-    faults: ByteFaults,
+    faults: Faults,
     rng: fastrand::Rng,
     opened: u64,
     /// By their number. Connections that have ended are removed when a test or a dial looks at the list.
-    connections: Vec<(u64, ByteConnection)>,
+    connections: Vec<(u64, LinkConnection)>,
     /// No connection can be made until it is healed.
     pub(super) is_cut: bool,
     pub(super) is_alive: bool,
@@ -33,15 +36,15 @@ pub(super) struct State {
 
 /// One connection: the stream, and the server's end.
 #[derive(Clone)]
-pub(super) struct ByteConnection {
+pub(super) struct LinkConnection {
     pub(super) stream: Arc<Stream>,
     pub(super) server: Arc<ServerConnection>,
 }
 
-impl ByteClient {
-    pub(super) fn new(id: u64) -> Self {
+impl Link {
+    pub(crate) fn new(id: u64) -> Self {
         let state = State {
-            faults: ByteFaults::default(),
+            faults: Faults::default(),
             rng: fastrand::Rng::with_seed(id),
             opened: 0,
             connections: Vec::new(),
@@ -50,7 +53,7 @@ impl ByteClient {
             away_until: None,
             next_breaks: None,
         };
-        ByteClient { id, state: Mutex::new(state) }
+        Link { id, back: Arc::default(), state: Mutex::new(state) }
     }
 
     pub(super) fn with<R>(&self, job: impl FnOnce(&mut State) -> R) -> R {
@@ -79,7 +82,7 @@ impl ByteClient {
         })
     }
 
-    pub(super) fn add(&self, connection: ByteConnection) {
+    pub(super) fn add(&self, connection: LinkConnection) {
         self.with(|state| {
             state.opened += 1;
             state.connections.push((state.opened, connection));
@@ -87,23 +90,23 @@ impl ByteClient {
     }
 
     /// The connections that either end still has, the oldest first.
-    pub(super) fn connections(&self) -> Vec<(u64, ByteConnection)> {
+    pub(super) fn connections(&self) -> Vec<(u64, LinkConnection)> {
         self.with(|state| {
             state.prune();
             state.connections.clone()
         })
     }
 
-    pub(super) fn set_faults(&self, faults: &ByteFaults, seed: u64) {
+    pub(super) fn set_faults(&self, faults: Faults, seed: u64) {
         self.with(|state| {
             state.prune();
-            state.faults = faults.clone();
             state.rng = fastrand::Rng::with_seed(seed);
             for (_, connection) in &state.connections {
                 // LOCKS: the client, then the duplex.
                 let rng = state.rng.fork();
                 connection.stream.with(|duplex, _| duplex.set_faults(faults.clone(), rng));
             }
+            state.faults = faults;
         });
     }
 }
