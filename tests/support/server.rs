@@ -169,8 +169,9 @@ impl Server {
     /// One command on a new connection.
     pub fn command(&self, words: &[&str]) -> Reply {
         // A server whose role changes ends its connections. A question may be asked again.
-        let questions = ["ROLE", "INFO", "CLUSTER", "SENTINEL"];
-        let again = questions.contains(&words[0]) && !words.contains(&"FAILOVER");
+        let questions = ["ROLE", "INFO", "CLUSTER", "SENTINEL", "EXISTS", "KEYS", "DBSIZE"];
+        let is_question = questions.contains(&words[0]) || words.starts_with(&["CLIENT", "LIST"]);
+        let again = is_question && !words.contains(&"FAILOVER");
         for _ in 0..if again { 20 } else { 0 } {
             if let Ok(reply) = self.connection().command(words) {
                 return reply;
