@@ -1,8 +1,8 @@
 //! What one client keeps alive: queues, wakes, watchdog, releases, and the transport below them.
 //!
 //! Public handles (client, lock, guard) share one [`Handle`]; when the last of them is gone the
-//! session settles what is queued and ends. One background task serves all of it: on a thread and
-//! a connection of its own on Redis, in the caller's runtime on the embedded engine.
+//! session settles what is queued and ends. One background task serves all of it, with a
+//! connection of its own: on a thread of its own, or in the caller's runtime on the embedded engine.
 
 pub(crate) mod acquire;
 mod attempt;

@@ -202,8 +202,8 @@ impl fmt::Display for Place {
 impl EmbeddedRedis {
     /// A client of this engine with the default settings.
     ///
-    /// Inside a tokio runtime its background task runs there, so that paused time is the same for both.
-    /// Outside a runtime the task gets a thread.
+    /// Inside a tokio runtime all its tasks run there, so that paused time is the same for all.
+    /// Outside a runtime they get a thread.
     ///
     /// # Panics
     ///

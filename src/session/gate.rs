@@ -1,4 +1,5 @@
-//! Stops the world of one client, for simulations: nothing behind a closed gate is polled.
+//! Stops the session and the users of one client, for simulations: nothing behind a closed gate is polled. Its
+//! connections go on.
 
 use std::future::Future;
 use std::pin::pin;

@@ -2,7 +2,7 @@
 //!
 //! When a wait ends while a call is on its way, its reply still decides: the lock is had, or it is
 //! not. How long to wait for it is the retransmission time-out of TCP (RFC 6298): the smoothed round
-//! trip and four times its variation. The first reply is that of the handshake.
+//! trip and four times its variation. From a server, the first reply is that of the handshake.
 //!
 //! A reply that does not come says nothing of the line: the request may be lost. A line that became slow is learned
 //! from the replies that come late, those to the undos of lost calls among them.

@@ -1,4 +1,5 @@
-//! The transport over connections of our own to a deployment: one server, Sentinel, or a cluster.
+//! The transport over connections of our own to a deployment: one server, Sentinel, a cluster, or the engine of this
+//! process.
 //!
 //! | file | what it is |
 //! | --- | --- |

@@ -2,8 +2,8 @@
 //!
 //! # Locking
 //!
-//! `inner` is held for one command or one script, never across an await. The locks of a client may be
-//! taken while it is held (to deliver messages), never the other way round.
+//! `inner` is held for one command or one script, never across an await. The locks of a connection may
+//! be taken while it is held (to deliver messages), never the other way round.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -93,6 +93,7 @@ impl Engine {
     pub(crate) fn set_activity(&self, activity: Activity) {
         self.paused.store(activity == Activity::Paused, Ordering::Release);
         self.connections().iter().for_each(|connection| connection.wake());
+        self.links().iter().for_each(|link| link.back.notify_waiters());
     }
 
     /// The server starts again: its script cache and all subscriptions are gone, perhaps its data.
@@ -191,7 +192,7 @@ impl Engine {
         link
     }
 
-    /// The clients that were neither closed nor crashed.
+    /// The clients that were neither dropped nor crashed.
     pub(crate) fn links(&self) -> Vec<Arc<Link>> {
         let links: Vec<_> = self.inner.lock().links.iter().filter_map(Weak::upgrade).collect();
         links.into_iter().filter(|link| link.is_alive()).collect()

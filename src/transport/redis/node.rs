@@ -193,8 +193,8 @@ impl Node {
         Ok(Node { shared, stop, supervisors })
     }
 
-    /// A node whose connections are opened as soon as its target is known and answers. Until the first
-    /// attempt has an outcome, calls wait for it.
+    /// A node whose connections are opened as soon as its target is known and answers; those to an engine of this
+    /// process at once.
     pub(super) fn open(
         remote: Result<Arc<Remote>, Fault>,
         timing: Timing,

@@ -99,7 +99,7 @@ impl LinkControl {
         }
     }
 
-    /// Whether the client was neither closed nor crashed.
+    /// Whether the client was neither dropped nor crashed.
     pub fn is_alive(&self) -> bool {
         self.client.is_alive()
     }

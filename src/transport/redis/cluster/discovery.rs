@@ -27,9 +27,10 @@ use crate::transport::{CallError, Fault, Lane, Missed, ShardedPubSub};
 const EVERY: Duration = Duration::from_secs(10);
 
 /// The pause before a question that follows something new (MOVED): a crowd of redirects is one doubt. It doubles
-/// while the answer is the same, up to a part of what a call waits: a failover is followed before it gives up.
+/// while the answer is the same, up to a third of what a call waits, within these bounds: a failover is followed before
+/// the call gives up, and no client asks all the time.
 const AT_LEAST: Duration = Duration::from_millis(25);
-const PART_OF_A_CALL: u32 = 3;
+const AT_MOST: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
 /// How long a node may take for an answer.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
@@ -39,7 +40,7 @@ const ASKED: usize = 3;
 
 /// Runs until it is dropped.
 pub(super) async fn run(shared: Arc<Shared>) {
-    let at_most = (shared.timing.command / PART_OF_A_CALL).max(AT_LEAST);
+    let at_most = (shared.timing.command / 3).clamp(AT_MOST[0], AT_MOST[1]);
     let mut pacer = Pacer::new(AT_LEAST, at_most);
     loop {
         tokio::select! {

@@ -23,7 +23,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Duration, Instant, sleep, timeout};
 
 use super::{
@@ -90,14 +90,14 @@ enum End {
     NoRuntime,
 }
 
-/// The runtime that runs this is shut down, and nobody makes the next connection. No call may wait for ever, and no
-/// waiter for a message.
+/// The runtime of a client of an engine of this process is shut down, with all that drives its connections, and nobody
+/// makes the next ones. No call may wait for ever, and no waiter for a message. (Elsewhere the thread of the library
+/// ends after its nodes.)
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        if *self.stop.borrow() {
+        if *self.stop.borrow() || self.back().is_none() {
             return;
         }
-        // All connections are driven there, too.
         self.shared.begin(&Fault("the runtime is shut down".into()), |_| true);
         self.shared.close();
         self.shared.events.missed(Missed::All);
@@ -299,9 +299,12 @@ impl Supervisor {
         }
     }
 
+    fn back(&self) -> Option<Arc<Notify>> {
+        self.target.borrow().remote.as_ref().ok()?.back.clone()
+    }
+
     async fn is_back(&self) {
-        let remote = self.target.borrow().remote.clone();
-        match remote.ok().and_then(|remote| remote.back.clone()) {
+        match self.back() {
             Some(back) => back.notified().await,
             None => pending().await,
         }
