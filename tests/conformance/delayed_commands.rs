@@ -216,13 +216,18 @@ async fn the_older_of_two_calls_in_doubt_counts() {
                     async move { lock.try_lock(LONG, Lease::fixed(LONG)).await.map(drop) },
                 );
             let broken = testbed.breaks().await;
-            testbed.is_fast_again();
-            // The second one is executed on the new line, and the third is on its way.
-            testbed.link.mute();
-            let third = async || testbed.client.stats().calls >= 3;
-            eventually("two of them are in doubt", third).await;
+            let asked = testbed.asked();
+            let sent = Faults { request: Delay::fixed(ms(20)), ..Faults::default() };
+            testbed.link.set_faults(sent, seed);
+            let connected = || testbed.client.stats().reconnects >= 2;
+            let second = async || connected() && testbed.client.calls_under_way() == 1;
+            eventually("the second one is on the new line", second).await;
+            // Its answer comes when it has timed out, and the third one is executed as well.
+            let late = Faults { reply: Delay::fixed(ms(1500)), ..Faults::default() };
+            testbed.link.set_faults(late, seed);
+            eventually("two of them are in doubt", async || testbed.asked() > asked + 1).await;
             taking.abort();
-            testbed.link.heal();
+            testbed.is_fast_again();
             let free = async || testbed.redis.dump().is_empty();
             eventually("what is seen of it is undone", free).await;
             let what = if fair { "fair" } else { "plain" };

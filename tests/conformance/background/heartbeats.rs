@@ -65,9 +65,8 @@ async fn a_beat_without_an_answer_costs_nobody_a_place() {
     let beats = || runs(&redis, "fair_heartbeat");
     let before = beats();
     eventually("a beat", async || beats() > before).await;
+    // From now on beats are run, and no answer comes, on a line that is not given up for a minute.
     link.mute();
-    eventually("a beat that nobody hears of", async || beats() > before + 1).await;
-    link.heal();
     let end = Instant::now() + CLAIM * 4;
     while Instant::now() < end {
         sleep(ms(50)).await;
