@@ -2,6 +2,7 @@
 //!
 //! | event | the next pause |
 //! | --- | --- |
+//! | it is known to be there | none |
 //! | something new is known; what was reached lasted | the first |
 //! | a refusal, or the same answer as before | twice the last one, up to `most` |
 //! | a time-out | twice the last one, at least the time that was waited, up to [`SLOWEST`] |
@@ -39,6 +40,11 @@ impl Pacer {
         if !pause.is_zero() {
             sleep(pause).await;
         }
+    }
+
+    /// The next attempt needs no pause either: what is tried is known to be there.
+    pub(super) fn reset(&mut self) {
+        self.next = Duration::ZERO;
     }
 
     pub(super) fn begin_anew(&mut self) {

@@ -26,9 +26,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Duration, Instant, sleep, timeout};
 
-use super::{
-    OTHER_TARGET, PAUSE_MAX, PAUSE_MIN, PILOT, Progress, Runtimes, Shared, Target, answer, not_now,
-};
+use super::{OTHER_TARGET, PILOT, Progress, Runtimes, Shared, Target, answer, not_now};
 use crate::telemetry;
 use crate::transport::redis::connection::Connection;
 use crate::transport::redis::handshake::primary;
@@ -269,15 +267,14 @@ impl Supervisor {
             target.mark_unchanged();
             if self.role != PILOT && self.shared.pilot() != Progress::Connected {
                 self.until_pilot_is(Progress::Connected).await;
-                // The server is there.
-                self.pacer = Pacer::new(PAUSE_MIN, PAUSE_MAX);
+                self.pacer.reset();
             }
             tokio::select! {
                 biased;
                 // Another server: it is not to blame for the failures of the former.
                 Ok(()) = target.changed() => self.pacer.begin_anew(),
                 () = self.until_pilot_is(Progress::NotConnected), if self.role != PILOT => continue,
-                () = self.is_back() => self.pacer = Pacer::new(PAUSE_MIN, PAUSE_MAX),
+                () = self.is_back() => self.pacer.reset(),
                 () = self.pacer.rest() => {}
             }
             let pilots = self.shared.pilots();
