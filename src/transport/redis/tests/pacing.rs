@@ -111,25 +111,28 @@ async fn of_a_server_with_few_places_the_first_is_for_renewals() {
 /// The runtime of the callers may stand still, and then the pilot is on our own thread all the same.
 #[tokio::test(start_paused = true)]
 async fn the_others_do_not_hold_up_the_pilot() {
-    let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
-    sleep(SECOND * 2).await;
-    testbed.server.falls_silent();
-    testbed.server.socket(CALLER).end(Ending::Closed);
-    testbed.server.socket(MESSAGES).end(Ending::Closed);
-    sleep(SECOND * 60).await;
-    // One of them waits for the answer to its attempt when the pilot is lost.
-    let start = Instant::now();
-    while testbed.server.living().len() == 1 {
-        assert!(start.elapsed() < SECOND * 40, "they go on trying");
-        sleep(SECOND / 100).await;
+    // Pauses are spread at random.
+    for _ in 0..10 {
+        let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
+        sleep(SECOND * 2).await;
+        testbed.server.falls_silent();
+        testbed.server.socket(CALLER).end(Ending::Closed);
+        testbed.server.socket(MESSAGES).end(Ending::Closed);
+        sleep(SECOND * 60).await;
+        // One of them waits for the answer to its attempt when the pilot is lost.
+        let start = Instant::now();
+        while testbed.server.living().len() == 1 {
+            assert!(start.elapsed() < SECOND * 40, "they go on trying");
+            sleep(SECOND / 100).await;
+        }
+        testbed.server.answers_again();
+        testbed.server.socket(PILOT).end(Ending::Closed);
+        let start = Instant::now();
+        until("the pilot is there", || is_up(&testbed, Lane::Background)).await;
+        assert!(start.elapsed() < SECOND / 10, "{:?}", start.elapsed());
+        until("and the others follow it", || are_up(&testbed)).await;
+        assert!(start.elapsed() < SECOND * 2, "{:?}", start.elapsed());
     }
-    testbed.server.answers_again();
-    testbed.server.socket(PILOT).end(Ending::Closed);
-    let start = Instant::now();
-    until("the pilot is there", || is_up(&testbed, Lane::Background)).await;
-    assert!(start.elapsed() < SECOND / 10, "{:?}", start.elapsed());
-    until("and the others follow it", || are_up(&testbed)).await;
-    assert!(start.elapsed() < SECOND * 2, "{:?}", start.elapsed());
 }
 
 /// A server that a slow command keeps busy is waited for as long as its calls are.
