@@ -18,7 +18,7 @@
 //! | `LEASEHOLD_NAMES` | 20000 | names that are locked and released under mild faults |
 //! | `LEASEHOLD_CHAOS_SECONDS` | 12 | how long the lines misbehave at random |
 //! | `LEASEHOLD_SHUTDOWNS` | 40 | shutdowns beside ten guards that go, in each of five ways |
-//! | `LEASEHOLD_CELLS`, `LEASEHOLD_CELL_SECONDS` | 6, 10 | cells of the matrix of `docs/faults` |
+//! | `LEASEHOLD_FAULT_RUNS` | 5 | runs of the matrix of `docs/faults`, of half a minute each |
 //! | `LEASEHOLD_NAMES` | 20000 | names that are locked and released |
 //! | `LEASEHOLD_SEED` | random, printed | replays a test with randomness |
 #![expect(

@@ -1,6 +1,9 @@
 //! What a run has shown, for each workload: what the checker says, and what only the program knows.
 
-use std::collections::{BTreeMap, BTreeSet};
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::BufWriter;
 use std::path::Path;
@@ -9,6 +12,7 @@ use std::time::Duration;
 use crate::check::{self, Rules};
 use crate::elections;
 use crate::fault::{self, Fault};
+use crate::habit::LARGE;
 use crate::history::{self, Event, What};
 use crate::peers::Peer;
 use crate::report::{self, timeline};
@@ -16,13 +20,23 @@ use crate::result::Cell;
 use crate::run::{Ran, RunArguments};
 use crate::workload::{PERMITS, Workload};
 
+/// A server that comes back with what it had before.
+const OLD_DATA: &str = "old-data";
 /// What the library is set to, and what it adds for a busy machine.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_millis(500);
+/// A waiter is told of a release.
+const WOKEN: Duration = Duration::from_millis(250);
+/// While it holds one of several locks, a waiter waits for the next one for a second, more or less.
+const RIVALRY: Duration = Duration::from_millis(1500);
 /// A client learns of a failover.
 const LEARNS: Duration = Duration::from_secs(2);
 /// After a failover nobody waits for a lease to end, only for a holder: what nobody has is released again.
 const AFTER_FAILOVER: Duration = Duration::from_secs(10);
+
+/// Faults by which a server forgets what it had; by the others that forget, one takes the place of another one.
+const EMPTYING: [&str; 5] =
+    ["kill-server", "old-data", "eviction", "server-clock-ahead", "server-clock-behind"];
 
 /// What is promised: by our documentation, or by that of a peer.
 pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
@@ -49,16 +63,20 @@ pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
 fn ours(arguments: &RunArguments) -> Rules {
     let lease = arguments.lease();
     let forgets = fault::all().filter(|fault| fault.forgets_on(arguments.deployment));
-    let forgets = forgets.map(|fault| fault.name).chain([elections::NAME]);
+    let forgets = forgets.map(|fault| fault.name).chain([elections::NAME]).map(str::to_owned);
+    let (emptied_by, replaced_by) = forgets.partition(|name| EMPTYING.contains(&name.as_str()));
     let documented = ["Unavailable", "Unknown", "NotDurable", "Lost", "Quorum"];
-    // Only where rights or types are taken away: no caller may repeat it.
-    let refused = (arguments.fault == "acl" || arguments.fault == "mixed").then_some("Protocol");
+    let refused = takes_rights(arguments).then_some("Protocol");
     let is_failover = arguments.fault.starts_with("failover");
     // A third of a lease until the next renewal, whose answer may be lost once.
     let by_renewal = lease / 3 + COMMAND_TIMEOUT + LATE;
     // The dead are waited for for a lease, and a failover takes some seconds.
     let after_the_dead = 2 * lease + Duration::from_secs(4);
     let is_role = |fault: &Fault| fault.replaces() && fault.on.contains(&arguments.deployment);
+    // What was released comes back with the data of before, until its lease ends.
+    let comes_back = [OLD_DATA, "mixed"].contains(&arguments.fault.as_str())
+        && fault::named(OLD_DATA).is_some_and(|fault| fault.on.contains(&arguments.deployment));
+    let until_gone = if comes_back { lease * LARGE } else { lease };
     let changes_roles = match fault::named(&arguments.fault) {
         Some(fault) => is_role(fault),
         None => arguments.fault == "mixed" && fault::all().any(is_role),
@@ -67,21 +85,28 @@ fn ours(arguments: &RunArguments) -> Rules {
         lease,
         permits: PERMITS as usize,
         fair: BTreeSet::from([Workload::Fair.name()]),
-        grants_lost_by: forgets.map(str::to_owned).collect(),
+        lasting: BTreeSet::from([Workload::Semaphore.name()]),
+        replaced_by,
+        emptied_by,
         // After a failover holds are verified as soon as it is known.
         told_within: if is_failover {
             by_renewal.min(LEARNS + COMMAND_TIMEOUT + LATE)
         } else {
             by_renewal
         },
-        idle: Duration::from_secs(1) + LATE,
+        idle: WOKEN + LATE,
+        rivalry: RIVALRY,
         recovers_within: if is_failover {
-            after_the_dead.min(AFTER_FAILOVER + arguments.hold_ms.longest())
+            after_the_dead.min(AFTER_FAILOVER)
         } else {
-            after_the_dead
+            after_the_dead + until_gone.saturating_sub(lease)
         },
         // Connections are made again, and what was in doubt is given back.
-        calm_after: if changes_roles { after_the_dead } else { lease + COMMAND_TIMEOUT + LATE },
+        calm_after: if changes_roles {
+            lease + LEARNS + COMMAND_TIMEOUT + LATE
+        } else {
+            until_gone + COMMAND_TIMEOUT + LATE
+        },
         documented_errors: documented.into_iter().chain(refused).map(str::to_owned).collect(),
         knows_deadlines: true,
         keeps_deadlines: true,
@@ -92,15 +117,16 @@ fn ours(arguments: &RunArguments) -> Rules {
 /// One for each workload that ran.
 pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules) -> Vec<Cell> {
     let mut cells = check::check(&ran.history, rules);
+    let kept = kept(arguments, &ran.history);
     for cell in &mut cells {
         cell.library.clone_from(&arguments.library);
-        cell.version = version(&ran.history);
+        cell.version =
+            Peer::named(&cell.library).map_or_else(|| version(&ran.history), Peer::version);
         cell.fault.clone_from(&arguments.fault);
         cell.deployment = arguments.deployment.name();
         cell.server.clone_from(&ran.server);
         cell.seed = seed;
         cell.seconds = arguments.seconds;
-        cell.outage_ms = outage(&ran.history, &cell.workload);
         if fault::named(&cell.fault).is_some_and(Fault::changes_masters) {
             // Whoever serves in the end does so before the servers agree again.
             cell.recovery_ms = vec![cell.outage_ms];
@@ -109,16 +135,34 @@ pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules)
         cell.keys_left = ran.keys.iter().filter(is_ours).cloned().collect();
         // Others leave keys that end later, and promise nothing else.
         if cell.is_ours() && !cell.keys_left.is_empty() {
-            cell.violations
-                .push(format!("left two leases after the end: {}", cell.keys_left.join(", ")));
+            cell.violations.push(format!(
+                "left at the end, after the largest lease: {}",
+                cell.keys_left.join(", ")
+            ));
         }
         // They are of no workload: each cell says so.
-        cell.violations.extend(ran.wrong.iter().cloned());
+        cell.violations.extend(ran.wrong.iter().chain(&kept).cloned());
         if cell.operations == 0 {
             cell.violations.push("nothing was granted at all".to_owned());
         }
     }
     cells
+}
+
+/// Of each process that could not give back all it had when it ended. Where rights are missing it says so rightly.
+fn kept(arguments: &RunArguments, history: &[Event]) -> Vec<String> {
+    let kept = history.iter().filter_map(|event| match &event.what {
+        What::Ended { error: Some(error), .. } => {
+            Some(format!("process {} ended with what it had: {error}", event.process))
+        }
+        _ => None,
+    });
+    if takes_rights(arguments) { Vec::new() } else { kept.collect() }
+}
+
+/// Only where rights or types are taken away may a server refuse: no caller may repeat it.
+fn takes_rights(arguments: &RunArguments) -> bool {
+    ["acl", "mixed"].contains(&arguments.fault.as_str())
 }
 
 fn version(history: &[Event]) -> String {
@@ -130,67 +174,18 @@ fn version(history: &[Event]) -> String {
     text.rsplit_once(' ').map_or(text.clone(), |(_, version)| version.to_owned())
 }
 
-/// The longest time in which a lock that somebody waited for was granted to nobody, around a fault.
-fn outage(history: &[Event], workload: &str) -> u64 {
-    let mut touched = false;
-    let (mut waiting, mut longest) = (BTreeMap::<String, BTreeMap<(u32, u32), u64>>::new(), 0);
-    let mut since = BTreeMap::<String, u64>::new();
-    for event in history {
-        match &event.what {
-            What::Fault { on, .. } => touched = touched || *on,
-            What::Asked { .. } if is_of(event, workload) => {
-                waiting
-                    .entry(event.name.clone())
-                    .or_default()
-                    .insert((event.process, event.worker), event.at);
-            }
-            What::Granted { .. } if is_of(event, workload) => {
-                let all = waiting.entry(event.name.clone()).or_default();
-                let first = all.values().min().copied().unwrap_or(event.at);
-                all.remove(&(event.process, event.worker));
-                let last = since.insert(event.name.clone(), event.at).unwrap_or(first);
-                if touched {
-                    longest = longest.max(event.at.saturating_sub(last.max(first)));
-                }
-            }
-            What::Refused { .. } if is_of(event, workload) => {
-                waiting
-                    .entry(event.name.clone())
-                    .or_default()
-                    .remove(&(event.process, event.worker));
-            }
-            _ => {}
-        }
-    }
-    longest / 1_000_000
-}
-
 fn is_of(event: &Event, workload: &str) -> bool {
     event.name.split_once(':').is_some_and(|(of, _)| of == workload)
 }
 
-/// So many sentences of one kind are enough for a reader.
-const SENTENCES: usize = 40;
-
-fn shortened(sentences: &[String]) -> Vec<String> {
-    let mut all: Vec<_> = sentences.iter().take(SENTENCES).cloned().collect();
-    if sentences.len() > SENTENCES {
-        all.push(format!("and {} more", sentences.len() - SENTENCES));
-    }
-    all
-}
+/// Of a run, in its folder.
+pub(crate) const CELLS: &str = "cells.json";
 
 /// Results and pictures.
 pub(crate) fn write(cells: &[Cell], ran: &Ran, out: &Path) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{}: {error}", out.display());
-    let short = |cell: &Cell| Cell {
-        violations: shortened(&cell.violations),
-        explained: shortened(&cell.explained),
-        ..cell.clone()
-    };
-    let short: Vec<_> = cells.iter().map(short).collect();
-    let json = serde_json::to_vec_pretty(&short).map_err(|error| error.to_string())?;
-    fs::write(out.join("cells.json"), json).map_err(told)?;
+    let json = serde_json::to_vec_pretty(cells).map_err(|error| error.to_string())?;
+    fs::write(out.join(CELLS), json).map_err(told)?;
     let window = timeline::window(&ran.history);
     for cell in cells {
         let is_shown = |event: &&Event| event.name.is_empty() || is_of(event, &cell.workload);
@@ -203,8 +198,9 @@ pub(crate) fn write(cells: &[Cell], ran: &Ran, out: &Path) -> Result<(), String>
 }
 
 /// Beside the results of the same run.
-pub(crate) fn write_history(ran: &Ran, out: &Path) -> Result<(), String> {
+pub(crate) fn write_history(ran: &Ran, seed: u64, out: &Path) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{}: {error}", out.display());
-    let mut file = BufWriter::new(fs::File::create(out.join("history.jsonl")).map_err(told)?);
+    let mut file =
+        BufWriter::new(fs::File::create(out.join(format!("history-{seed}.jsonl"))).map_err(told)?);
     ran.history.iter().try_for_each(|event| history::write(&mut file, event)).map_err(told)
 }

@@ -12,17 +12,22 @@ use leasehold::Client;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::clock;
+use crate::habit::{Habit, Times};
 use crate::history::What;
 use crate::log::Log;
 use crate::process::Usage;
 use crate::resource::Resource;
-use crate::worker::Worker;
+use crate::stalls::Stalls;
+use crate::worker::{Worker, kind};
 use crate::workload::Workload;
 
-/// Far above what a client needs to connect on a busy machine.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// As long as it can be: longer than any wait.
+const NO_SAFETY_POLL: Duration = Duration::from_secs(60);
+/// Before it tries again to begin.
+const PAUSE: Duration = Duration::from_millis(100);
 const SAMPLED_EVERY: Duration = Duration::from_secs(1);
 const THREADS: usize = 2;
+const SHUTDOWN: Duration = Duration::from_secs(10);
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ClientArguments {
@@ -44,14 +49,15 @@ pub(crate) struct ClientArguments {
     /// How long a worker stays inside.
     #[arg(long)]
     pub(crate) hold_ms: Span,
+    /// How long one that holds for long does.
+    #[arg(long)]
+    pub(crate) long_ms: Span,
     /// How long it stays away.
     #[arg(long)]
     pub(crate) think_ms: Span,
     /// How long it works between two looks at its guard.
     #[arg(long)]
     pub(crate) step_ms: u64,
-    #[arg(long)]
-    pub(crate) safety_poll_ms: u64,
     #[arg(long)]
     pub(crate) seed: u64,
     /// Where the resource is.
@@ -64,10 +70,6 @@ pub(crate) struct ClientArguments {
 pub(crate) struct Span(u64, u64);
 
 impl Span {
-    pub(crate) fn longest(self) -> Duration {
-        Duration::from_millis(self.1)
-    }
-
     pub(crate) fn pick(self, random: &mut fastrand::Rng) -> Duration {
         Duration::from_millis(random.u64(self.0..=self.1))
     }
@@ -119,39 +121,52 @@ pub(crate) fn main(arguments: ClientArguments) -> Result<(), String> {
 }
 
 async fn run(arguments: ClientArguments) -> Result<(), String> {
-    let told = |error: leasehold::Error| error.to_string();
     let mut clients = Vec::new();
     for url in &arguments.urls {
-        let builder = Client::builder(url)
-            .lease(Duration::from_millis(arguments.lease_ms))
-            .safety_poll(Duration::from_millis(arguments.safety_poll_ms));
-        clients.push(builder.connect_timeout(CONNECT_TIMEOUT).connect().await.map_err(told)?);
+        let builder = Client::builder(url).lease(Duration::from_millis(arguments.lease_ms));
+        // What the default of a second finds in time is no idle wait: lost messages are seen by the others.
+        let builder = if arguments.process.is_multiple_of(2) {
+            builder.safety_poll(NO_SAFETY_POLL)
+        } else {
+            builder
+        };
+        clients.push(until_done(|| builder.clone().connect()).await);
     }
     let resource =
         Resource::connect(arguments.resource).await.map_err(|error| error.to_string())?;
     let (resource, orders) = (Arc::new(resource), Arc::<Orders>::default());
-    let log = Log::start(arguments.process);
+    let log = Log::of(arguments.process);
     let library = format!("leasehold {}", env!("CARGO_PKG_VERSION"));
     log.write(0, "", What::Started { pid: std::process::id(), library });
 
     let obeying = tokio::spawn(obey(orders.clone()));
     let sampling = tokio::spawn(sample(log.clone()));
+    let stalls = Stalls::watch({
+        let log = log.clone();
+        move |what| log.write(0, "", what)
+    });
+    let times = Times {
+        lease: Duration::from_millis(arguments.lease_ms),
+        wait: Duration::from_millis(arguments.wait_ms),
+        hold: arguments.hold_ms,
+        long: arguments.long_ms,
+        step: Duration::from_millis(arguments.step_ms),
+    };
     let (mut numbers, mut working) = (0.., Vec::new());
     for workload in &arguments.workloads {
         let places = workload.places(&clients);
         for place in &places {
-            place.prepare().await.map_err(told)?;
+            until_done(|| place.prepare()).await;
         }
-        for _ in 0..arguments.workers {
+        for place in 0..arguments.workers {
             let number: u32 = numbers.next().expect("few workers");
             let seed = arguments.seed ^ u64::from(arguments.process) << 32 ^ u64::from(number);
             let worker = Worker {
                 number,
+                habit: Habit::of(place + arguments.process),
                 places: places.clone(),
-                wait: Duration::from_millis(arguments.wait_ms),
-                hold: arguments.hold_ms,
+                times,
                 think: arguments.think_ms,
-                step: Duration::from_millis(arguments.step_ms),
                 random: fastrand::Rng::with_seed(seed),
                 resource: resource.clone(),
                 orders: orders.clone(),
@@ -165,14 +180,27 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
         worker.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
     }
     sampling.abort();
+    drop(stalls);
     obeying.abort();
-    log.write(0, "", What::Ended { counts: counts(&clients) });
-    let mut ended = Ok(());
+    let (counts, mut error) = (counts(&clients), None);
     for client in clients {
-        ended = ended.and(client.shutdown(Duration::from_secs(10)).await.map_err(told));
+        error = client.shutdown(SHUTDOWN).await.err().map(|error| kind(&error)).or(error);
     }
-    log.finish();
-    ended
+    log.write(0, "", What::Ended { counts, error });
+    Ok(())
+}
+
+/// As a service that is started again until Redis is there.
+async fn until_done<T, F>(mut call: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Result<T, leasehold::Error>>,
+{
+    loop {
+        match call().await {
+            Ok(done) => return done,
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
 }
 
 fn counts(clients: &[Client]) -> BTreeMap<String, u64> {

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use crate::clients::History;
 use crate::clock;
-use crate::history::{Event, What};
+use crate::history::{Event, Scope, What};
 use crate::support::deployment::Deployment;
 use crate::support::resp::{Connection, Reply};
 use crate::support::server::Server;
+use crate::world::slots_of;
 
 /// What it is called in histories.
 pub(crate) const NAME: &str = "election";
@@ -39,7 +40,7 @@ impl Elections {
             if matches!(deployment, Deployment::Server(_)) {
                 continue;
             }
-            let servers = deployment.servers();
+            let (servers, is_cluster) = (deployment.servers(), deployment.is_cluster());
             let roles = Roles::new(servers.len(), deployment.primaries());
             let roles = Arc::new(Mutex::new(roles));
             for (server, address) in servers.iter().map(Server::address).enumerate() {
@@ -47,10 +48,16 @@ impl Elections {
                 let is_over = is_over.clone();
                 asking.push(thread::spawn(move || {
                     ask_until(&is_over, address, |role| {
-                        let mut roles = roles.lock().unwrap_or_else(PoisonError::into_inner);
-                        for (at, what) in roles.saw(server, address, role, clock::monotonic()) {
-                            let wall = clock::wall();
-                            let name = String::new();
+                        let mut known = roles.lock().unwrap_or_else(PoisonError::into_inner);
+                        let seen = known.saw(server, address, role, clock::monotonic());
+                        drop(known);
+                        for (at, mut what) in seen {
+                            if let What::Fault { scope, .. } = &mut what
+                                && is_cluster
+                            {
+                                scope.slots = slots_of(address).unwrap_or_default();
+                            }
+                            let (wall, name) = (clock::wall(), String::new());
                             history.push(Event { at, wall, process: 0, worker: 0, name, what });
                         }
                     });
@@ -144,7 +151,8 @@ enum Turn {
 }
 
 fn fault(turn: Turn, detail: &str) -> What {
-    What::Fault { fault: NAME.to_owned(), on: turn == Turn::Begins, detail: detail.to_owned() }
+    let (fault, scope) = (NAME.to_owned(), Scope::default());
+    What::Fault { fault, on: turn == Turn::Begins, detail: detail.to_owned(), scope }
 }
 
 #[cfg(test)]

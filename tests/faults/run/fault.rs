@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use crate::history::Scope;
 use crate::workload::Workload;
 use crate::world::{Kind, World};
 
@@ -55,6 +56,7 @@ type Again = Box<dyn FnMut(&mut World)>;
 pub(crate) struct Injected {
     /// What was done to whom.
     pub(crate) detail: String,
+    pub(crate) scope: Scope,
     /// Done over and over while it is on.
     pub(crate) meanwhile: Option<Again>,
     pub(crate) heal: Box<dyn FnOnce(&mut World)>,
@@ -62,7 +64,20 @@ pub(crate) struct Injected {
 
 impl Injected {
     fn new(detail: impl Into<String>, heal: impl FnOnce(&mut World) + 'static) -> Self {
-        Injected { detail: detail.into(), meanwhile: None, heal: Box::new(heal) }
+        let (detail, scope) = (detail.into(), Scope::default());
+        Injected { detail, scope, meanwhile: None, heal: Box::new(heal) }
+    }
+
+    /// It reaches no other processes, unless by slots.
+    fn of_process(mut self, number: u32) -> Self {
+        self.scope.processes.push(number);
+        self
+    }
+
+    /// It reaches no other locks, unless by processes.
+    fn of_slots(mut self, slots: Vec<(u16, u16)>) -> Self {
+        self.scope.slots = slots;
+        self
     }
 
     fn meanwhile(self, again: impl FnMut(&mut World) + 'static) -> Self {

@@ -43,7 +43,15 @@ pub(crate) enum What {
     /// A client is connected.
     Started { pid: u32, library: String },
     /// A worker asks for the lock, and waits.
-    Asked { mode: Mode },
+    Asked {
+        mode: Mode,
+        /// Its lease, if that is fixed. If not it is renewed, by the library or by its driver.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fixed_ms: Option<u64>,
+        /// Its lease, if that is renewed and another one than most have.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        renewed_ms: Option<u64>,
+    },
     /// It is told that it holds the lock, until then for certain (of the monotonic clock), if the library says so.
     Granted {
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,11 +69,12 @@ pub(crate) enum What {
     /// Asked again, the library says that the lock may be lost, or is.
     Doubted,
     /// The resource has answered a write that was sent right after `Held` or `Granted`.
-    Wrote {
-        accepted: bool,
-        /// How many writes of this lock the resource had answered by then, if it counts: their order there.
+    Wrote { accepted: bool },
+    /// What a worker does with its hold beside looking and writing, and how that ended.
+    Did {
+        what: Doing,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        order: Option<u64>,
+        error: Option<String>,
     },
     /// The library says by itself that the lock is lost.
     Lost { reason: String },
@@ -78,10 +87,55 @@ pub(crate) enum What {
     },
     /// What the process uses.
     Sample { rss_kib: u64, descriptors: u64, threads: u64 },
+    /// A timer of the process was late by this: the machine had no time for it.
+    Stalled { millis: u64 },
     /// All workers have ended; what the library counts, if it counts.
-    Ended { counts: BTreeMap<String, u64> },
+    Ended {
+        counts: BTreeMap<String, u64>,
+        /// What the shutdown said: nothing, if all was given back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
     /// A fault begins or ends (process 0). `detail` says what was done to whom.
-    Fault { fault: String, on: bool, detail: String },
+    Fault {
+        fault: String,
+        on: bool,
+        detail: String,
+        #[serde(default, skip_serializing_if = "Scope::is_all")]
+        scope: Scope,
+    },
+}
+
+/// Whom a fault can have met: everybody, if it names nobody; else these processes with all their locks, and all
+/// processes with these locks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Scope {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) processes: Vec<u32>,
+    /// Of a cluster, from first to last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) slots: Vec<(u16, u16)>,
+}
+
+impl Scope {
+    pub(crate) fn is_all(&self) -> bool {
+        self.processes.is_empty() && self.slots.is_empty()
+    }
+}
+
+/// What can be done with a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Doing {
+    /// The driver of a library that does not renew prolongs the lease.
+    Renewed,
+    /// The lease is made longer, once.
+    Extended,
+    /// Taken again by its holder, and released again once.
+    Reentered,
+    /// Nobody looks at it for this time.
+    Paused,
 }
 
 impl Event {

@@ -20,6 +20,7 @@ mod clients;
 mod clock;
 mod elections;
 mod fault;
+mod habit;
 mod history;
 mod log;
 mod matrix;
@@ -32,6 +33,7 @@ mod report;
 mod resource;
 mod result;
 mod run;
+mod stalls;
 mod start;
 #[path = "../../support/mod.rs"]
 mod support;
@@ -151,7 +153,7 @@ fn one(arguments: &RunArguments) -> Result<bool, String> {
     let cells = cell::all(arguments, seed, &ran, &rules);
     cell::write(&cells, &ran, &arguments.out)?;
     if arguments.keep_history || !cells.iter().all(Cell::passes) {
-        cell::write_history(&ran, &arguments.out)?;
+        cell::write_history(&ran, seed, &arguments.out)?;
     }
     show(&cells);
     println!("seed {seed}; again: leasehold-faults {}", again(seed));

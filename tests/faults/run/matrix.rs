@@ -1,8 +1,10 @@
 //! Every fault on every deployment, some runs beside each other, each in a process of its own.
+//!
+//! A cell whose fault met no holder has shown nothing: it is run again with another seed, alone.
 
 use std::collections::VecDeque;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -10,13 +12,18 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum as _};
 
+use crate::cell::CELLS;
 use crate::fault;
 use crate::peers::{self, Peer};
 use crate::result::Cell;
-use crate::run::is_possible;
+use crate::run::{SECONDS, is_possible};
 use crate::world::Kind;
 
 const OURS: &str = "leasehold";
+/// With so many more seeds a fault is to meet a holder.
+const TRIES: u64 = 5;
+/// Between the seeds of one cell.
+pub(crate) const NEXT_SEED: u64 = 1000;
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct MatrixArguments {
@@ -30,10 +37,17 @@ pub(crate) struct MatrixArguments {
     #[arg(long, value_delimiter = ',', default_value = OURS)]
     library: Vec<String>,
     /// Of each run.
-    #[arg(long, default_value_t = 13)]
+    #[arg(long, default_value_t = SECONDS)]
     seconds: u64,
+    /// The first one.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How often each run is done, with one seed after the other.
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// Programs of servers, which take turns with the seeds; what tests run on, if nothing is said.
+    #[arg(long, value_delimiter = ',')]
+    server: Vec<String>,
     /// So many of all these runs, chosen by the seed.
     #[arg(long)]
     sample: Option<usize>,
@@ -49,6 +63,8 @@ struct Job {
     library: String,
     deployment: Kind,
     fault: String,
+    seed: u64,
+    server: Option<String>,
 }
 
 impl MatrixArguments {
@@ -66,27 +82,33 @@ impl MatrixArguments {
             .filter(|kind| self.deployment.is_empty() || self.deployment.contains(kind))
             .collect();
         let mut jobs = VecDeque::new();
-        for library in self.libraries() {
+        let mut servers = self.server.iter().cycle();
+        for seed in self.seed..self.seed + self.seeds {
+            let server = servers.next().cloned();
             for &deployment in &kinds {
-                if Peer::named(&library).is_some_and(|peer| !peer.places.contains(&deployment)) {
-                    continue;
-                }
-                let here = fault::all()
-                    .filter(|fault| fault.on.contains(&deployment) && is_possible(fault.needs))
-                    .map(|fault| fault.name.to_owned());
-                let faults: Vec<_> = if self.fault.is_empty() {
-                    here.collect()
-                } else {
-                    let general = ["mixed", "none"].map(str::to_owned);
-                    let here: Vec<_> = here.chain(general).collect();
-                    self.fault.iter().filter(|fault| here.contains(fault)).cloned().collect()
-                };
-                for fault in faults {
-                    jobs.push_back(Job { library: library.clone(), deployment, fault });
+                for fault in self.faults_of(deployment) {
+                    for library in self.libraries() {
+                        let peer = Peer::named(&library);
+                        if peer.is_none_or(|peer| peer.places.contains(&deployment)) {
+                            let (fault, server) = (fault.clone(), server.clone());
+                            jobs.push_back(Job { library, deployment, fault, seed, server });
+                        }
+                    }
                 }
             }
         }
         self.sampled(jobs)
+    }
+
+    fn faults_of(&self, deployment: Kind) -> Vec<String> {
+        let here = fault::all()
+            .filter(|fault| fault.on.contains(&deployment) && is_possible(fault.needs))
+            .map(|fault| fault.name.to_owned());
+        if self.fault.is_empty() {
+            return here.collect();
+        }
+        let here: Vec<_> = here.chain(["mixed", "none"].map(str::to_owned)).collect();
+        self.fault.iter().filter(|fault| here.contains(fault)).cloned().collect()
     }
 
     fn sampled(&self, mut jobs: VecDeque<Job>) -> VecDeque<Job> {
@@ -107,7 +129,7 @@ impl MatrixArguments {
             for _ in 0..self.parallel {
                 scope.spawn(|| {
                     while let Some((number, job)) = next() {
-                        let cells = self.one(number, &job);
+                        let cells = self.until_met(&job);
                         tell(number, all, &job, &cells);
                         done.lock().unwrap_or_else(PoisonError::into_inner).push((number, cells));
                     }
@@ -124,27 +146,62 @@ impl MatrixArguments {
         Ok(cells)
     }
 
-    fn one(&self, number: usize, job: &Job) -> Result<Vec<Cell>, String> {
-        let out = self.out.join(format!("{}-{}-{}", job.library, job.deployment.name(), job.fault));
+    /// Again, as long as the fault met no holder.
+    fn until_met(&self, job: &Job) -> Result<Vec<Cell>, String> {
+        let name = format!("{}-{}-{}-{}", job.library, job.deployment.name(), job.fault, job.seed);
+        let out = self.out.join(name);
         fs::create_dir_all(&out).map_err(|error| error.to_string())?;
-        let log = out.join("log");
+        let mut cells = self.one(job, job.seed, &[], &out)?;
+        for again in 1..TRIES {
+            let (met, missed): (Vec<_>, Vec<_>) = cells.into_iter().partition(Cell::is_a_result);
+            cells = met;
+            if missed.is_empty() {
+                break;
+            }
+            let workloads: Vec<_> = missed.iter().map(|cell| cell.workload.clone()).collect();
+            let seed = job.seed + again * NEXT_SEED;
+            for mut cell in self.one(job, seed, &workloads, &out)? {
+                cell.again = again;
+                cells.push(cell);
+            }
+            // What went wrong is not forgotten because its fault met nobody.
+            let wrong = missed.into_iter().flat_map(|cell| cell.violations);
+            if let Some(cell) = cells.last_mut() {
+                cell.violations.extend(wrong);
+            }
+        }
+        let json = serde_json::to_vec_pretty(&cells).map_err(|error| error.to_string())?;
+        fs::write(out.join(CELLS), json).map_err(|error| error.to_string())?;
+        Ok(cells)
+    }
+
+    fn one(
+        &self,
+        job: &Job,
+        seed: u64,
+        workloads: &[String],
+        out: &Path,
+    ) -> Result<Vec<Cell>, String> {
+        let log = out.join(format!("log-{seed}"));
         let file = fs::File::create(&log).map_err(|error| error.to_string())?;
         let errors = file.try_clone().map_err(|error| error.to_string())?;
         let own = std::env::current_exe().map_err(|error| error.to_string())?;
-        let cells = out.join("cells.json");
+        let cells = out.join(CELLS);
         drop(fs::remove_file(&cells));
-        let status = Command::new(own)
-            .args(["--library", &job.library, "--fault", &job.fault])
+        let mut run = Command::new(own);
+        run.args(["--library", &job.library, "--fault", &job.fault])
             .args(["--deployment", &job.deployment.name()])
-            .args(["--seconds", &self.seconds.to_string()])
-            .args(["--seed", &(self.seed + number as u64).to_string()])
+            .args(["--seconds", &self.seconds.to_string(), "--seed", &seed.to_string()])
             .arg("--out")
-            .arg(&out)
-            .stdin(Stdio::null())
-            .stdout(file)
-            .stderr(errors)
-            .status()
-            .map_err(|error| error.to_string())?;
+            .arg(out);
+        if !workloads.is_empty() {
+            run.args(["--workload", &workloads.join(",")]);
+        }
+        if let Some(server) = &job.server {
+            run.env("LEASEHOLD_SERVER", server);
+        }
+        let status = run.stdin(Stdio::null()).stdout(file).stderr(errors).status();
+        let status = status.map_err(|error| error.to_string())?;
         let text = fs::read_to_string(&cells).map_err(|_| {
             let log = fs::read_to_string(&log).unwrap_or_default();
             format!("{job:?}: {status}: {log}")
@@ -154,8 +211,8 @@ impl MatrixArguments {
 }
 
 fn tell(number: usize, all: usize, job: &Job, cells: &Result<Vec<Cell>, String>) {
-    let what =
-        format!("{}/{all} {} {} {}", number + 1, job.library, job.deployment.name(), job.fault);
+    let Job { library, deployment, fault, seed, .. } = job;
+    let what = format!("{}/{all} {library} {} {fault}, seed {seed}", number + 1, deployment.name());
     match cells {
         Err(error) => println!("{what}: FAILED: {error}"),
         Ok(cells) => {

@@ -17,6 +17,7 @@ use std::process::Command;
 
 use build::Driver;
 
+use crate::workload::Workload;
 use crate::world::Kind;
 
 /// What a documentation says, in our words, and where.
@@ -32,7 +33,9 @@ pub(crate) struct Peer {
     pub(crate) name: &'static str,
     pub(crate) language: &'static str,
     pub(crate) places: &'static [Kind],
-    /// Its grants have `until`.
+    /// Which of its locks take part.
+    pub(crate) workloads: &'static [Workload],
+    /// Its client knows, without asking a server, until when a lock is held: its grants have `until`.
     pub(crate) knows_deadlines: bool,
     /// It says by itself, or when its lease is prolonged, that a lock is lost.
     pub(crate) tells_losses: bool,

@@ -1,12 +1,17 @@
-//! The published report: pages for people, `results.json` for programs, pictures for both.
+//! The published report: pages for people, with a plot for each deployment and a few timelines that teach something.
 //!
-//! A picture of a cell is drawn when the cell has run (`timeline::draw`), and lies at `picture_of`. All else is
-//! written at the end from the cells and the facts, or later again from `results.json` alone.
+//! Every cell leaves a timeline beside its result when it has run (`timeline::draw`). The report takes those that its
+//! lessons ask for, and writes all else from the cells and the facts. What is too large for the repository, the result
+//! of each cell, is written to a file of its own.
 
 pub(crate) mod facts;
+mod lessons;
 mod markdown;
+pub(crate) mod missing;
 mod pages;
 mod plots;
+pub(crate) mod runs;
+mod statistics;
 mod svg;
 pub(crate) mod timeline;
 
@@ -15,54 +20,104 @@ mod sample;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
 pub(crate) use facts::Facts;
+use lessons::Taught;
 
 use super::result::Cell;
 
 const OURS: &str = "leasehold";
-const RESULTS: &str = "results.json";
+/// Within the folder of the report.
+const TIMELINES: &str = "timelines";
 
-/// Writes all but the pictures of the cells, which must be there.
-pub(crate) fn write(cells: &[Cell], facts: &Facts, folder: &Path) -> io::Result<()> {
-    refuse_shared_pictures(cells, facts)?;
-    fs::create_dir_all(folder)?;
-    for (name, text) in pages::all(cells, facts) {
-        fs::write(folder.join(name), text)?;
-    }
-    fs::write(folder.join("recovery.svg"), plots::recovery(cells))?;
-    if let Some(names) = &facts.names {
-        fs::write(folder.join("names.svg"), plots::names(names))?;
-    }
-    fs::write(folder.join(RESULTS), to_json(cells, facts)?)?;
-    refuse_dead_links(cells, facts, folder)
+/// Everything that is reported.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) facts: Facts,
+    /// Of this library: every fault on every deployment.
+    pub(crate) matrix: Vec<Cell>,
+    /// Of this library and of others, by the same runs.
+    pub(crate) compared: Vec<Cell>,
 }
 
-/// Writes the report again from the `results.json` of the folder.
-pub(crate) fn from_json(folder: &Path) -> io::Result<()> {
-    let Results { facts, cells } = read(&folder.join(RESULTS))?;
-    write(&cells, &facts, folder)
+impl Report {
+    /// Pages and pictures; `timeline` is where that of a cell lies.
+    pub(crate) fn write(
+        &self,
+        timeline: impl Fn(&Cell) -> Option<PathBuf>,
+        folder: &Path,
+    ) -> io::Result<()> {
+        let taught = self.taught();
+        // An earlier report may have had others.
+        for old in [folder.join(TIMELINES), folder.to_owned()] {
+            remove_files(&old)?;
+        }
+        fs::create_dir_all(folder.join(TIMELINES))?;
+        for Taught { lesson, cell } in &taught {
+            let from = timeline(cell).filter(|picture| picture.is_file());
+            let lacks = || format!("the timeline of {} is not there", name_of(cell));
+            let from = from.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, lacks()))?;
+            fs::copy(from, folder.join(lesson.picture()))?;
+        }
+        for (name, text) in pages::all(self, &taught) {
+            fs::write(folder.join(name), text)?;
+        }
+        for deployment in self.deployments() {
+            let cells: Vec<_> =
+                self.matrix.iter().filter(|cell| cell.deployment == deployment).collect();
+            fs::write(folder.join(plot_of(deployment)), plots::recovery(deployment, &cells))?;
+        }
+        Ok(())
+    }
+
+    /// Every cell, for programs; a changed cell is a changed line.
+    pub(crate) fn to_json(&self) -> serde_json::Result<String> {
+        let facts = serde_json::to_string_pretty(&self.facts)?;
+        let lines = |cells: &[Cell]| {
+            let lines = cells.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>();
+            lines.map(|lines| lines.join(",\n"))
+        };
+        let (matrix, compared) = (lines(&self.matrix)?, lines(&self.compared)?);
+        Ok(format!(
+            "{{\"facts\": {facts},\n\"matrix\": [\n{matrix}\n],\n\"compared\": [\n{compared}\n]}}\n"
+        ))
+    }
+
+    fn deployments(&self) -> Vec<&str> {
+        pages::in_order(self.matrix.iter().map(|cell| cell.deployment.as_str()))
+    }
+
+    fn taught(&self) -> Vec<Taught<'_>> {
+        let cells: Vec<_> = self.matrix.iter().chain(&self.compared).collect();
+        lessons::choose(&cells)
+    }
 }
 
-/// Where the timeline of a cell lies, within the folder of the report.
-pub(crate) fn picture_of(cell: &Cell) -> PathBuf {
-    let [library, deployment, fault, workload] =
-        [&cell.library, &cell.deployment, &cell.fault, &cell.workload].map(|name| file_name(name));
-    if !is_peer(cell) {
-        return [deployment, fault, format!("{workload}.svg")].iter().collect();
-    }
-    let mut name = fault;
-    for (part, usual) in [(workload, "plain"), (deployment, "single")] {
-        if part != usual {
-            name = format!("{name}-{part}");
+/// Only those of a report; folders and all else stay.
+fn remove_files(folder: &Path) -> io::Result<()> {
+    let Ok(files) = fs::read_dir(folder) else { return Ok(()) };
+    for file in files {
+        let path = file?.path();
+        let ours = ["md", "svg"];
+        if path.extension().is_some_and(|extension| ours.iter().any(|one| extension == *one)) {
+            fs::remove_file(path)?;
         }
     }
-    ["peers".to_owned(), library, format!("{name}.svg")].iter().collect()
+    Ok(())
+}
+
+/// Where the timeline of a cell lies, within the folder of its run.
+pub(crate) fn picture_of(cell: &Cell) -> PathBuf {
+    format!("{}.svg", file_name(&cell.workload)).into()
+}
+
+/// The recovery on a deployment, within the folder of the report.
+fn plot_of(deployment: &str) -> String {
+    format!("{}.svg", file_name(deployment))
 }
 
 fn is_peer(cell: &Cell) -> bool {
@@ -74,49 +129,6 @@ fn file_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     let name: String = name.chars().map(|c| if plain(c) { c } else { '_' }).collect();
     if name.trim_matches('.').is_empty() { "_".to_owned() } else { name }
-}
-
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Results {
-    facts: Facts,
-    cells: Vec<Cell>,
-}
-
-/// One cell a line: a changed cell is a changed line.
-fn to_json(cells: &[Cell], facts: &Facts) -> serde_json::Result<String> {
-    let facts = serde_json::to_string_pretty(facts)?;
-    let cells = cells.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
-    Ok(format!("{{\"facts\": {facts},\n\"cells\": [\n{}\n]}}\n", cells.join(",\n")))
-}
-
-fn read(path: &Path) -> io::Result<Results> {
-    Ok(serde_json::from_str(&fs::read_to_string(path)?)?)
-}
-
-fn refuse_shared_pictures(cells: &[Cell], facts: &Facts) -> io::Result<()> {
-    let mut seen = BTreeMap::new();
-    for cell in cells.iter().chain(&facts.long) {
-        let picture = picture_of(cell);
-        if let Some(other) = seen.insert(picture.clone(), name_of(cell)) {
-            let (picture, cell) = (picture.display(), name_of(cell));
-            return Err(io::Error::other(format!("{other} and {cell} share {picture}")));
-        }
-    }
-    Ok(())
-}
-
-fn refuse_dead_links(cells: &[Cell], facts: &Facts, folder: &Path) -> io::Result<()> {
-    let pictures: BTreeSet<_> = cells.iter().chain(&facts.long).map(picture_of).collect();
-    let missing = pictures.iter().filter(|picture| !folder.join(picture).is_file());
-    let missing: Vec<_> = missing.map(|picture| picture.display().to_string()).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let missing = missing.join(", ");
-    Err(io::Error::new(
-        io::ErrorKind::NotFound,
-        format!("pages show what was not drawn: {missing}"),
-    ))
 }
 
 fn deployment_name(deployment: &str) -> String {
@@ -134,4 +146,17 @@ fn name_of(cell: &Cell) -> String {
     let Cell { library, deployment, fault, workload, .. } = cell;
     let deployment = deployment_name(deployment);
     format!("{library}, {workload} under {fault}, {deployment}")
+}
+
+/// What does the run of a cell again.
+fn again(cell: &Cell) -> String {
+    let Cell { library, deployment, fault, seconds, seed, .. } = cell;
+    let library = if is_peer(cell) { format!(" --library {library}") } else { String::new() };
+    // Another seed was taken for those workloads alone that had met no holder.
+    let workload =
+        if cell.again > 0 { format!(" --workload {}", cell.workload) } else { String::new() };
+    format!(
+        "cargo run --release -p leasehold-faults --{library} --deployment {deployment} --fault {fault}{workload} \
+         --seconds {seconds} --seed {seed}"
+    )
 }

@@ -1,8 +1,7 @@
 //! What the locks protect: a resource in a process of its own time, which knows nothing of Redis.
 //!
 //! `W NAME TOKEN WHO` is a write; the answer is `ok`, or `refused` for a token below the highest that was seen
-//! for the name, and for the same token of other work. A token of `-` is not checked. For one that is, the answer
-//! has a number behind it: how many such writes of the name were answered by then.
+//! for the name, and for the same token of other work. A token of `-` is not checked.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -15,18 +14,10 @@ use tokio::sync::Mutex as AsyncMutex;
 
 type Seen = Arc<Mutex<HashMap<String, Last>>>;
 
-/// The highest token of a name, whose work has it, and how many writes were answered.
+/// The highest token of a name, and whose work has it.
 struct Last {
     token: i64,
     who: String,
-    answered: u64,
-}
-
-/// What the resource says to a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) accepted: bool,
-    pub(crate) order: Option<u64>,
 }
 
 /// Serves on a free loopback port, until the program ends.
@@ -52,25 +43,22 @@ fn answer(seen: &Seen, stream: TcpStream) -> io::Result<()> {
         let ["W", name, token, who] = words[..] else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        let Answer { accepted, order } = look(seen, name, token, who);
-        let order = order.map_or_else(String::new, |order| format!(" {order}"));
-        let word = if accepted { "ok" } else { "refused" };
-        out.write_all(format!("{word}{order}\n").as_bytes())?;
+        let answer = if look(seen, name, token, who) { "ok\n" } else { "refused\n" };
+        out.write_all(answer.as_bytes())?;
     }
     Ok(())
 }
 
-fn look(seen: &Seen, name: &str, token: &str, who: &str) -> Answer {
-    let Ok(token) = token.parse::<i64>() else { return Answer { accepted: true, order: None } };
+fn look(seen: &Seen, name: &str, token: &str, who: &str) -> bool {
+    let Ok(token) = token.parse::<i64>() else { return true };
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    let new = || Last { token, who: who.to_owned(), answered: 0 };
+    let new = || Last { token, who: who.to_owned() };
     let last = seen.entry(name.to_owned()).or_insert_with(new);
-    last.answered += 1;
     let accepted = token > last.token || (token == last.token && last.who == who);
     if accepted {
         (last.token, last.who) = (token, who.to_owned());
     }
-    Answer { accepted, order: Some(last.answered) }
+    accepted
 }
 
 /// A client of the resource; its writes follow each other.
@@ -86,25 +74,24 @@ impl Resource {
         Ok(Resource { stream: AsyncMutex::new(tokio::io::BufStream::new(stream)) })
     }
 
+    /// Whether it was accepted.
     pub(crate) async fn write(
         &self,
         name: &str,
         token: Option<i64>,
         who: &str,
-    ) -> io::Result<Answer> {
+    ) -> io::Result<bool> {
         let token = token.map_or_else(|| "-".to_owned(), |token| token.to_string());
         let mut stream = self.stream.lock().await;
         stream.write_all(format!("W {name} {token} {who}\n").as_bytes()).await?;
         stream.flush().await?;
         let mut line = String::new();
         stream.read_line(&mut line).await?;
-        let mut words = line.split_whitespace();
-        let accepted = match words.next() {
-            Some("ok") => true,
-            Some("refused") => false,
-            _ => return Err(io::ErrorKind::UnexpectedEof.into()),
-        };
-        Ok(Answer { accepted, order: words.next().and_then(|order| order.parse().ok()) })
+        match line.trim_end() {
+            "ok" => Ok(true),
+            "refused" => Ok(false),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
     }
 }
 
@@ -126,10 +113,6 @@ mod tests {
         ] {
             taken.push(resource.write("n", token, who).await.expect("it answers"));
         }
-        let expected = [(true, 1), (true, 2), (false, 3), (true, 4), (false, 5)];
-        let mut expected: Vec<_> =
-            expected.map(|(accepted, order)| Answer { accepted, order: Some(order) }).into();
-        expected.push(Answer { accepted: true, order: None });
-        assert_eq!(taken, expected);
+        assert_eq!(taken, [true, true, false, true, false, true]);
     }
 }

@@ -14,13 +14,17 @@ use crate::clock;
 use crate::elections::Elections;
 use crate::fault::clocks::Clocks;
 use crate::fault::{self, Fault, Injected, Needs};
+use crate::habit::LARGE;
 use crate::history::{Event, What};
 use crate::memory::Group;
 use crate::peers::Peer;
+use crate::stalls::Stalls;
 use crate::support::server::run_as_users;
 use crate::workload::Workload;
 use crate::world::{self, Kind, Setting, World};
 
+/// Of a run as it is published.
+pub(crate) const SECONDS: u64 = 30;
 /// Client processes.
 const CLIENTS: usize = 3;
 /// How often what goes on during a fault is done again.
@@ -32,6 +36,9 @@ const ENDING_OF_PEERS: Duration = Duration::from_secs(90);
 const GROWTH_KIB: u64 = 8 * 1024;
 /// Descriptors, and threads: connections that are being made again.
 const GROWTH: u64 = 24;
+/// Leases at the end of a run without another fault.
+const AFTER_ROLES: u32 = 4;
+const AFTER_OTHERS: u32 = 3;
 /// Between two mixed faults that follow each other.
 const PAUSES: std::ops::Range<u64> = 10..120;
 
@@ -45,7 +52,7 @@ pub(crate) struct RunArguments {
     pub(crate) fault: String,
     #[arg(long, value_enum, default_value = "single")]
     pub(crate) deployment: Kind,
-    #[arg(long, default_value_t = 15)]
+    #[arg(long, default_value_t = SECONDS)]
     pub(crate) seconds: u64,
     /// Of the schedule and of the clients; a new one, if nothing is said.
     #[arg(long)]
@@ -62,6 +69,9 @@ pub(crate) struct RunArguments {
     /// How long a worker stays inside.
     #[arg(long, default_value = "5-60")]
     pub(crate) hold_ms: Span,
+    /// How long one of the long holds lasts.
+    #[arg(long, default_value = "200-7500")]
+    pub(crate) long_ms: Span,
     /// How long it stays away.
     #[arg(long, default_value = "0-20")]
     pub(crate) think_ms: Span,
@@ -71,10 +81,6 @@ pub(crate) struct RunArguments {
     /// How long it waits for a lock: a lease, if nothing is said.
     #[arg(long)]
     pub(crate) wait_ms: Option<u64>,
-    /// How often our library looks for free locks whose message was lost. What it finds in time is no idle wait; with a
-    /// minute here it is one.
-    #[arg(long, default_value_t = 1000)]
-    pub(crate) safety_poll_ms: u64,
     /// Between two faults: 1.3 leases, if nothing is said.
     #[arg(long)]
     pub(crate) pause_ms: Option<u64>,
@@ -102,8 +108,9 @@ impl RunArguments {
     /// The workloads that apply to the deployment and to the fault.
     pub(crate) fn workloads(&self) -> Vec<Workload> {
         use clap::ValueEnum as _;
-        if self.library != "leasehold" {
-            return vec![Workload::Plain];
+        if let Some(peer) = Peer::named(&self.library) {
+            let wanted = |one: &&Workload| self.workload.is_empty() || self.workload.contains(one);
+            return peer.workloads.iter().filter(wanted).copied().collect();
         }
         let all = Workload::value_variants().iter().copied();
         let applies = |one: &Workload| match fault::named(&self.fault) {
@@ -188,6 +195,10 @@ pub(crate) fn run(
     let deployments = world::start(arguments.deployment, &setting);
     let history = History::default();
     let elections = Elections::watch(&deployments, &history);
+    let stalls = Stalls::watch({
+        let history = history.clone();
+        move |what| history.note(what)
+    });
     let prepared = Prepared {
         client_environment: clocks
             .as_ref()
@@ -217,7 +228,7 @@ pub(crate) fn run(
     let is_peer = Peer::named(&arguments.library).is_some();
     let mut wrong = world.clients.stop(if is_peer { ENDING_OF_PEERS } else { ENDING });
     let keys = keys_left(&world, arguments);
-    drop(elections);
+    drop((elections, stalls));
     let (server, history) = (world.version(), history.take());
     // What a heap of another language does is no fault of a lock.
     if !is_peer {
@@ -260,8 +271,9 @@ impl Schedule<'_> {
 
     fn one_by_one(&mut self, world: &mut World, fault: &'static Fault) {
         let longest = self.lease * u32::try_from(fault.lasts.end).expect("few") / 100;
-        // The last one has time to be recovered from.
-        while Instant::now() + longest + self.lease < self.end {
+        // The last one has time to be recovered from, and then all is calm: who waits for nothing is seen.
+        let rest = if fault.replaces() { AFTER_ROLES } else { AFTER_OTHERS };
+        while Instant::now() + longest + rest * self.lease < self.end {
             let mut on = self.begin(world, fault);
             while Instant::now() < on.until {
                 Self::go_on(world, &mut on);
@@ -311,8 +323,7 @@ impl Schedule<'_> {
         let (at, wall) = (clock::monotonic(), clock::wall());
         let span = fault.span(self.lease, &mut self.random);
         let injected = fault.begin(world, &mut self.random);
-        let detail = injected.detail.clone();
-        let what = What::Fault { fault: fault.name.to_owned(), on: true, detail };
+        let what = event(fault, &injected, Edge::Begin);
         self.history.push(Event { at, wall, process: 0, worker: 0, name: String::new(), what });
         On { fault, injected, until: Instant::now() + span }
     }
@@ -328,14 +339,26 @@ impl Schedule<'_> {
     }
 
     fn heal(&self, world: &mut World, On { fault, injected, .. }: On) {
+        let what = event(fault, &injected, Edge::End);
         (injected.heal)(world);
-        let what = What::Fault { fault: fault.name.to_owned(), on: false, detail: injected.detail };
         self.history.note(what);
         // Not while another fault keeps servers from it.
         if fault.is_of_servers() {
             world.settle();
         }
     }
+}
+
+/// Of the time of a fault.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    Begin,
+    End,
+}
+
+fn event(fault: &Fault, injected: &Injected, edge: Edge) -> What {
+    let (detail, scope) = (injected.detail.clone(), injected.scope.clone());
+    What::Fault { fault: fault.name.to_owned(), on: edge == Edge::Begin, detail, scope }
 }
 
 fn sleep_until(then: Instant) {
@@ -349,9 +372,9 @@ fn goes_with(one: &Fault, other: &Fault) -> bool {
     one.name != other.name && !both(Fault::is_of_servers) && !both(Fault::is_of_lines)
 }
 
-/// Keys of locks, two leases after the end, but for what is documented to stay.
+/// Keys of locks when the largest lease after the end is over, also that of the dead; but for what is documented to stay.
 fn keys_left(world: &World, arguments: &RunArguments) -> Vec<String> {
-    let deadline = Instant::now() + 2 * arguments.lease();
+    let deadline = Instant::now() + (LARGE + 1) * arguments.lease();
     loop {
         let is_left = |key: &String| !arguments.workloads().iter().any(|one| one.keeps(key));
         let left: Vec<_> = world.keys().into_iter().filter(is_left).collect();

@@ -6,15 +6,21 @@ use std::process::Command;
 use crate::clients::Start;
 use crate::peers::Peer;
 use crate::run::{Prepared, RunArguments};
+use crate::workload::Workload;
 
 pub(crate) fn client(arguments: &RunArguments, prepared: &Prepared, resource: SocketAddr) -> Start {
     let peer = Peer::named(&arguments.library);
     let own = std::env::current_exe().expect("this program");
+    let workloads = arguments.workloads().into_iter().map(Workload::name);
+    let workloads = workloads.collect::<Vec<_>>().join(",");
     let mut options: Vec<String> = [
+        ("--workloads", workloads),
         ("--workers", arguments.workers.to_string()),
         ("--lease-ms", arguments.lease_ms.to_string()),
         ("--wait-ms", arguments.wait_ms.unwrap_or(arguments.lease_ms).to_string()),
         ("--hold-ms", arguments.hold_ms.to_string()),
+        ("--long-ms", arguments.long_ms.to_string()),
+        ("--step-ms", arguments.step_ms.to_string()),
         ("--think-ms", arguments.think_ms.to_string()),
         ("--seed", prepared.seed.to_string()),
         ("--resource", resource.to_string()),
@@ -24,18 +30,13 @@ pub(crate) fn client(arguments: &RunArguments, prepared: &Prepared, resource: So
     .collect();
     let of_peers = [
         ("--deployment", arguments.deployment.name()),
-        ("--names", "0,1".to_owned()),
         // Until it is told to stop.
         ("--seconds", (arguments.seconds + 600).to_string()),
     ];
-    let workloads: Vec<_> = arguments.workloads().iter().map(|one| one.name()).collect();
-    let of_ours = [
-        ("--workloads", workloads.join(",")),
-        ("--step-ms", arguments.step_ms.to_string()),
-        ("--safety-poll-ms", arguments.safety_poll_ms.to_string()),
-    ];
-    let more = if peer.is_some() { &of_peers[..] } else { &of_ours[..] };
-    options.extend(more.iter().flat_map(|(name, value)| [(*name).to_owned(), value.clone()]));
+    if peer.is_some() {
+        options
+            .extend(of_peers.iter().flat_map(|(name, value)| [(*name).to_owned(), value.clone()]));
+    }
     let environment = prepared.client_environment.clone();
     let memory = prepared.memory.clone();
     Box::new(move |urls, number, seat| {

@@ -6,30 +6,27 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use fastrand::Rng;
-use leasehold::{Ended, Error, HoldState, LockGuard};
+use leasehold::{Ended, Error, HoldState, Lease, LockGuard};
 use nix::sys::signal::{Signal, raise};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::{Orders, Span};
 use crate::clock;
-use crate::history::What;
+use crate::habit::{Habit, Plan, Times};
+use crate::history::{Doing, What};
 use crate::log::Log;
-use crate::resource::{Answer, Resource};
+use crate::resource::Resource;
 use crate::workload::{Hold, Place};
 
 /// After an error that says that Redis is away.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// One hold of so many ends after one step: a client hands holds on to its own waiters only within some milliseconds.
-const BRIEF_ONE_OF: u8 = 4;
-
 pub(crate) struct Worker {
     pub(crate) number: u32,
+    pub(crate) habit: Habit,
     pub(crate) places: Vec<Place>,
-    pub(crate) wait: Duration,
-    pub(crate) hold: Span,
+    pub(crate) times: Times,
     pub(crate) think: Span,
-    pub(crate) step: Duration,
     pub(crate) random: Rng,
     pub(crate) resource: Arc<Resource>,
     pub(crate) orders: Arc<Orders>,
@@ -42,58 +39,54 @@ impl Worker {
     pub(crate) async fn work(mut self) -> io::Result<()> {
         let mut count = 0_u64;
         while !self.orders.stop.load(SeqCst) {
-            let place = self.random.choice(&self.places).expect("a place").clone();
-            self.note(&place, What::Asked { mode: place.mode() });
-            match place.take(self.wait).await {
-                Ok(hold) => {
+            let place = self.habit.place(&self.places, &mut self.random).clone();
+            let plan = self.habit.plan(&place, &self.times, &mut self.random);
+            self.note(&place, asked(&place, &plan));
+            match timeout(plan.patience, place.take(plan.wait, plan.lease)).await {
+                Err(_) => {
+                    let error = "Dropped".to_owned();
+                    self.note(&place, What::Refused { error, timeout: true });
+                }
+                Ok(Ok(hold)) => {
                     count += 1;
                     let work = format!("{}.{count}", self.who);
-                    self.section(&place, hold, &work).await?;
+                    self.section(&place, hold, &work, plan).await?;
                 }
-                Err(error) => self.refused(&place, &error).await,
+                Ok(Err(error)) => self.refused(&place, &error).await,
             }
             sleep(self.think.pick(&mut self.random)).await;
         }
         Ok(())
     }
 
-    async fn section(&mut self, place: &Place, hold: Hold, work: &str) -> io::Result<()> {
+    async fn section(&self, place: &Place, hold: Hold, work: &str, plan: Plan) -> io::Result<()> {
         let token = hold.token();
         // The clock is read first: the deadline is not later than it is written down.
         let (at, until) = (clock::monotonic(), until(hold.guard()));
-        match hold.guard().state() {
-            HoldState::Held => {
-                self.log.write_as_of(
-                    at,
-                    self.number,
-                    &place.name,
-                    What::Granted { until: Some(until), token },
-                );
-            }
-            // It was lost on its way here.
-            _ => {
-                self.log.write_as_of(
-                    at,
-                    self.number,
-                    &place.name,
-                    What::Granted { until: Some(at), token },
-                );
-            }
-        }
-        let is_brief = self.random.u8(0..BRIEF_ONE_OF) == 0;
-        let stay = if is_brief { Duration::ZERO } else { self.hold.pick(&mut self.random) };
-        let leave = Instant::now() + stay;
-        let lost = loop {
+        // If not, it was lost on its way here.
+        let is_held = hold.guard().state() == HoldState::Held;
+        let until = Some(if is_held { until } else { at });
+        self.log.write_as_of(at, self.number, &place.name, What::Granted { until, token });
+        let leave = Instant::now() + plan.stay;
+        let mut doing = plan.doing;
+        loop {
             if self.is_held(place, hold.guard()) {
                 if self.orders.is_to_freeze() {
                     raise(Signal::SIGSTOP)?;
                 }
-                let Answer { accepted, order } =
-                    self.resource.write(&place.name, token, work).await?;
-                self.note(place, What::Wrote { accepted, order });
+                let accepted = self.resource.write(&place.name, token, work).await?;
+                self.note(place, What::Wrote { accepted });
             }
-            if Instant::now() >= leave {
-                break false;
+            if Instant::now() >= leave || self.orders.stop.load(SeqCst) {
+                break;
+            }
+            match doing.take() {
+                // In the middle of its lease.
+                Some(Doing::Extended) if hold.guard().remaining() > self.times.lease / 2 => {
+                    doing = plan.doing;
+                }
+                Some(what) => self.does(place, &hold, what, leave).await,
+                None => {}
             }
             tokio::select! {
                 ended = hold.guard().ended() => {
@@ -102,18 +95,33 @@ impl Worker {
                         other => format!("{other:?}"),
                     };
                     self.note(place, What::Lost { reason });
-                    break true;
+                    break;
                 }
-                () = sleep(self.step) => {}
+                () = sleep(plan.step) => {}
             }
-        };
-        if !lost {
-            self.is_held(place, hold.guard());
         }
         self.note(place, What::Releasing);
         let error = hold.release().await.err().as_ref().map(kind);
         self.note(place, What::Released { error });
         Ok(())
+    }
+
+    /// Something else than to look and to write.
+    async fn does(&self, place: &Place, hold: &Hold, what: Doing, leave: Instant) {
+        let guard = hold.guard();
+        let done = match what {
+            Doing::Extended => guard.extend(self.times.lease).await,
+            Doing::Reentered => match guard.reenter().await {
+                Ok(inner) => inner.unlock().await,
+                Err(error) => Err(error),
+            },
+            Doing::Paused | Doing::Renewed => Ok(()),
+        };
+        self.note(place, What::Did { what, error: done.err().as_ref().map(kind) });
+        // Careless: it looks at nothing, also if the lock is lost meanwhile.
+        while what == Doing::Paused && Instant::now() < leave && !self.orders.stop.load(SeqCst) {
+            sleep(PAUSE).await;
+        }
     }
 
     /// Looks at the guard, and writes down what it says.
@@ -149,8 +157,18 @@ fn until(guard: &LockGuard) -> u64 {
     (now + left).saturating_sub(passed)
 }
 
+fn asked(place: &Place, plan: &Plan) -> What {
+    let millis = |lease: Duration| u64::try_from(lease.as_millis()).ok();
+    let (fixed_ms, renewed_ms) = match plan.lease {
+        Lease::Fixed(lease) => (millis(lease), None),
+        Lease::RenewedFor(lease) => (None, millis(lease)),
+        _ => (None, None),
+    };
+    What::Asked { mode: place.mode(), fixed_ms, renewed_ms }
+}
+
 /// The name of its kind: the first word of what `Debug` says.
-fn kind(error: &Error) -> String {
+pub(crate) fn kind(error: &Error) -> String {
     let text = format!("{error:?}");
     let end = text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
     text[..end].to_owned()

@@ -22,12 +22,16 @@ pub(crate) enum Workload {
     Permits,
     /// Permits that nobody takes back from the dead, as Redisson's.
     Semaphore,
-    /// Two of three locks as one.
+    /// Two of several locks as one.
     Multi,
     String,
     /// A majority of five independent servers.
     Quorum,
 }
+
+/// Each shares its locks with others.
+const QUICK_PAIRS: [&str; 3] = ["0+1", "1+2", "2+0"];
+const LONG_PAIRS: [&str; 2] = ["3+4", "4+5"];
 
 /// How many holds a name with permits admits.
 pub(crate) const PERMITS: u32 = 2;
@@ -47,7 +51,7 @@ impl Workload {
             Workload::Fenced => "the fenced lock, whose tokens the resource checks",
             Workload::Permits => "two permits with ids and leases",
             Workload::Semaphore => "a semaphore with two permits",
-            Workload::Multi => "two of three locks as one",
+            Workload::Multi => "two of several locks as one",
             Workload::String => "the lock that is one string (`SET NX PX`)",
             Workload::Quorum => "a majority of five independent servers",
         }
@@ -57,7 +61,13 @@ impl Workload {
     pub(crate) fn places(self, clients: &[Client]) -> Vec<Place> {
         let name = |number: &str| format!("{}:{number}", self.name());
         let client = &clients[0];
-        let place = |number: &str, way: Way| Place { name: name(number), way };
+        let quick = if self == Workload::Multi { &QUICK_PAIRS[..] } else { &["0"] };
+        let place = |number: &str, way: Way| Place {
+            name: name(number),
+            is_long: !quick.contains(&number),
+            workload: self,
+            way,
+        };
         let locks = |make: &dyn Fn(&str) -> Lock| {
             ["0", "1"].map(|number| place(number, Way::Lock(make(&name(number))))).into()
         };
@@ -78,9 +88,12 @@ impl Workload {
                 // Two readers for each writer.
                 [both("0"), both("0"), both("1")].into_iter().flatten().collect()
             }
-            Workload::Multi => [["0", "1"], ["1", "2"], ["2", "0"]]
-                .map(|pair| place(&pair.join("+"), Way::Lock(client.multi_lock(pair.map(name)))))
-                .into(),
+            Workload::Multi => {
+                let pair = |pair: &str| {
+                    place(pair, Way::Lock(client.multi_lock(pair.split('+').map(name))))
+                };
+                QUICK_PAIRS.into_iter().chain(LONG_PAIRS).map(pair).collect()
+            }
             Workload::Permits => ["0", "1"]
                 .map(|number| {
                     let permits = client.permit_expirable_semaphore(name(number));
@@ -111,6 +124,9 @@ impl Workload {
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) name: String,
+    /// Somebody may hold it for several leases.
+    pub(crate) is_long: bool,
+    workload: Workload,
     way: Way,
 }
 
@@ -138,14 +154,19 @@ impl Place {
         }
     }
 
-    pub(crate) async fn take(&self, wait: Duration) -> Result<Hold, Error> {
+    /// Permits without leases cannot have a fixed one.
+    pub(crate) fn has_leases(&self) -> bool {
+        self.workload != Workload::Semaphore
+    }
+
+    pub(crate) fn can_be_reentered(&self) -> bool {
+        !matches!(self.workload, Workload::Semaphore | Workload::Permits | Workload::String)
+    }
+
+    pub(crate) async fn take(&self, wait: Duration, lease: Lease) -> Result<Hold, Error> {
         match &self.way {
-            Way::Lock(lock) | Way::Shared(lock) => {
-                lock.try_lock(wait, Lease::Renewed).await.map(Hold::Lock)
-            }
-            Way::Permits(permits) => {
-                permits.try_acquire(wait, Lease::Renewed).await.map(Hold::Permit)
-            }
+            Way::Lock(lock) | Way::Shared(lock) => lock.try_lock(wait, lease).await.map(Hold::Lock),
+            Way::Permits(permits) => permits.try_acquire(wait, lease).await.map(Hold::Permit),
             Way::Semaphore(semaphore) => {
                 semaphore.try_acquire(1, wait).await.map(Hold::OfSemaphore)
             }

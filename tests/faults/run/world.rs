@@ -1,5 +1,6 @@
 //! Servers, and the ways to them: everything that a fault can be done to.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -7,6 +8,7 @@ use clap::ValueEnum;
 use crate::clients::Clients;
 use crate::support::cluster::{Cluster, Shape};
 use crate::support::deployment::{Deployment, Line};
+use crate::support::resp::Connection;
 use crate::support::sentinel::{Sentinels, Watch};
 use crate::support::server::Server;
 
@@ -84,6 +86,20 @@ pub(crate) fn start(kind: Kind, setting: &Setting) -> Vec<Deployment> {
     }
 }
 
+/// The slots of a member of a cluster, as it says itself.
+pub(crate) fn slots_of(member: SocketAddr) -> Option<Vec<(u16, u16)>> {
+    let reply = Connection::open(member).ok()?.command(&["CLUSTER", "NODES"]).ok()?;
+    let text = reply.text();
+    let own = text.lines().find(|line| line.contains("myself"))?;
+    // Eight words about it; slots that are on their way are in brackets.
+    let slots = own.split(' ').skip(8).filter(|slots| !slots.starts_with('['));
+    let span = |slots: &str| {
+        let (first, last) = slots.split_once('-').unwrap_or((slots, slots));
+        Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+    };
+    slots.map(span).collect()
+}
+
 impl World {
     pub(crate) fn server(&self, Node(deployment, server): Node) -> &Server {
         &self.deployments[deployment].servers()[server]
@@ -106,6 +122,16 @@ impl World {
         random.shuffle(&mut masters);
         masters.truncate(if self.kind == Kind::Five { 2 } else { 1 });
         masters
+    }
+
+    /// What only these servers have: nothing if they have everything, or nobody is sure.
+    pub(crate) fn slots_of(&self, nodes: &[Node]) -> Vec<(u16, u16)> {
+        if self.kind != Kind::Cluster {
+            return Vec::new();
+        }
+        let of = |node: &Node| slots_of(self.server(*node).address()).unwrap_or_default();
+        let each: Vec<_> = nodes.iter().map(of).collect();
+        if each.iter().any(Vec::is_empty) { Vec::new() } else { each.concat() }
     }
 
     pub(crate) fn kill(&mut self, Node(deployment, server): Node) {

@@ -79,3 +79,9 @@ func isTimeout(err error) bool {
 	// The end of our own wait, which comes as it is; one of a single call is wrapped.
 	return err == context.DeadlineExceeded || err == context.Canceled
 }
+
+// isLoss: a prolongation that failed because the lock is another's, or nobody's. Of several servers a majority says so.
+func isLoss(err error) bool {
+	var taken *redsync.ErrTaken
+	return errors.As(err, &taken) || errors.Is(err, redislock.ErrNotObtained)
+}

@@ -1,31 +1,30 @@
 // One client process of the published fault run, with the locks of a Go library: tests/faults/run/peers.rs.
 //
-// Events go to standard output as tests/faults/run/history.rs has them; `stop` and `block MS` come on standard input.
+// Events go to standard output as tests/faults/run/history.rs has them; orders.go reads those of standard input.
 package main
 
 import (
 	"bufio"
-	"context"
 	"flag"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // A held lock of one of the libraries.
 type hold interface {
-	// until says how long the lock is certainly held, if the library knows.
-	until() (time.Time, bool)
-	// isHeld asks what a user may ask locally, at no cost.
+	// isHeld asks as the library's documentation says. What cannot be answered is a no.
 	isHeld() bool
-	// lost is closed when the library tells of a loss by itself; nil if it never does.
+	// until says how long the lock is certainly held, if the library knows without asking a server.
+	until() (time.Time, bool)
+	// lost is closed when the library reports a loss by itself; nil if it never does.
 	lost() <-chan struct{}
-	// keep prolongs the lease where that is the user's task; an error ends the section.
-	keep() error
+	// prolong starts the lease again, where that is the user's task.
+	prolong() error
 	release() error
 }
 
@@ -33,6 +32,8 @@ type hold interface {
 type library interface {
 	// acquire waits for so long; an error says that the lock is not held.
 	acquire(name string, wait time.Duration) (hold, error)
+	// renews: the library prolongs leases by itself.
+	renews() bool
 }
 
 // What the libraries need to know.
@@ -42,19 +43,21 @@ type setting struct {
 	lease      time.Duration
 }
 
-var libraries = map[string]func(setting) (library, error){
-	"redsync":     newRedsync,
-	"redislock":   newRedislock,
-	"rueidislock": newRueidislock,
+var libraries = map[string]struct {
+	connect func(setting) (library, error)
+	module  string
+}{
+	"redsync":     {newRedsync, "github.com/go-redsync/redsync/v4"},
+	"redislock":   {newRedislock, "github.com/bsm/redislock"},
+	"rueidislock": {newRueidislock, "github.com/redis/rueidis"},
 }
 
 // What a worker has to do.
 type workload struct {
-	names       []string
-	wait        time.Duration
-	hold, think span
-	seed        uint64
-	resource    string
+	lease, wait, step time.Duration
+	hold, long, think span
+	seed              uint64
+	resource          string
 }
 
 // A span of time out of which one is taken at random.
@@ -78,10 +81,12 @@ func main() {
 	deployment := flag.String("deployment", "single", "single, sentinel, cluster or five")
 	process := flag.Int("process", 1, "its number in the history")
 	workers := flag.Int("workers", 1, "how many at once")
-	names := flag.String("names", "0", "of the locks")
+	workloads := flag.String("workloads", "plain", "plain is the only one")
 	lease := flag.Int("lease-ms", 2000, "of a hold")
 	wait := flag.Int("wait-ms", 1000, "for a lock")
-	hold := flag.String("hold-ms", "10-50", "how long a section lasts")
+	step := flag.Int("step-ms", 6, "between two writes of a quick worker")
+	hold := flag.String("hold-ms", "5-60", "how long a quick worker stays inside")
+	long := flag.String("long-ms", "200-7500", "how long a long one does")
 	think := flag.String("think-ms", "1-10", "how long a worker rests")
 	seed := flag.Uint64("seed", 0, "of all that is random")
 	seconds := flag.Int("seconds", 3, "how long it goes on")
@@ -89,21 +94,25 @@ func main() {
 	flag.Parse()
 
 	told := &history{process: *process, out: bufio.NewWriter(os.Stdout)}
-	locks, err := libraries[*name](setting{strings.Split(*url, ","), *deployment, millis(*lease)})
+	if *workloads != "plain" {
+		fail(fmt.Errorf("no such workload: %s", *workloads))
+	}
+	locks, err := libraries[*name].connect(setting{strings.Split(*url, ","), *deployment, millis(*lease)})
 	if err != nil {
 		fail(err)
 	}
-	work := workload{wait: millis(*wait), seed: *seed, resource: *resource}
-	for _, number := range strings.Split(*names, ",") {
-		work.names = append(work.names, "plain:"+number)
+	work := workload{
+		lease: millis(*lease), wait: millis(*wait), step: millis(*step), seed: *seed, resource: *resource,
 	}
-	if work.hold, err = parseSpan(*hold); err != nil {
-		fail(err)
+	for _, each := range []struct {
+		span *span
+		text string
+	}{{&work.hold, *hold}, {&work.long, *long}, {&work.think, *think}} {
+		if *each.span, err = parseSpan(each.text); err != nil {
+			fail(err)
+		}
 	}
-	if work.think, err = parseSpan(*think); err != nil {
-		fail(err)
-	}
-	told.tell(0, "", "started", fields{"pid": os.Getpid(), "library": *name})
+	told.tell(0, "", "started", fields{"pid": os.Getpid(), "library": *name + " " + version(libraries[*name].module)})
 
 	orders := listen(time.Duration(*seconds) * time.Second)
 	go sample(told)
@@ -128,48 +137,13 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// What came on standard input.
-type orders struct {
-	stop context.Context
-	// blockedUntil is a moment of the monotonic clock.
-	blockedUntil atomic.Int64
-}
-
-func listen(length time.Duration) *orders {
-	stop, cancel := context.WithTimeout(context.Background(), length)
-	orders := &orders{stop: stop}
-	go func() {
-		defer cancel()
-		lines := bufio.NewScanner(os.Stdin)
-		for lines.Scan() {
-			words := strings.Fields(lines.Text())
-			switch {
-			case len(words) == 1 && words[0] == "stop":
-				return
-			case len(words) == 2 && words[0] == "block":
-				if number, err := strconv.Atoi(words[1]); err == nil {
-					orders.blockedUntil.Store(monotonic() + millis(number).Nanoseconds())
-				}
-			}
+// version of a module that this program was built with.
+func version(module string) string {
+	info, _ := debug.ReadBuildInfo()
+	for _, built := range info.Deps {
+		if built.Path == module {
+			return strings.TrimPrefix(built.Version, "v")
 		}
-	}()
-	return orders
-}
-
-func (o *orders) stopping() bool { return o.stop.Err() != nil }
-
-// block keeps the goroutine that called the library from all else, as a careless caller would. The library's own
-// goroutines go on: nothing in Go stops them but the system.
-func (o *orders) block() {
-	for left := o.blockedUntil.Load() - monotonic(); left > 0; left = o.blockedUntil.Load() - monotonic() {
-		time.Sleep(time.Duration(left))
 	}
-}
-
-// pause ends early if the worker is to stop.
-func (o *orders) pause(length time.Duration) {
-	select {
-	case <-o.stop.Done():
-	case <-time.After(length):
-	}
+	return "unknown"
 }

@@ -31,28 +31,31 @@ func (l *redislockLocks) acquire(name string, wait time.Duration) (hold, error) 
 	if err != nil {
 		return nil, err
 	}
-	return &redislockHold{lock, l.lease, time.Now()}, nil
+	return redislockHold{lock, l.lease}, nil
 }
+
+func (l *redislockLocks) renews() bool { return false }
 
 type redislockHold struct {
-	lock      *redislock.Lock
-	lease     time.Duration
-	refreshed time.Time
+	lock  *redislock.Lock
+	lease time.Duration
 }
 
-func (h *redislockHold) until() (time.Time, bool) { return time.Time{}, false }
-
-// isHeld: what it was last told; redislock knows only what it asks the server.
-func (h *redislockHold) isHeld() bool          { return true }
-func (h *redislockHold) lost() <-chan struct{} { return nil }
-
-func (h *redislockHold) keep() error {
-	if time.Since(h.refreshed) < h.lease/3 {
-		return nil
-	}
-	err := h.lock.Refresh(context.Background(), h.lease, nil)
-	h.refreshed = time.Now()
-	return err
+// isHeld asks the server: redislock itself knows nothing of the lease.
+func (h redislockHold) isHeld() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), h.lease/3)
+	defer cancel()
+	left, err := h.lock.TTL(ctx)
+	return err == nil && left > 0
 }
 
-func (h *redislockHold) release() error { return h.lock.Release(context.Background()) }
+func (h redislockHold) until() (time.Time, bool) { return time.Time{}, false }
+func (h redislockHold) lost() <-chan struct{}    { return nil }
+
+func (h redislockHold) prolong() error {
+	ctx, cancel := context.WithTimeout(context.Background(), h.lease/3)
+	defer cancel()
+	return h.lock.Refresh(ctx, h.lease, nil)
+}
+
+func (h redislockHold) release() error { return h.lock.Release(context.Background()) }

@@ -35,15 +35,30 @@ func (l *redsyncLocks) acquire(name string, wait time.Duration) (hold, error) {
 	if err := mutex.LockContext(ctx); err != nil {
 		return nil, err
 	}
-	return redsyncHold{mutex}, nil
+	return redsyncHold{mutex, l.lease}, nil
 }
 
-type redsyncHold struct{ mutex *redsync.Mutex }
+func (l *redsyncLocks) renews() bool { return false }
 
-func (h redsyncHold) until() (time.Time, bool) { return h.mutex.Until(), true }
+type redsyncHold struct {
+	mutex *redsync.Mutex
+	lease time.Duration
+}
+
+// isHeld looks at Until, as the documentation of Valid says to.
 func (h redsyncHold) isHeld() bool             { return time.Now().Before(h.mutex.Until()) }
+func (h redsyncHold) until() (time.Time, bool) { return h.mutex.Until(), true }
 func (h redsyncHold) lost() <-chan struct{}    { return nil }
-func (h redsyncHold) keep() error              { return nil }
+
+// prolong: redsync waits for all servers, so the context has to end a call to one that is away.
+func (h redsyncHold) prolong() error {
+	ctx, cancel := context.WithTimeout(context.Background(), h.lease/3)
+	defer cancel()
+	if done, err := h.mutex.ExtendContext(ctx); !done {
+		return err
+	}
+	return nil
+}
 
 func (h redsyncHold) release() error {
 	if done, err := h.mutex.Unlock(); !done {

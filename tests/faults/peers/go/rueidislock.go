@@ -49,16 +49,21 @@ func (l *rueidislockLocks) acquire(name string, wait time.Duration) (hold, error
 	return nil, err
 }
 
+func (l *rueidislockLocks) renews() bool { return true }
+
 type rueidislockHold struct {
 	ctx    context.Context
 	unlock context.CancelFunc
 	giveUp context.CancelFunc
 }
 
-func (h *rueidislockHold) until() (time.Time, bool) { return time.Time{}, false }
+// isHeld looks at the context, which is the lock.
 func (h *rueidislockHold) isHeld() bool             { return h.ctx.Err() == nil }
+func (h *rueidislockHold) until() (time.Time, bool) { return time.Time{}, false }
 func (h *rueidislockHold) lost() <-chan struct{}    { return h.ctx.Done() }
-func (h *rueidislockHold) keep() error              { return nil }
+
+// prolong is never called: rueidislock does it.
+func (h *rueidislockHold) prolong() error { return nil }
 
 // release has no result in rueidislock.
 func (h *rueidislockHold) release() error {

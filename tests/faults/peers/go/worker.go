@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// How often a section writes to the resource.
-const step = 5 * time.Millisecond
-
 type worker struct {
 	number   int
 	locks    library
@@ -20,6 +17,8 @@ type worker struct {
 	random   *rand.Rand
 	resource net.Conn
 	answers  *bufio.Reader
+	// When the lease of the hold is to be prolonged.
+	due time.Time
 }
 
 func newWorker(number int, locks library, work workload, told *history, orders *orders) (*worker, error) {
@@ -27,72 +26,110 @@ func newWorker(number int, locks library, work workload, told *history, orders *
 	if err != nil {
 		return nil, fmt.Errorf("the resource: %w", err)
 	}
-	stream := uint64(told.process)<<32 | uint64(number)
+	random := rand.New(rand.NewPCG(work.seed, uint64(told.process)<<32|uint64(number)))
 	return &worker{
-		number, locks, work, told, orders, rand.New(rand.NewPCG(work.seed, stream)), resource, bufio.NewReader(resource),
+		number: number, locks: locks, work: work, told: told, orders: orders,
+		random: random, resource: resource, answers: bufio.NewReader(resource),
 	}, nil
 }
 
 func (w *worker) run() error {
 	for !w.orders.stopping() {
-		if err := w.turn(w.work.names[w.random.IntN(len(w.work.names))]); err != nil {
+		if err := w.turn(w.work.next(w.number, w.random)); err != nil {
 			return err
 		}
-		w.orders.pause(w.oneOf(w.work.think))
+		w.orders.pause(w.work.think.pick(w.random))
 	}
 	return nil
 }
 
 // turn is one acquisition with all that follows; an error is of the resource.
-func (w *worker) turn(name string) error {
-	w.tell(name, "asked", fields{"mode": "exclusive"})
-	held, err := w.locks.acquire(name, w.work.wait)
+func (w *worker) turn(next plan) error {
+	w.tell(next.name, "asked", fields{"mode": "exclusive"})
+	held, err := w.locks.acquire(next.name, next.wait)
 	if err != nil {
-		w.tell(name, "refused", fields{"error": kind(err), "timeout": isTimeout(err)})
+		w.tell(next.name, "refused", fields{"error": kind(err), "timeout": isTimeout(err)})
 		return nil
 	}
-	w.tell(name, "granted", untilOf(held))
-	if err := w.section(name, held); err != nil {
+	w.due = time.Now().Add(w.work.lease / 3)
+	w.tell(next.name, "granted", untilOf(held))
+	if err := w.section(next, held); err != nil {
 		return err
 	}
-	w.tell(name, "releasing", nil)
-	err = held.release()
-	released := fields{}
-	if err != nil {
-		released["error"] = kind(err)
-	}
-	w.tell(name, "released", released)
+	w.tell(next.name, "releasing", nil)
+	w.tell(next.name, "released", failed(held.release()))
 	return nil
 }
 
-// section goes on for a random time, or until the library no longer says that the lock is held.
-func (w *worker) section(name string, held hold) error {
-	for end := time.Now().Add(w.oneOf(w.work.hold)); time.Now().Before(end) && !w.orders.stopping(); {
-		w.orders.block()
-		if err := held.keep(); err != nil {
-			w.tell(name, "lost", fields{"reason": kind(err)})
+// section goes on as planned, or until the library no longer says that the lock is held.
+func (w *worker) section(next plan, held hold) error {
+	leave := time.Now().Add(next.stay)
+	if next.isPaused {
+		w.tell(next.name, "did", fields{"what": "paused"})
+		// Whoever does not look at the lock does not see it lost either.
+		if !w.idle(next.name, held, next.stay, nil) {
 			return nil
-		}
-		select {
-		case <-held.lost():
-			w.tell(name, "lost", fields{"reason": "Cancelled"})
-			return nil
-		default:
-		}
-		if !held.isHeld() {
-			w.tell(name, "doubted", nil)
-			return nil
-		}
-		w.tell(name, "held", untilOf(held))
-		if err := w.write(name); err != nil {
-			return err
-		}
-		select {
-		case <-held.lost():
-		case <-time.After(step):
 		}
 	}
-	return nil
+	for {
+		w.orders.block()
+		if !held.isHeld() {
+			w.tell(next.name, "doubted", nil)
+			return nil
+		}
+		w.tell(next.name, "held", untilOf(held))
+		w.orders.freeze()
+		if err := w.write(next.name); err != nil {
+			return err
+		}
+		if !time.Now().Before(leave) || w.orders.stopping() || !w.idle(next.name, held, next.step, held.lost()) {
+			return nil
+		}
+	}
+}
+
+// idle prolongs the lease when a third of it is over. It ends early if the worker is to stop; false says that the lock
+// is lost.
+func (w *worker) idle(name string, held hold, length time.Duration, lost <-chan struct{}) bool {
+	for end := time.Now().Add(length); ; {
+		wake := end
+		if !w.locks.renews() && w.due.Before(end) {
+			wake = w.due
+		}
+		select {
+		case <-lost:
+			w.tell(name, "lost", fields{"reason": "Cancelled"})
+			return false
+		case <-w.orders.stop.Done():
+			return true
+		case <-time.After(time.Until(wake)):
+		}
+		if wake == end {
+			return true
+		}
+		if !w.prolong(name, held) {
+			return false
+		}
+	}
+}
+
+// prolong is tried again soon after an error that does not say that the lock is lost.
+func (w *worker) prolong(name string, held hold) bool {
+	w.orders.block()
+	sent := time.Now()
+	err := held.prolong()
+	did := failed(err)
+	did["what"] = "renewed"
+	w.tell(name, "did", did)
+	w.due = sent.Add(w.work.lease / 3)
+	if err != nil {
+		w.due = sent.Add(w.work.lease / 10)
+	}
+	if isLoss(err) {
+		w.tell(name, "lost", fields{"reason": kind(err)})
+		return false
+	}
+	return true
 }
 
 func (w *worker) write(name string) error {
@@ -112,8 +149,11 @@ func (w *worker) write(name string) error {
 
 func (w *worker) tell(name, event string, more fields) { w.told.tell(w.number, name, event, more) }
 
-func (w *worker) oneOf(times span) time.Duration {
-	return times.from + time.Duration(w.random.Int64N(int64(times.to-times.from)+1))
+func failed(err error) fields {
+	if err == nil {
+		return fields{}
+	}
+	return fields{"error": kind(err)}
 }
 
 func untilOf(held hold) fields {

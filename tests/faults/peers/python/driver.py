@@ -1,6 +1,6 @@
 """One client process of the published fault run, with redis-py's own Lock: tests/faults/run/peers.rs.
 
-Events go to standard output as tests/faults/run/history.rs has them; `stop` and `block MS` come on standard input.
+Events go to standard output as tests/faults/run/history.rs has them; orders come on standard input.
 """
 
 import argparse
@@ -8,22 +8,30 @@ import ctypes
 import json
 import os
 import random
+import signal
 import socket
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import redis
 from redis.cluster import ClusterNode, RedisCluster
+from redis.exceptions import LockNotOwnedError
 from redis.sentinel import Sentinel
 
-STEP = 0.005
+# How often a long hold looks and writes, in seconds.
+LONG_STEP = 0.02
+
+
+def millis(text):
+    return int(text) / 1000
 
 
 def span(text):
     first, last = text.split("-")
-    return int(first) / 1000, int(last) / 1000
+    return millis(first), millis(last)
 
 
 def parse_arguments():
@@ -32,10 +40,12 @@ def parse_arguments():
     parser.add_argument("--deployment", choices=["single", "sentinel", "cluster"], required=True)
     parser.add_argument("--process", type=int, required=True)
     parser.add_argument("--workers", type=int, required=True)
-    parser.add_argument("--names", required=True)
-    parser.add_argument("--lease-ms", type=int, required=True)
-    parser.add_argument("--wait-ms", type=int, required=True)
+    parser.add_argument("--workloads", choices=["plain"], required=True)
+    parser.add_argument("--lease-ms", type=millis, required=True)
+    parser.add_argument("--wait-ms", type=millis, required=True)
     parser.add_argument("--hold-ms", type=span, required=True)
+    parser.add_argument("--step-ms", type=millis, required=True)
+    parser.add_argument("--long-ms", type=span, required=True)
     parser.add_argument("--think-ms", type=span, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seconds", type=int, required=True)
@@ -85,15 +95,43 @@ class History:
             time.sleep(1)
 
 
+@dataclass
+class Plan:
+    """What a worker is about to do, in seconds: the same plan in the drivers of all libraries, and in ours."""
+
+    name: str
+    wait: float
+    stay: float
+    step: float
+    # It stays without looking, and looks and writes at the end only.
+    is_paused: bool = False
+
+
+def plan(worker, arguments, dice):
+    """A quick hold for workers with an even number, a long one for the others."""
+
+    def one_of(number):
+        return dice.randrange(number) == 0
+
+    if worker % 2 == 0:
+        name = "plain:1" if one_of(8) else "plain:0"
+        wait = dice.uniform(arguments.wait_ms / 10, arguments.wait_ms)
+        stay = 0 if one_of(4) else dice.uniform(*arguments.hold_ms)
+        return Plan(name, wait, stay, arguments.step_ms)
+    stay = dice.uniform(*arguments.long_ms)
+    return Plan("plain:1", arguments.wait_ms, stay, LONG_STEP, is_paused=one_of(8))
+
+
 class Worker:
-    def __init__(self, number, client, arguments, told, stop):
+    def __init__(self, number, client, arguments, told, orders):
         self.number = number
         self.client = client
         self.arguments = arguments
         self.told = told
-        self.stop = stop
+        self.orders = orders
         self.random = random.Random(f"{arguments.seed} {arguments.process} {number}")
-        self.names = [f"plain:{number}" for number in arguments.names.split(",")]
+        # When the lease of the hold is to be prolonged.
+        self.due = 0.0
         host, port = arguments.resource.rsplit(":", 1)
         self.resource = socket.create_connection((host, int(port)))
         self.answers = self.resource.makefile("r")
@@ -102,13 +140,13 @@ class Worker:
         self.told.tell(self.number, name, event, **more)
 
     def run(self):
-        while not self.stop.is_set():
-            self.turn(self.random.choice(self.names))
-            self.stop.wait(self.random.uniform(*self.arguments.think_ms))
+        while not self.orders.stop.is_set():
+            self.turn(plan(self.number, self.arguments, self.random))
+            self.orders.stop.wait(self.random.uniform(*self.arguments.think_ms))
 
-    def turn(self, name):
-        lease = self.arguments.lease_ms / 1000
-        lock = self.client.lock(name, timeout=lease, blocking_timeout=self.arguments.wait_ms / 1000)
+    def turn(self, plan):
+        name, lease = plan.name, self.arguments.lease_ms
+        lock = self.client.lock(name, timeout=lease, blocking_timeout=plan.wait)
         self.tell(name, "asked", mode="exclusive")
         try:
             if not lock.acquire():
@@ -117,10 +155,9 @@ class Worker:
         except Exception as error:  # of a cluster not only RedisError
             self.tell(name, "refused", error=type(error).__name__, timeout=False)
             return
-        # redis-py does not know when the lease ends. This is the user's own measure: a little late, and not told.
-        end_of_lease = time.monotonic() + lease
+        self.due = time.monotonic() + lease / 3
         self.tell(name, "granted")
-        self.section(name, end_of_lease)
+        self.section(plan, lock)
         self.tell(name, "releasing")
         try:
             lock.release()
@@ -128,15 +165,58 @@ class Worker:
         except Exception as error:
             self.tell(name, "released", error=type(error).__name__)
 
-    def section(self, name, end_of_lease):
-        end = time.monotonic() + self.random.uniform(*self.arguments.hold_ms)
-        while time.monotonic() < end and not self.stop.is_set():
-            if time.monotonic() >= end_of_lease:
-                self.tell(name, "doubted")
+    def section(self, plan, lock):
+        """Goes on as planned, or until redis-py no longer says that the lock is held."""
+        leave = time.monotonic() + plan.stay
+        if plan.is_paused:
+            self.tell(plan.name, "did", what="paused")
+            if not self.idle(plan.name, lock, plan.stay):
                 return
-            self.tell(name, "held")
-            self.write(name)
-            time.sleep(STEP)
+        while True:
+            if not self.is_held(lock):
+                self.tell(plan.name, "doubted")
+                return
+            self.tell(plan.name, "held")
+            self.orders.freeze()
+            self.write(plan.name)
+            if time.monotonic() >= leave or self.orders.stop.is_set():
+                return
+            if not self.idle(plan.name, lock, plan.step):
+                return
+
+    def is_held(self, lock):
+        """Asks the server: redis-py itself knows nothing of the lease. What cannot be answered is a no."""
+        try:
+            return lock.owned()
+        except Exception:
+            return False
+
+    def idle(self, name, lock, length):
+        """Prolongs the lease when a third of it is over. Ends early if the worker is to stop; false: it is lost."""
+        end = time.monotonic() + length
+        while True:
+            wake = min(end, self.due)
+            if self.orders.stop.wait(max(0, wake - time.monotonic())) or wake == end:
+                return True
+            if not self.prolong(name, lock):
+                return False
+
+    def prolong(self, name, lock):
+        """Is tried again soon after an error that does not say that the lock is lost."""
+        sent, lease = time.monotonic(), self.arguments.lease_ms
+        try:
+            lock.reacquire()
+        except Exception as error:
+            reason = type(error).__name__
+            self.tell(name, "did", what="renewed", error=reason)
+            self.due = sent + lease / 10
+            if not isinstance(error, LockNotOwnedError):
+                return True
+            self.tell(name, "lost", reason=reason)
+            return False
+        self.tell(name, "did", what="renewed")
+        self.due = sent + lease / 3
+        return True
 
     def write(self, name):
         self.resource.sendall(f"W {name} - {self.arguments.process}.{self.number}\n".encode())
@@ -146,16 +226,35 @@ class Worker:
         self.tell(name, "wrote", accepted=answer == "ok\n")
 
 
-def obey(stop):
-    # PyDLL keeps the interpreter's lock: no other thread runs meanwhile.
-    system = ctypes.PyDLL(None)
-    for line in sys.stdin:
-        match line.split():
-            case ["stop"]:
-                break
-            case ["block", millis]:
-                system.poll(None, 0, int(millis))
-    stop.set()
+class Orders:
+    """`stop`, or the end of the input; `freeze-before-write UNTIL`; `block MS`."""
+
+    def __init__(self):
+        self.stop = threading.Event()
+        self.guard = threading.Lock()
+        self.freeze_until = 0
+
+    def obey(self):
+        # PyDLL keeps the interpreter's lock: no other thread runs meanwhile.
+        system = ctypes.PyDLL(None)
+        for line in sys.stdin:
+            match line.split():
+                case ["stop"]:
+                    break
+                case ["freeze-before-write", until]:
+                    with self.guard:
+                        self.freeze_until = int(until)
+                case ["block", duration]:
+                    system.poll(None, 0, int(duration))
+        self.stop.set()
+
+    def freeze(self):
+        """Stops the process, if that was ordered and nobody has done it yet. Returns when the process goes on."""
+        with self.guard:
+            until, self.freeze_until = self.freeze_until, 0
+        if time.monotonic_ns() < until:
+            # To this thread, so that it is delivered before the call returns. One to the process may come later.
+            signal.raise_signal(signal.SIGSTOP)
 
 
 def main():
@@ -163,9 +262,9 @@ def main():
     told = History(arguments.process)
     client = connect(arguments.url, arguments.deployment)
     client.ping()
-    told.tell(0, "", "started", pid=os.getpid(), library="redis-py")
+    told.tell(0, "", "started", pid=os.getpid(), library=f"redis-py {redis.__version__}")
 
-    stop = threading.Event()
+    orders = Orders()
     failed = []
 
     def run(worker):
@@ -173,14 +272,14 @@ def main():
             worker.run()
         except BaseException as error:
             failed.append(error)
-            stop.set()
+            orders.stop.set()
             raise
 
-    workers = [Worker(n, client, arguments, told, stop) for n in range(arguments.workers)]
+    workers = [Worker(n, client, arguments, told, orders) for n in range(arguments.workers)]
     threads = [threading.Thread(target=run, args=(worker,), daemon=True) for worker in workers]
-    for target, *args in [(obey, stop), (told.sample_every_second,)]:
-        threading.Thread(target=target, args=args, daemon=True).start()
-    timer = threading.Timer(arguments.seconds, stop.set)
+    for target in [orders.obey, told.sample_every_second]:
+        threading.Thread(target=target, daemon=True).start()
+    timer = threading.Timer(arguments.seconds, orders.stop.set)
     timer.daemon = True
     timer.start()
     for thread in threads:

@@ -1,9 +1,21 @@
-//! When faults were on.
+//! When faults were on, and what they reached.
 
-use crate::history::{Event, What};
+use crate::elections;
+use crate::history::{Event, Scope, What};
 
 use super::Rules;
 use super::times::{Clock, Span, nanos};
+
+/// What a fault does to the grants of servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// A server is replaced by one that is behind.
+    Replaces,
+    /// A server forgets what it had.
+    Empties,
+    /// No grant is lost by it.
+    Other,
+}
 
 #[derive(Debug)]
 pub(super) struct Fault<'a> {
@@ -12,7 +24,8 @@ pub(super) struct Fault<'a> {
     pub(super) on: u64,
     /// The end of time if it stayed on.
     pub(super) off: u64,
-    takes_grants: bool,
+    pub(super) effect: Effect,
+    scope: &'a Scope,
 }
 
 impl Fault<'_> {
@@ -20,33 +33,58 @@ impl Fault<'_> {
         let off = if self.off == u64::MAX { "the end".to_owned() } else { clock.say(self.off) };
         format!("{} ({}) from {} to {off}", self.name, self.detail, clock.say(self.on))
     }
+
+    /// Elections follow from faults, and are none that somebody injected.
+    pub(super) fn is_injection(&self) -> bool {
+        self.name != elections::NAME
+    }
+
+    pub(super) fn reaches_slot(&self, slot: u16) -> bool {
+        let contains = |&(first, last): &(u16, u16)| (first..=last).contains(&slot);
+        self.scope.slots.is_empty() || self.scope.slots.iter().any(contains)
+    }
+
+    /// Whether it reaches this process, or one of these locks.
+    pub(super) fn reaches(&self, process: u32, slots: &[u16]) -> bool {
+        let reaches_a_lock = || slots.iter().any(|slot| self.reaches_slot(*slot));
+        self.scope.processes.contains(&process)
+            || (self.scope.processes.is_empty() || !self.scope.slots.is_empty()) && reaches_a_lock()
+    }
+
+    /// Whether it is on at some time in the span, or ended at most `margin` before it.
+    fn is_on_in(&self, span: Span, margin: u64) -> bool {
+        self.on <= span.to && self.off.saturating_add(margin) >= span.from
+    }
 }
 
 /// In the order in which they began.
 #[derive(Debug)]
 pub(super) struct Faults<'a> {
     all: Vec<Fault<'a>>,
-    /// How long after its end a fault still shows in what it took away.
-    aftermath: u64,
     /// How long after its end a client may not know of it.
-    learned: u64,
+    pub(super) learned: u64,
+    /// When the history ends.
+    last: u64,
+    /// When the machine had no time for a process.
+    stalls: Vec<Span>,
     /// Ends of faults that had not begun.
     unmatched: Vec<(u64, &'a str)>,
 }
 
 impl<'a> Faults<'a> {
     pub(super) fn of(history: &'a [Event], rules: &Rules) -> Self {
-        let aftermath = nanos(rules.lease + rules.told_within);
         let learned = nanos(rules.told_within);
-        let mut faults = Self { all: Vec::new(), aftermath, learned, unmatched: Vec::new() };
+        let last = history.last().map_or(0, |event| event.at);
+        let mut faults =
+            Self { all: Vec::new(), learned, last, stalls: stalls(history), unmatched: Vec::new() };
         for event in history {
-            let What::Fault { fault, on, detail } = &event.what else { continue };
+            let What::Fault { fault: name, on, detail, scope } = &event.what else { continue };
             if *on {
-                let takes_grants = rules.grants_lost_by.contains(fault);
-                let off = u64::MAX;
-                faults.all.push(Fault { name: fault, detail, on: event.at, off, takes_grants });
+                let effect = effect(name, rules);
+                let (on, off) = (event.at, u64::MAX);
+                faults.all.push(Fault { name, detail, on, off, effect, scope });
             } else {
-                faults.end(event.at, fault, detail);
+                faults.end(event.at, name, detail);
             }
         }
         faults
@@ -76,30 +114,41 @@ impl<'a> Faults<'a> {
         self.unmatched.iter().map(say)
     }
 
-    /// The last fault that took grants away, and with them what was promised at this time.
-    pub(super) fn excuse(&self, at: u64) -> Option<&Fault<'a>> {
-        self.took_between(at, at)
+    /// A fault that can have cost this process a hold in this time: also one that ended a little before, because
+    /// clients learn of it later. While a shard of a cluster is down all others refuse calls, too.
+    pub(super) fn cause(&self, process: u32, span: Span) -> Option<&Fault<'a>> {
+        let concerns = |fault: &Fault<'_>| {
+            let Scope { processes, slots } = fault.scope;
+            processes.is_empty() || !slots.is_empty() || processes.contains(&process)
+        };
+        self.begun(span.to).find(|fault| fault.is_on_in(span, self.learned) && concerns(fault))
     }
 
-    /// The last fault that took grants away between these times, or whose aftermath reaches into them.
-    pub(super) fn took_between(&self, from: u64, to: u64) -> Option<&Fault<'a>> {
-        let reaches = |fault: &&Fault<'_>| fault.off.saturating_add(self.aftermath) >= from;
-        self.begun(to).filter(|fault| fault.takes_grants).find(reaches)
+    /// Whether a fault that is on in this time is aimed at this process.
+    pub(super) fn hold_up(&self, process: u32, span: Span) -> bool {
+        let is_aimed = |fault: &Fault<'_>| fault.scope.processes.contains(&process);
+        self.begun(span.to).any(|fault| is_aimed(fault) && fault.is_on_in(span, 0))
     }
 
-    /// The last fault before `to` that took away what was granted at `granted`: by its end at the latest, or soon after, by
-    /// a server of which a client did not know yet that it had been replaced.
-    pub(super) fn took_the_grant(&self, granted: u64, to: u64) -> Option<&Fault<'a>> {
-        let took = |fault: &&Fault<'_>| fault.off.saturating_add(self.learned) >= granted;
-        self.begun(to).filter(|fault| fault.takes_grants).find(took)
+    /// Those that take grants away from servers and had begun by then, the last one first.
+    pub(super) fn takers(&self, by: u64) -> impl Iterator<Item = &Fault<'a>> {
+        self.begun(by).filter(|fault| fault.effect != Effect::Other)
+    }
+
+    /// Those that somebody injected, each with its time within the history.
+    pub(super) fn injections(&self) -> impl Iterator<Item = (&Fault<'a>, Span)> {
+        let injections = self.all.iter().filter(|fault| fault.is_injection());
+        injections.map(|fault| (fault, Span { from: fault.on, to: fault.off.min(self.last) }))
     }
 
     /// Whether no fault is on between these times, nor was for as long before as `margin`.
     pub(super) fn calm(&self, from: u64, to: u64, margin: u64) -> bool {
-        self.begun(to).all(|fault| fault.off.saturating_add(margin) < from)
+        let span = Span { from, to };
+        !self.begun(to).any(|fault| fault.is_on_in(span, margin))
     }
 
-    /// The parts of this time in which no fault is on, nor was for as long before as `margin`.
+    /// The parts of this time in which no fault is on, nor was for as long before as `margin`, and the machine had time
+    /// for everybody.
     pub(super) fn calm_parts(&self, span: Span, margin: u64) -> Vec<Span> {
         let mut calm = Vec::new();
         let mut from = span.from;
@@ -112,7 +161,21 @@ impl<'a> Faults<'a> {
         if from < span.to {
             calm.push(Span { from, to: span.to });
         }
-        calm
+        calm.into_iter().flat_map(|calm| self.without_stalls(calm)).collect()
+    }
+
+    fn without_stalls(&self, span: Span) -> Vec<Span> {
+        let (mut from, mut rest) = (span.from, Vec::new());
+        for stall in self.stalls.iter().filter_map(|stall| stall.common(span)) {
+            rest.push(Span { from, to: stall.from.max(from) });
+            from = from.max(stall.to);
+        }
+        rest.push(Span { from, to: span.to });
+        rest
+    }
+
+    pub(super) fn first(&self) -> Option<&Fault<'a>> {
+        self.all.first()
     }
 
     /// The first one that begins after this.
@@ -131,5 +194,23 @@ impl<'a> Faults<'a> {
     /// The last one first.
     fn begun(&self, by: u64) -> impl Iterator<Item = &Fault<'a>> {
         self.all[..self.all.partition_point(|fault| fault.on <= by)].iter().rev()
+    }
+}
+
+fn stalls(history: &[Event]) -> Vec<Span> {
+    let stall = |event: &Event| {
+        let What::Stalled { millis } = event.what else { return None };
+        Some(Span { from: event.at.saturating_sub(millis * 1_000_000), to: event.at })
+    };
+    Span::united(history.iter().filter_map(stall).collect(), 0)
+}
+
+fn effect(name: &str, rules: &Rules) -> Effect {
+    if rules.emptied_by.contains(name) {
+        Effect::Empties
+    } else if rules.replaced_by.contains(name) {
+        Effect::Replaces
+    } else {
+        Effect::Other
     }
 }

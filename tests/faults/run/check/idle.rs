@@ -1,6 +1,7 @@
 //! Who waited for a lock that was free.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::history::Mode;
 use crate::result::Cell;
@@ -10,8 +11,10 @@ use super::story::{Story, Wait, WaitEnd};
 use super::times::{Span, nanos, say_length};
 
 pub(super) fn judge(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
-    let idle = nanos(context.rules.idle);
-    let groups = groups(story);
+    let takes_several = story.names.iter().any(|name| name.locks.len() > 1);
+    let rivalry = if takes_several { context.rules.rivalry } else { Duration::ZERO };
+    let idle = nanos(context.rules.idle.saturating_add(rivalry));
+    let groups = story.groups();
     let gaps = gaps(story, &groups, context);
     // Of the longest wait in each gap, and how many there were.
     let mut waited: BTreeMap<(usize, u64), (u64, Span)> = BTreeMap::new();
@@ -43,19 +46,6 @@ fn free_while(wait: &Wait, gaps: &[Span]) -> impl Iterator<Item = Span> {
     gaps[first..].iter().map_while(move |gap| gap.common(wait))
 }
 
-/// For each lock, the first of those that it is taken together with.
-fn groups(story: &Story<'_>) -> Vec<usize> {
-    let mut groups: Vec<usize> = (0..story.locks.len()).collect();
-    for name in story.names.iter().filter(|name| name.locks.len() > 1) {
-        let together: Vec<usize> = name.locks.iter().map(|lock| groups[*lock]).collect();
-        let first = together.iter().copied().min().unwrap_or(0);
-        for group in groups.iter_mut().filter(|group| together.contains(group)) {
-            *group = first;
-        }
-    }
-    groups
-}
-
 /// For each group, when it could be had.
 fn gaps(story: &Story<'_>, groups: &[usize], context: &Context<'_>) -> Vec<Vec<Span>> {
     let mut counted: Vec<Counted> = groups.iter().map(|_| Counted::default()).collect();
@@ -64,14 +54,23 @@ fn gaps(story: &Story<'_>, groups: &[usize], context: &Context<'_>) -> Vec<Vec<S
         counted.holds(hold.granted, hold.gone_by);
         counted.only_permits &= hold.mode == Mode::Permit;
     }
-    let unsettled = nanos(context.rules.lease * 2);
     for wait in &story.waits {
-        if let WaitEnd::Failed | WaitEnd::Left | WaitEnd::Vanished = wait.end {
+        if !matches!(wait.end, WaitEnd::Granted | WaitEnd::TimedOut) {
             let counted = &mut counted[groups[story.names[wait.name].locks[0]]];
-            counted.holds(wait.asked, wait.ended.saturating_add(unsettled));
+            counted.holds(wait.asked, gone_by(story, wait, context));
         }
     }
     counted.into_iter().map(|counted| counted.gaps(context.rules.permits)).collect()
+}
+
+/// No server has what the attempts of this wait may have taken after this.
+pub(super) fn gone_by(story: &Story<'_>, wait: &Wait, context: &Context<'_>) -> u64 {
+    let common = nanos(context.rules.lease);
+    let own = if wait.is_orphan() { common.max(wait.lease) } else { common };
+    let is_dead = wait.end == WaitEnd::Vanished;
+    let is_for_ever = is_dead && context.rules.lasting.contains(story.workload_of(wait));
+    let unsettled = if is_for_ever { u64::MAX } else { own.saturating_mul(2) };
+    wait.ended.saturating_add(unsettled)
 }
 
 /// How many may have the locks of a group.

@@ -6,15 +6,17 @@ use crate::history::Mode;
 use crate::result::Cell;
 
 use super::Context;
+use super::faults::Fault;
 use super::story::{Hold, Lock, Story};
-use super::times::{Span, millis, nanos, say_length};
+use super::times::{Span, say_length};
+use super::told;
 
 /// Holds that were valid together from this time on: two, or one more than there are permits.
-struct Meeting {
-    lock: usize,
-    at: u64,
+pub(super) struct Meeting {
+    pub(super) lock: usize,
+    pub(super) at: u64,
     until: u64,
-    holds: Vec<usize>,
+    pub(super) holds: Vec<usize>,
 }
 
 /// The two holds. A crowd of permits is known by the one that was too many, twice.
@@ -160,22 +162,53 @@ fn parties(one: usize, other: usize) -> Parties {
 }
 
 fn judge_meeting(story: &Story<'_>, context: &Context<'_>, meeting: &Meeting, cell: &mut Cell) {
-    let told = meeting.holds.iter().filter_map(|hold| story.holds[*hold].told_after(meeting.at));
-    let told_after = told.min().unwrap_or(u64::MAX).saturating_sub(meeting.at);
-    cell.overlaps.longest_told_ms = cell.overlaps.longest_told_ms.max(millis(told_after));
+    let parties = told::parties(story, context, meeting);
+    told::count(&parties, meeting.at, cell);
     let said = say(story, context, meeting);
-    let Some(fault) = context.faults.excuse(meeting.at) else {
+    let Some(fault) = excuse(story, context, meeting) else {
         cell.overlaps.valid += 1;
         cell.violations.push(said);
         return;
     };
     cell.overlaps.excused += 1;
-    let (fault, told) = (fault.say(context.clock), say_length(told_after));
-    if context.rules.tells_losses && told_after > nanos(context.rules.told_within) {
-        cell.violations.push(format!("{said}, after {fault}, and one was told only after {told}"));
+    let said = format!("{said}, after {}", fault.say(context.clock));
+    let after = |told: u64| say_length(told - meeting.at);
+    if let Some(told) = told::told_in_time(&parties) {
+        cell.explained.push(format!("{said}; one was told after {}", after(told)));
+    } else if told::one_left(&parties) {
+        cell.explained.push(format!("{said}; one released it before it was to be told"));
+    } else if context.rules.tells_losses {
+        let late = parties.iter().filter_map(|party| party.told).min();
+        let late = late.map_or("was not told".to_owned(), |told| {
+            format!("was told only after {}", after(told))
+        });
+        let due = parties.first().map_or(0, |party| party.due);
+        let due = after(due.max(meeting.at));
+        cell.violations.push(format!("{said}, and one {late}, which was due after {due}"));
     } else {
-        cell.explained.push(format!("{said}, after {fault}; one was told after {told}"));
+        cell.explained.push(format!("{said}; none was told in time"));
     }
+}
+
+/// The fault by which the server that granted the lock did not know of another grant: not one that came only after
+/// its own.
+fn excuse<'a>(
+    story: &Story<'_>,
+    context: &'a Context<'_>,
+    meeting: &Meeting,
+) -> Option<&'a Fault<'a>> {
+    let slot = story.locks[meeting.lock].slot;
+    let last_grant = |of: usize| {
+        let others = meeting.holds.iter().filter(|other| **other != of);
+        others.map(|other| story.holds[*other].granted).max().unwrap_or(0)
+    };
+    let earlier = meeting.holds.iter().filter(|place| {
+        let grant = story.holds[**place].signatures.first();
+        grant.is_some_and(|grant| grant.from <= last_grant(**place))
+    });
+    let mut forgot =
+        earlier.filter_map(|place| context.faults.forgot(slot, &story.holds[*place], meeting.at));
+    forgot.next()
 }
 
 fn say(story: &Story<'_>, context: &Context<'_>, meeting: &Meeting) -> String {

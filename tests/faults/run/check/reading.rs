@@ -1,26 +1,28 @@
 //! From events to waits and holds. Events that make no sense are the driver's fault, and said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::history::{Event, Mode, What};
+use crate::history::{Event, What};
 
 use super::Rules;
-use super::holds::{Grant, OpenHold, Phase};
+use super::holds::{Grant, OpenHold, Phase, Terms};
 use super::story::{Story, Wait, WaitEnd, Who, Write};
 use super::times::{Clock, nanos};
 
 /// What happened in each workload.
 pub(super) fn stories<'a>(
     history: &'a [Event],
-    rules: &Rules,
+    rules: &'a Rules,
     clock: Clock,
 ) -> BTreeMap<&'a str, Story<'a>> {
     let mut reader = Reader {
         clock,
         // A lease, and another one for a renewal or a repetition that was still on its way.
         unsettled: nanos(rules.lease * 2),
+        lease: nanos(rules.lease),
         wants_deadlines: rules.knows_deadlines,
         keeps_deadlines: rules.keeps_deadlines,
+        lasting: &rules.lasting,
         stories: BTreeMap::new(),
         workers: BTreeMap::new(),
         last_signs: BTreeMap::new(),
@@ -31,12 +33,18 @@ pub(super) fn stories<'a>(
     reader.complete()
 }
 
+/// A server refuses the call, as when a right is missing: it is not repeated, and what is held ends with its lease.
+const FORBIDDEN: &str = "Protocol";
+
 struct Reader<'a> {
     clock: Clock,
     /// For how long a server may still have what was not released for certain.
     unsettled: u64,
+    /// If it is not fixed.
+    lease: u64,
     wants_deadlines: bool,
     keeps_deadlines: bool,
+    lasting: &'a BTreeSet<String>,
     stories: BTreeMap<&'a str, Story<'a>>,
     workers: BTreeMap<Who, State<'a>>,
     last_signs: BTreeMap<u32, u64>,
@@ -46,15 +54,14 @@ enum State<'a> {
     /// Whatever it had is over.
     Idle,
     Waits(Asking<'a>),
-    Holds(&'a str, OpenHold),
+    Holds(&'a str, Box<OpenHold>),
 }
 
 #[derive(Clone, Copy)]
 struct Asking<'a> {
     text: &'a str,
     name: usize,
-    mode: Mode,
-    asked: u64,
+    terms: Terms,
 }
 
 impl<'a> State<'a> {
@@ -71,7 +78,7 @@ impl<'a> Reader<'a> {
     fn read(&mut self, event: &'a Event) {
         match &event.what {
             What::Fault { .. } => return,
-            What::Sample { .. } => {}
+            What::Sample { .. } | What::Stalled { .. } => {}
             // Under the number of one that was killed.
             What::Started { .. } => self.vanish(event.process),
             What::Ended { .. } => self.end(event.process, event.at),
@@ -81,6 +88,7 @@ impl<'a> Reader<'a> {
             | What::Held { .. }
             | What::Doubted
             | What::Wrote { .. }
+            | What::Did { .. }
             | What::Lost { .. }
             | What::Releasing
             | What::Released { .. } => self.step(event),
@@ -113,7 +121,7 @@ impl<'a> Reader<'a> {
 
     fn when_idle(&mut self, event: &'a Event) -> State<'a> {
         match &event.what {
-            What::Asked { mode } => return self.ask(event, *mode),
+            What::Asked { .. } => return self.ask(event),
             // The news of a loss came later than the worker's own end.
             What::Lost { .. } => {}
             _ => self.malformed(event, "it has not asked"),
@@ -121,16 +129,26 @@ impl<'a> Reader<'a> {
         State::Idle
     }
 
-    fn ask(&mut self, event: &'a Event, mode: Mode) -> State<'a> {
+    fn ask(&mut self, event: &'a Event) -> State<'a> {
+        let What::Asked { mode, fixed_ms, renewed_ms } = event.what else { return State::Idle };
+        let own = fixed_ms.or(renewed_ms);
         let name = self.story(&event.name).name(event);
-        State::Waits(Asking { text: &event.name, name, mode, asked: event.at })
+        let terms = Terms {
+            mode,
+            asked: event.at,
+            lease: own.map_or(self.lease, |own| own.saturating_mul(1_000_000)),
+            is_fixed: fixed_ms.is_some(),
+            counts_from_request: self.keeps_deadlines,
+        };
+        State::Waits(Asking { text: &event.name, name, terms })
     }
 
     fn when_waiting(&mut self, who: Who, event: &'a Event, asking: Asking<'a>) -> State<'a> {
-        let Asking { text, name, mode, asked } = asking;
+        let Asking { text, name, terms } = asking;
         let end = match &event.what {
             What::Granted { .. } => WaitEnd::Granted,
             What::Refused { timeout: true, .. } => WaitEnd::TimedOut,
+            What::Refused { error, .. } if error == FORBIDDEN => WaitEnd::Forbidden,
             What::Refused { .. } => WaitEnd::Failed,
             _ => {
                 self.malformed(event, "it waits");
@@ -138,11 +156,12 @@ impl<'a> Reader<'a> {
             }
         };
         let story = self.story(&event.name);
-        story.waits.push(Wait { who, name, asked, ended: event.at, end });
+        let Terms { asked, lease, .. } = terms;
+        story.waits.push(Wait { who, name, asked, ended: event.at, end, lease });
         match &event.what {
             What::Granted { until, token } => {
                 let grant = Grant { at: event.at, until: *until, token: *token };
-                State::Holds(text, OpenHold::new(who, name, mode, grant))
+                State::Holds(text, Box::new(OpenHold::new(who, name, terms, grant)))
             }
             What::Refused { error, timeout: false } => {
                 story.error(error, event.at);
@@ -152,13 +171,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn when_holding(&mut self, event: &'a Event, name: &'a str, mut hold: OpenHold) -> State<'a> {
+    fn when_holding(
+        &mut self,
+        event: &'a Event,
+        name: &'a str,
+        mut hold: Box<OpenHold>,
+    ) -> State<'a> {
         let at = event.at;
         match (&event.what, hold.phase()) {
-            (What::Asked { mode }, _) if hold.is_given_up() => {
-                let gone_by = at.saturating_add(self.unsettled);
-                self.story(name).holds.push(hold.close(gone_by));
-                return self.ask(event, *mode);
+            (What::Asked { .. }, _) if hold.is_given_up() => {
+                let hold = hold.leave(at, self.unsettled);
+                self.story(name).holds.push(hold);
+                return self.ask(event);
             }
             (What::Held { until }, Phase::Inside) => {
                 if self.keeps_deadlines && until.is_some_and(|until| until < at) {
@@ -172,25 +196,37 @@ impl<'a> Reader<'a> {
                 }
             }
             (What::Doubted, Phase::Inside | Phase::Lost | Phase::LostAndHeld) => hold.doubt(at),
-            (What::Wrote { accepted, order }, phase) if phase != Phase::Releasing => {
-                let (accepted, order, sent) = (*accepted, *order, hold.last_positive());
-                hold.wrote(Write { accepted, sent, answered: at, order });
+            (What::Wrote { accepted }, phase) if phase != Phase::Releasing => {
+                hold.wrote(Write { accepted: *accepted, answered: at });
+            }
+            (What::Did { what, error }, phase) if phase != Phase::Releasing => {
+                hold.did(at, *what, error.as_deref());
             }
             (What::Lost { .. }, _) => hold.lose(at),
             (What::Releasing, phase) if phase != Phase::Releasing => hold.releasing(at),
             (What::Released { error }, Phase::Releasing) => {
-                let unsettled = if error.is_some() { self.unsettled } else { 0 };
-                let story = self.story(name);
-                if let Some(error) = error {
-                    story.error(error, at);
-                }
-                story.holds.push(hold.close(at.saturating_add(unsettled)));
+                hold.released(at, error.as_deref());
+                self.close(name, *hold, at, error.as_deref());
                 return State::Idle;
             }
             (_, Phase::Releasing) => self.malformed(event, "it is releasing"),
             _ => self.malformed(event, "it holds the lock"),
         }
+        hold.stepped(at);
         State::Holds(name, hold)
+    }
+
+    fn close(&mut self, name: &'a str, hold: OpenHold, at: u64, error: Option<&'a str>) {
+        let hold = match error {
+            None => hold.settle(at),
+            Some(FORBIDDEN) => hold.orphan(at, self.unsettled),
+            Some(_) => hold.leave(at, self.unsettled),
+        };
+        let story = self.story(name);
+        if let Some(error) = error {
+            story.error(error, at);
+        }
+        story.holds.push(hold);
     }
 
     /// The process was killed: it said nothing any more.
@@ -214,17 +250,22 @@ impl<'a> Reader<'a> {
     }
 
     fn cut_short(&mut self, who: Who, state: State<'a>, at: u64, end: WaitEnd) {
-        let gone_by = at.saturating_add(self.unsettled);
         match state {
             State::Idle => {}
-            State::Waits(Asking { text, name, asked, .. }) => {
-                self.story(text).waits.push(Wait { who, name, asked, ended: at, end });
+            State::Waits(Asking { text, name, terms: Terms { asked, lease, .. } }) => {
+                self.story(text).waits.push(Wait { who, name, asked, ended: at, end, lease });
             }
             State::Holds(name, mut hold) => {
                 hold.vanish(at);
-                self.story(name).holds.push(hold.close(gone_by));
+                let unsettled = self.unsettled_of_the_dead(name);
+                self.story(name).holds.push(hold.orphan(at, unsettled));
             }
         }
+    }
+
+    fn unsettled_of_the_dead(&self, name: &str) -> u64 {
+        let is_for_ever = |workload: &String| name.split(':').next() == Some(workload);
+        if self.lasting.iter().any(is_for_ever) { u64::MAX } else { self.unsettled }
     }
 
     fn workers_of(&mut self, process: u32) -> BTreeMap<Who, State<'a>> {

@@ -4,8 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use crate::history::{Event, Mode};
+use crate::result::Holds;
+use crate::support::slots::keyslot;
 
 use super::times::Span;
+
+/// So long takes it to find out that there is nothing to do.
+const BRIEF: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Who {
@@ -27,6 +32,15 @@ pub(super) struct Wait {
     pub(super) asked: u64,
     pub(super) ended: u64,
     pub(super) end: WaitEnd,
+    /// What was asked for.
+    pub(super) lease: u64,
+}
+
+impl Wait {
+    /// Nobody gives back what it may have been granted.
+    pub(super) fn is_orphan(&self) -> bool {
+        matches!(self.end, WaitEnd::Vanished | WaitEnd::Forbidden)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +49,8 @@ pub(super) enum WaitEnd {
     /// Others held the lock all the while.
     TimedOut,
     Failed,
+    /// A server refused it, and perhaps to give back what it had granted.
+    Forbidden,
     /// The process says that all has ended, but this has not.
     Left,
     /// With its process.
@@ -47,26 +63,93 @@ pub(super) struct Hold {
     /// Its place in [`Story::names`].
     pub(super) name: usize,
     pub(super) mode: Mode,
+    pub(super) lease: u64,
+    /// Nobody renews it.
+    pub(super) is_fixed: bool,
     pub(super) granted: u64,
     pub(super) token: Option<i64>,
     /// When it was held for certain.
     pub(super) valid: Vec<Span>,
     /// When its holder had not heard yet that it was not.
     pub(super) stale: Vec<Span>,
-    /// When its holder was told, or said itself, that it does not hold the lock any more.
+    /// When its holder was told that it does not hold the lock any more.
     pub(super) told: Vec<u64>,
+    /// When it began to release the lock, or gave its last sign of life.
+    pub(super) left: Option<u64>,
+    /// What the library said of it, from the grant on.
+    pub(super) answers: Vec<Answer>,
+    /// In the order of their times.
+    pub(super) signatures: Vec<Signature>,
+    /// Whether each renewal can be seen: by a later deadline, or because the driver does it.
+    pub(super) shows_renewals: bool,
+    /// How many signatures are renewals.
+    pub(super) renewed: u64,
+    /// How many signatures were followed by none in time.
+    pub(super) failed: u64,
+    pub(super) alarms: Vec<Alarm>,
+    pub(super) did: Did,
     pub(super) writes: Vec<Write>,
     /// No server has it after this.
     pub(super) gone_by: u64,
+    /// Nobody gives it back before.
+    pub(super) is_orphan: bool,
+}
+
+/// The library said that the lock is held.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub(super) at: u64,
+    pub(super) until: Option<u64>,
+}
+
+/// A server carried out what makes the lease run until some deadline: the grant, or what prolongs it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Signature {
+    /// It was not sent earlier.
+    pub(super) from: u64,
+    /// It was seen to be done.
+    pub(super) by: u64,
+    pub(super) until: u64,
+}
+
+impl Signature {
+    pub(super) fn span(self) -> Span {
+        Span { from: self.from, to: self.by }
+    }
+}
+
+/// The holder was told that its hold is over, or may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Alarm {
+    pub(super) at: u64,
+    /// When the worker looked: later than a deadline that passed meanwhile, and was perhaps a later one.
+    pub(super) seen: u64,
+    pub(super) by: Teller,
+    /// The last one before it.
+    pub(super) signature: Signature,
+    /// Later the library said again that the lock is held.
+    pub(super) is_taken_back: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Teller {
+    /// A deadline that passed.
+    Deadline,
+    Library,
+}
+
+/// What its worker did with it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Did {
+    pub(super) extend: bool,
+    pub(super) reenter: bool,
+    pub(super) pause: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Write {
     pub(super) accepted: bool,
-    /// Not sent before this.
-    pub(super) sent: u64,
     pub(super) answered: u64,
-    pub(super) order: Option<u64>,
 }
 
 impl Hold {
@@ -76,6 +159,38 @@ impl Hold {
 
     pub(super) fn told_after(&self, at: u64) -> Option<u64> {
         self.told.iter().copied().filter(|told| *told >= at).min()
+    }
+
+    /// The deadline that was known at this time.
+    pub(super) fn deadline_at(&self, at: u64) -> Option<u64> {
+        self.answers.iter().rfind(|answer| answer.at <= at).and_then(|answer| answer.until)
+    }
+
+    /// The last signature that was known at this time.
+    pub(super) fn signature_at(&self, at: u64) -> Option<Signature> {
+        let known = self.signatures.iter().rfind(|signature| signature.by <= at);
+        known.or(self.signatures.first()).copied()
+    }
+
+    /// Its last valid instant.
+    pub(super) fn valid_until(&self) -> Option<u64> {
+        self.valid.iter().map(|span| span.to).max()
+    }
+
+    /// Of which kinds it was.
+    pub(super) fn count(&self, lease: u64, counts: &mut Holds) {
+        let length = self.left.or(self.valid_until()).unwrap_or(self.granted) - self.granted;
+        counts.brief += u64::from(length < BRIEF);
+        counts.beyond_a_lease += u64::from(length > lease);
+        counts.fixed += u64::from(self.is_fixed);
+        counts.extended += u64::from(self.did.extend);
+        counts.reentered += u64::from(self.did.reenter);
+        counts.paused += u64::from(self.did.pause);
+    }
+
+    /// The holder was told before it released the lock, and the lock was not held again.
+    pub(super) fn loss(&self) -> Option<&Alarm> {
+        self.alarms.last().filter(|alarm| !alarm.is_taken_back)
     }
 }
 
@@ -89,6 +204,7 @@ pub(super) struct Name<'a> {
 #[derive(Debug)]
 pub(super) struct Lock {
     pub(super) name: String,
+    pub(super) slot: u16,
     /// Their places in [`Story::waits`], in the order of asking.
     pub(super) waits: Vec<usize>,
     /// Their places in [`Story::holds`], in the order of their grants.
@@ -132,7 +248,8 @@ impl<'a> Story<'a> {
         if let Some(&place) = self.lock_places.get(&name) {
             return place;
         }
-        self.locks.push(Lock { name: name.clone(), waits: Vec::new(), holds: Vec::new() });
+        let (slot, waits, holds) = (keyslot(&name), Vec::new(), Vec::new());
+        self.locks.push(Lock { name: name.clone(), slot, waits, holds });
         self.lock_places.insert(name, self.locks.len() - 1);
         self.locks.len() - 1
     }
@@ -155,6 +272,28 @@ impl<'a> Story<'a> {
                 self.locks[lock].holds.push(place);
             }
         }
+    }
+
+    /// Of the locks of a name.
+    pub(super) fn slots_of(&self, name: usize) -> Vec<u16> {
+        self.names[name].locks.iter().map(|lock| self.locks[*lock].slot).collect()
+    }
+
+    /// For each lock, the first of those that it is taken together with.
+    pub(super) fn groups(&self) -> Vec<usize> {
+        let mut groups: Vec<usize> = (0..self.locks.len()).collect();
+        for name in self.names.iter().filter(|name| name.locks.len() > 1) {
+            let together: Vec<usize> = name.locks.iter().map(|lock| groups[*lock]).collect();
+            let first = together.iter().copied().min().unwrap_or(0);
+            for group in groups.iter_mut().filter(|group| together.contains(group)) {
+                *group = first;
+            }
+        }
+        groups
+    }
+
+    pub(super) fn workload_of(&self, wait: &Wait) -> &'a str {
+        self.names[wait.name].text.split(':').next().unwrap_or_default()
     }
 
     pub(super) fn name_of(&self, hold: &Hold) -> &'a str {

@@ -2,10 +2,15 @@
 
 mod actors;
 mod driver;
+mod excuses;
 mod holds;
 mod idle;
+mod losses;
+mod met;
 mod order;
 mod overlaps;
 mod random;
+mod renewals;
 mod tokens;
+mod told;
 mod waits;

@@ -30,6 +30,21 @@ impl Span {
     pub(super) fn length(self) -> u64 {
         self.to - self.from
     }
+
+    /// In order, and as one if at most `apart` is between them.
+    pub(super) fn united(mut spans: Vec<Self>, apart: u64) -> Vec<Self> {
+        spans.sort_unstable_by_key(|span| span.from);
+        let mut united: Vec<Self> = Vec::new();
+        for span in spans {
+            match united.last_mut() {
+                Some(last) if span.from <= last.to.saturating_add(apart) => {
+                    last.to = last.to.max(span.to);
+                }
+                _ => united.push(span),
+            }
+        }
+        united
+    }
 }
 
 /// Says times as they were since the run began.

@@ -3,6 +3,7 @@
 use crate::result::Cell;
 
 use super::Context;
+use super::faults::Fault;
 use super::story::{Hold, Lock, Story, Write};
 
 pub(super) fn judge(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
@@ -11,7 +12,6 @@ pub(super) fn judge(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
         if !fenced.holds.is_empty() {
             fenced.judge_grants(context, cell);
             fenced.judge_refusals(context, cell);
-            fenced.judge_acceptances(context, cell);
         }
     }
 }
@@ -19,6 +19,7 @@ pub(super) fn judge(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
 /// The holds of one lock that have tokens, in the order of their grants.
 struct Fenced<'a> {
     lock: &'a str,
+    slot: u16,
     holds: Vec<(i64, &'a Hold)>,
 }
 
@@ -26,7 +27,7 @@ impl<'a> Fenced<'a> {
     fn of(story: &'a Story<'_>, lock: &'a Lock) -> Self {
         let holds = lock.holds.iter().map(|hold| &story.holds[*hold]);
         let holds = holds.filter_map(|hold| Some((hold.token?, hold))).collect();
-        Self { lock: &lock.name, holds }
+        Self { lock: &lock.name, slot: lock.slot, holds }
     }
 
     fn judge_grants(&self, context: &Context<'_>, cell: &mut Cell) {
@@ -44,7 +45,7 @@ impl<'a> Fenced<'a> {
                     earlier.who,
                     context.clock.say(earlier.granted),
                 );
-                match context.faults.took_the_grant(earlier.granted, hold.granted) {
+                match context.faults.took_the_grant(self.slot, earlier, hold.granted) {
                     Some(fault) => {
                         cell.explained.push(format!(
                             "{said}; the counter may be lost by {}",
@@ -69,49 +70,36 @@ impl<'a> Fenced<'a> {
                 hold.who,
                 context.clock.say(write.answered),
             );
-            match context.faults.took_between(0, write.answered) {
-                Some(fault) => {
-                    cell.explained.push(format!(
-                        "{said}; the counter may be lost by {}",
-                        fault.say(context.clock)
-                    ));
+            match self.explains_refusal(context, (token, hold), write.answered) {
+                Some((what, fault)) => {
+                    let fault = fault.say(context.clock);
+                    cell.explained.push(format!("{said}; {what} may be lost by {fault}"));
                 }
                 None => cell.violations.push(said),
             }
         }
     }
 
-    fn judge_acceptances(&self, context: &Context<'_>, cell: &mut Cell) {
-        let accepted: Vec<_> = self.writes().filter(|(_, _, write)| write.accepted).collect();
-        let by_order = accepted.iter().all(|(_, _, write)| write.order.is_some());
-        // When each was certainly not yet, and when certainly done.
-        let begins = |write: &Write| if by_order { write.order.unwrap_or(0) } else { write.sent };
-        let ends = |write: &Write| if by_order { write.order.unwrap_or(0) } else { write.answered };
-        let mut by_begin = accepted.clone();
-        by_begin.sort_by_key(|(_, _, write)| begins(write));
-        let mut by_end = accepted;
-        by_end.sort_by_key(|(_, _, write)| ends(write));
-        let mut done = by_end.into_iter().peekable();
-        let mut highest: Option<(i64, &Write)> = None;
-        for (token, hold, write) in by_begin {
-            while let Some((other, _, earlier)) =
-                done.next_if(|(_, _, other)| ends(other) < begins(write))
-            {
-                if highest.is_none_or(|(highest, _)| highest < other) {
-                    highest = Some((other, earlier));
-                }
+    /// A higher token, or the same one, was granted before the write: either it was lost with its counter, or the server
+    /// that granted it did not know of this hold.
+    fn explains_refusal<'b>(
+        &self,
+        context: &'b Context<'_>,
+        (token, hold): (i64, &Hold),
+        at: u64,
+    ) -> Option<(&'static str, &'b Fault<'b>)> {
+        let is_other = |other: &Hold| !std::ptr::eq(other, hold);
+        let higher = self.holds.iter().filter(|(other, by)| *other >= token && is_other(by));
+        let mut higher = higher.map(|(_, by)| *by).filter(|by| by.granted <= at);
+        higher.find_map(|by| {
+            if by.granted <= hold.granted {
+                let fault = context.faults.took_the_grant(self.slot, by, hold.granted)?;
+                Some(("the counter", fault))
+            } else {
+                let fault = context.faults.forgot(self.slot, hold, by.granted)?;
+                Some(("the hold", fault))
             }
-            if let Some((before, earlier)) = highest.filter(|(highest, _)| *highest > token) {
-                cell.violations.push(format!(
-                    "{}: the resource accepted a write of {} with token {token} at {}, after one with token \
-                     {before} at {}",
-                    self.lock,
-                    hold.who,
-                    context.clock.say(write.answered),
-                    context.clock.say(earlier.answered),
-                ));
-            }
-        }
+        })
     }
 
     fn writes(&self) -> impl Iterator<Item = (i64, &'a Hold, &'a Write)> {

@@ -92,6 +92,7 @@ fn settings(
     unset: fn(&Server),
 ) -> Injected {
     let victims = world.victims(random);
+    let slots = world.slots_of(&victims);
     for &node in &victims {
         set(world.server(node));
     }
@@ -100,6 +101,7 @@ fn settings(
             unset(world.server(node));
         }
     })
+    .of_slots(slots)
 }
 
 fn take_rights(world: &mut World, random: &mut fastrand::Rng) -> Injected {
@@ -147,7 +149,7 @@ fn evict(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         (0..100_000).map(|number| format!("{{junk{number}}}")).find(is_there).expect("one of many")
     };
     let places: Vec<_> = victims.iter().map(|&node| (node, owner(node))).collect();
-    let again = places.clone();
+    let (again, slots) = (places.clone(), world.slots_of(&victims));
     Injected::new("keys are evicted, by each policy in turn", move |world| {
         for (node, tag) in &places {
             let server = world.server(*node);
@@ -157,6 +159,7 @@ fn evict(world: &mut World, random: &mut fastrand::Rng) -> Injected {
             }
         }
     })
+    .of_slots(slots)
     .meanwhile(move |world| {
         turn += 1;
         for (node, tag) in &again {

@@ -62,6 +62,7 @@ fn freeze(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     Injected::new(format!("client {number} stands still"), move |world| {
         world.clients.signal(seat, Signal::SIGCONT);
     })
+    .of_process(number)
 }
 
 fn kill(world: &mut World, random: &mut fastrand::Rng) -> Injected {
@@ -69,6 +70,7 @@ fn kill(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let number = world.clients.seats()[seat].number;
     world.clients.signal(seat, Signal::SIGKILL);
     Injected::new(format!("client {number} is killed"), move |world| world.clients.replace(seat))
+        .of_process(number)
 }
 
 fn block(world: &mut World, random: &mut fastrand::Rng) -> Injected {
@@ -76,7 +78,9 @@ fn block(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let number = world.clients.seats()[seat].number;
     let blocked = move |world: &mut World| world.clients.order(seat, "block 90");
     blocked(world);
-    Injected::new(format!("client {number} has no thread for its tasks"), |_| {}).meanwhile(blocked)
+    Injected::new(format!("client {number} has no thread for its tasks"), |_| {})
+        .meanwhile(blocked)
+        .of_process(number)
 }
 
 fn exhaust(world: &mut World, _: &mut fastrand::Rng) -> Injected {
@@ -84,5 +88,5 @@ fn exhaust(world: &mut World, _: &mut fastrand::Rng) -> Injected {
     let number = world.clients.seats()[0].number;
     world.clients.order(0, "hog");
     let what = format!("client {number} is out of memory");
-    Injected::new(what, |world| world.clients.replace(0))
+    Injected::new(what, |world| world.clients.replace(0)).of_process(number)
 }

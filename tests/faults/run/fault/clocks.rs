@@ -80,10 +80,13 @@ fn client(world: &mut World, _: &mut fastrand::Rng) -> Injected {
     step(world, "client", 3600);
     let mut ahead = true;
     let back = |world: &mut World| step(world, "client", 0);
-    Injected::new("client 1: an hour ahead, an hour behind", back).meanwhile(move |world| {
-        ahead = !ahead;
-        step(world, "client", if ahead { 3600 } else { -3600 });
-    })
+    let number = world.clients.seats()[0].number;
+    Injected::new("client 1: an hour ahead, an hour behind", back).of_process(number).meanwhile(
+        move |world| {
+            ahead = !ahead;
+            step(world, "client", if ahead { 3600 } else { -3600 });
+        },
+    )
 }
 
 fn server_ahead(world: &mut World, _: &mut fastrand::Rng) -> Injected {

@@ -140,4 +140,5 @@ fn one_alone(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     Injected::new(format!("client {number} is alone"), move |world| {
         world.clients.seats()[seat].lines.iter().for_each(Line::pass);
     })
+    .of_process(number)
 }

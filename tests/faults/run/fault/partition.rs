@@ -16,12 +16,16 @@ pub(super) fn begin(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let master = world.victims(random)[0];
     let seat = random.usize(0..world.clients.seats().len());
     let (port, number) = (world.server(master).port(), world.clients.seats()[seat].number);
+    let slots = world.slots_of(&[master]);
     firewall(&rules(world, master));
     sides(world, master, seat);
-    Injected::new(format!("master {port} and client {number} are by themselves"), move |world| {
-        firewall("delete table inet leasehold\n");
-        world.lines().for_each(Line::pass);
-    })
+    let injected =
+        Injected::new(format!("master {port} and client {number} are by themselves"), |world| {
+            firewall("delete table inet leasehold\n");
+            world.lines().for_each(Line::pass);
+        });
+    // Where there are no shards, everybody is cut off from somebody.
+    if slots.is_empty() { injected } else { injected.of_process(number).of_slots(slots) }
 }
 
 /// Each packet that opens or feeds a connection between the sides.

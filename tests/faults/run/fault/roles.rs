@@ -48,12 +48,15 @@ pub(super) const FAULTS: &[Fault] = &[
     },
 ];
 
-/// A shard of a cluster, or none.
-fn replace(world: &mut World, random: &mut fastrand::Rng, how: fn(&mut World, Node)) -> Node {
+/// The one that is replaced, and the slots that are its own.
+type Replaced = (Node, Vec<(u16, u16)>);
+
+fn replace(world: &mut World, random: &mut fastrand::Rng, how: fn(&mut World, Node)) -> Replaced {
     let old = world.victims(random)[0];
     world.settle();
+    let slots = world.slots_of(&[old]);
     how(world, old);
-    old
+    (old, slots)
 }
 
 fn until_replaced(world: &World, Node(_, old): Node) {
@@ -67,37 +70,40 @@ fn until_replaced(world: &World, Node(_, old): Node) {
 }
 
 fn by_order(world: &mut World, random: &mut fastrand::Rng) -> Injected {
-    let Node(_, old) = replace(world, random, |world, Node(_, old)| match &world.deployments[0] {
-        Deployment::Server(_) => {}
-        Deployment::Sentinels(sentinels) => drop(sentinels.failover()),
-        Deployment::Cluster(cluster) => drop(cluster.failover(old % cluster.shards())),
-    });
-    Injected::new(format!("master {old} is replaced by order"), |_| {})
+    let (Node(_, old), slots) =
+        replace(world, random, |world, Node(_, old)| match &world.deployments[0] {
+            Deployment::Server(_) => {}
+            Deployment::Sentinels(sentinels) => drop(sentinels.failover()),
+            Deployment::Cluster(cluster) => drop(cluster.failover(old % cluster.shards())),
+        });
+    Injected::new(format!("master {old} is replaced by order"), |_| {}).of_slots(slots)
 }
 
 fn by_death(world: &mut World, random: &mut fastrand::Rng) -> Injected {
-    let old = replace(world, random, |world, old| {
+    let (old, slots) = replace(world, random, |world, old| {
         world.kill(old);
         until_replaced(world, old);
     });
     Injected::new(format!("master {} was killed and is replaced", old.1), move |world| {
         world.restart(old);
     })
+    .of_slots(slots)
 }
 
 fn by_silence(world: &mut World, random: &mut fastrand::Rng) -> Injected {
-    let old = replace(world, random, |world, old| {
+    let (old, slots) = replace(world, random, |world, old| {
         world.server(old).pause();
         until_replaced(world, old);
     });
     Injected::new(format!("master {} stood still and is replaced", old.1), move |world| {
         world.server(old).resume();
     })
+    .of_slots(slots)
 }
 
 /// What the master grants last, and what it is given back, is unknown to the one that takes its place.
 fn behind(world: &mut World, random: &mut fastrand::Rng) -> Injected {
-    let Node(_, old) = replace(world, random, |_, _| {});
+    let (Node(_, old), slots) = replace(world, random, |_, _| {});
     let Deployment::Cluster(cluster) = &world.deployments[0] else {
         unreachable!("no fault of it")
     };
@@ -120,6 +126,7 @@ fn behind(world: &mut World, random: &mut fastrand::Rng) -> Injected {
             cluster.until_replaced(shard, old);
         },
     )
+    .of_slots(slots)
 }
 
 /// The slots of the first locks of some workloads go round.

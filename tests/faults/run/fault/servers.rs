@@ -47,6 +47,7 @@ fn ports(world: &World, nodes: &[Node]) -> String {
 
 fn freeze(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let victims = world.victims(random);
+    let slots = world.slots_of(&victims);
     for &node in &victims {
         world.server(node).pause();
     }
@@ -55,6 +56,7 @@ fn freeze(world: &mut World, random: &mut fastrand::Rng) -> Injected {
             world.server(node).resume();
         }
     })
+    .of_slots(slots)
 }
 
 fn kill(world: &mut World, random: &mut fastrand::Rng) -> Injected {

@@ -1,7 +1,7 @@
 //! redis-py: `redis.lock.Lock`.
 
 use super::build::Driver;
-use super::{Kind, Peer, Promise};
+use super::{Kind, Peer, Promise, Workload};
 
 const SOURCE: &str = "redis/lock.py";
 
@@ -9,11 +9,14 @@ pub(super) const PEER: Peer = Peer {
     name: "redis-py",
     language: "Python",
     places: &[Kind::Single, Kind::Sentinel, Kind::Cluster],
+    workloads: &[Workload::Plain],
     knows_deadlines: false,
-    tells_losses: false,
+    tells_losses: true,
     settings: &[
         "client.lock(name, timeout=lease, blocking_timeout=wait); a waiter asks every 0.1 s, the default",
-        "not extended; the worker ends its section when the lease is over by its own watch, from when acquire returned",
+        "owned(), a call to the server, before each write: False, or an exception, ends the section",
+        "reacquire() by the worker when a third of the lease is over, also while it pauses inside. LockNotOwnedError ends \
+         the section; after other exceptions it is tried again a tenth of the lease later",
         "one client for the threads of a process, with the defaults: socket_timeout and socket_connect_timeout 5 s, \
          10 retries of a call up to 1 s apart",
         "an exception is a refusal or a failed release; False of acquire is a time-out",

@@ -1,7 +1,7 @@
 //! rslock: Redlock in Rust.
 
 use super::build::Driver;
-use super::{Kind, Peer, Promise};
+use super::{Kind, Peer, Promise, Workload};
 
 const SOURCE: &str = "src/lock.rs";
 
@@ -9,13 +9,17 @@ pub(super) const PEER: Peer = Peer {
     name: "rslock",
     language: "Rust",
     places: &[Kind::Single, Kind::Cluster, Kind::Five],
+    workloads: &[Workload::Plain],
     knows_deadlines: true,
     tells_losses: true,
     settings: &[
         "LockManager::lock with the lease, and again 100 ms after a refusal until the wait is over, as in the example \
          of a shared lock; within a call the default, 3 tries up to 200 ms apart",
-        "extended by the worker when a third of the lease is over, as in the README; an error of it ends the section",
-        "held for validity_time since before the call, to be certain: rslock does not say since when",
+        "validity_time, which the client knows, before each write: the section ends when it is over. It counts from \
+         before the call, to be certain: rslock does not say since when",
+        "extend by the worker when a third of the lease is over, as in the README, also while it pauses inside. \
+         `Unavailable` ends the section, since rslock has released the lock by then; after other errors it is tried \
+         again a tenth of the lease later",
         "time-outs are those of the crate redis: 500 ms for an answer, 1 s for a connection",
         "`Unavailable` is counted as a time-out: it is the same for a lock that is held and for servers that are down",
         "the release has no result; a guard that is dropped releases nothing, and is not dropped here",

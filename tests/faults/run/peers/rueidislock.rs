@@ -1,7 +1,7 @@
 //! rueidislock: a lock that is a context.
 
 use super::build::Driver;
-use super::{Kind, Peer, Promise};
+use super::{Kind, Peer, Promise, Workload};
 
 const README: &str = "rueidislock/README.md";
 
@@ -9,6 +9,7 @@ pub(super) const PEER: Peer = Peer {
     name: "rueidislock",
     language: "Go",
     places: &[Kind::Single, Kind::Sentinel, Kind::Cluster],
+    workloads: &[Workload::Plain],
     knows_deadlines: false,
     tells_losses: true,
     settings: &[
@@ -19,7 +20,7 @@ pub(super) const PEER: Peer = Peer {
         "NoLoopTracking, as in the README's example, which needs Redis 7.0.5",
         "SentinelOption.TopologyRefreshInterval 5 s, which rueidis recommends; all else of rueidis is the default: \
          Dialer.Timeout 5 s, ConnWriteTimeout 10 s, TryNextAfter 20 ms",
-        "held as long as the context is not cancelled; a cancelled context ends the section",
+        "the worker looks at the context before each write; a cancelled one ends the section, also between two writes",
         "a wait that is over is `Canceled`, whatever was the matter: WithContext tells of no other error. The release \
          has no result",
         "`block` keeps the goroutines of the callers only",

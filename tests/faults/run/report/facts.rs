@@ -12,29 +12,63 @@ use crate::result::Cell;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Facts {
-    /// `2026-11-22`.
-    pub(crate) date: String,
-    /// Of the repository.
-    pub(crate) commit: String,
-    /// What runs all of it again.
-    pub(crate) command: String,
-    pub(crate) seed: u64,
-    /// Of everything together.
-    pub(crate) seconds: u64,
+    pub(crate) origin: Origin,
     pub(crate) machine: Machine,
-    /// `Redis 7.0.15`, and what ran on it.
-    pub(crate) servers: BTreeMap<String, String>,
-    pub(crate) libraries: BTreeMap<String, Library>,
+    pub(crate) libraries: Vec<Library>,
     /// What each fault does, in one sentence.
     pub(crate) faults: BTreeMap<String, String>,
     /// What each workload does, in one sentence.
     pub(crate) workloads: BTreeMap<String, String>,
-    /// What did not run, and why; each in a sentence.
+    /// What a complete report has, and this one lacks; each in a phrase.
+    pub(crate) missing: Vec<String>,
+    /// What was not planned, or shows nothing, and why; each in a sentence.
     pub(crate) left_out: Vec<String>,
-    /// The runs with mixed faults. Their pictures must have names of their own: call the fault `mixed-hour`, say.
+    /// The runs with mixed faults.
     pub(crate) long: Vec<Cell>,
     pub(crate) names: Option<ManyNames>,
     pub(crate) fuzz: Option<Fuzz>,
+    pub(crate) power: Option<Vec<Deliberate>>,
+}
+
+/// Where the numbers come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Origin {
+    /// The full hash; nothing, if nobody wrote it down at the beginning.
+    pub(crate) commit: String,
+    /// At the beginning and at the end.
+    pub(crate) is_clean: bool,
+    /// Seconds since 1970.
+    pub(crate) began: u64,
+    pub(crate) ended: u64,
+    pub(crate) parts: Vec<Part>,
+}
+
+/// A command of `tests/faults/publish`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Part {
+    pub(crate) name: String,
+    pub(crate) began: u64,
+    pub(crate) ended: u64,
+    /// Its exit code.
+    pub(crate) code: i32,
+    pub(crate) command: String,
+}
+
+/// A fault that was put into the library on purpose.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Deliberate {
+    pub(crate) name: String,
+    pub(crate) fault: String,
+    pub(crate) class: String,
+    /// Of the fault run.
+    pub(crate) arguments: String,
+    pub(crate) found: bool,
+    /// The violation, or why there is none.
+    pub(crate) said: String,
+    pub(crate) seconds: f64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,12 +99,19 @@ impl Machine {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Library {
+    pub(crate) name: String,
     pub(crate) version: String,
-    pub(crate) settings: String,
-    /// What its documentation says of mutual exclusion and of a lost lock.
-    pub(crate) promises: String,
-    /// Where that is said.
-    pub(crate) documentation: String,
+    pub(crate) language: String,
+    pub(crate) settings: Vec<String>,
+    pub(crate) promises: Vec<Promise>,
+}
+
+/// What its documentation says, in our words, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Promise {
+    pub(crate) says: String,
+    pub(crate) source: String,
 }
 
 /// Very many names, each locked and released: what the run of the names writes.

@@ -1,7 +1,5 @@
 //! Markdown as GitHub reads it.
 
-use std::path::Path;
-
 use crate::report::file_name;
 
 /// Names of others inside a table or a sentence.
@@ -32,8 +30,7 @@ pub(super) fn code(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("`{text}`") }
 }
 
-pub(super) fn link(text: &str, to: &Path) -> String {
-    let to = to.display().to_string().replace('\\', "/");
+pub(super) fn link(text: &str, to: &str) -> String {
     format!("[{text}]({to})")
 }
 
@@ -77,10 +74,30 @@ pub(super) fn number(number: u64) -> String {
 }
 
 /// `1 overlap`, `2 overlaps`.
-pub(super) fn count(of: usize, one: &str) -> String {
-    let of = u64::try_from(of).expect("it fits");
+pub(super) fn count(of: u64, one: &str) -> String {
     let end = if of == 1 { "" } else { "s" };
     format!("{} {one}{end}", number(of))
+}
+
+/// Of thousandths: `1.2 %`.
+pub(super) fn percent(permille: u64) -> String {
+    format!("{}.{} %", permille / 10, permille % 10)
+}
+
+/// `2026-11-22 03:04 UTC`, of seconds since 1970.
+pub(super) fn time(seconds: u64) -> String {
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    // A year begins in March here, so that the leap day is its last one (Howard Hinnant's algorithm).
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + u64::from(month < 3);
+    let (hour, minute) = (of_day / 3_600, of_day / 60 % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
 }
 
 /// `12 ms`, `3.4 s`, `5 min`.

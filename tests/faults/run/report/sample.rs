@@ -1,6 +1,6 @@
 //! Histories of a lock with a lease, made up: they show what a picture looks like, and nothing else.
 
-use crate::history::{Event, Mode, What};
+use crate::history::{Event, Mode, Scope, What};
 use crate::result::{Cell, Overlaps};
 
 pub(super) const MS: u64 = 1_000_000;
@@ -16,11 +16,13 @@ pub(super) fn at(ms: u64) -> u64 {
 
 pub(super) fn begins(at_ms: u64, name: &str) -> Event {
     let detail = format!("{name}, whoever it hits");
-    event(at_ms, 0, 0, "", What::Fault { fault: name.to_owned(), on: true, detail })
+    let scope = Scope::default();
+    event(at_ms, 0, 0, "", What::Fault { fault: name.to_owned(), on: true, detail, scope })
 }
 
 fn ends(at_ms: u64, name: &str) -> Event {
-    let what = What::Fault { fault: name.to_owned(), on: false, detail: String::new() };
+    let (detail, scope) = (String::new(), Scope::default());
+    let what = What::Fault { fault: name.to_owned(), on: false, detail, scope };
     event(at_ms, 0, 0, "", what)
 }
 
@@ -69,7 +71,10 @@ pub(super) fn turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
         while now < 10_000 {
             let say = |at: u64, what: What| event(at, holder, worker, &name, what);
             let asked = now.saturating_sub(40 + random.u64(0..60)).max(released[holder as usize]);
-            events.push(say(asked, What::Asked { mode: Mode::Exclusive }));
+            events.push(say(
+                asked,
+                What::Asked { mode: Mode::Exclusive, fixed_ms: None, renewed_ms: None },
+            ));
             events.push(say(now, granted(now + LEASE)));
             let end = now + hold_ms / 2 + random.u64(0..hold_ms);
             let caught_by = |fault: u64| (fault.saturating_sub(2 * hold_ms)..fault).contains(&now);
@@ -127,7 +132,10 @@ pub(super) fn readers() -> Vec<Event> {
                 let from = round + random.u64(0..60);
                 let until = from + 60 + random.u64(0..150);
                 let say = |at, what| event(at, process, worker, "read_write:0", what);
-                events.push(say(round - 15, What::Asked { mode: Mode::Shared }));
+                events.push(say(
+                    round - 15,
+                    What::Asked { mode: Mode::Shared, fixed_ms: None, renewed_ms: None },
+                ));
                 events.push(say(from, granted(from + 1000)));
                 events.push(say(until, What::Releasing));
                 events.push(say(until + 1, What::Released { error: None }));
@@ -136,7 +144,10 @@ pub(super) fn readers() -> Vec<Event> {
         let from = round + 280;
         let writer = random.u32(1..=3);
         let say = |at, what| event(at, writer, 9, "read_write:0", what);
-        events.push(say(round + 100, What::Asked { mode: Mode::Exclusive }));
+        events.push(say(
+            round + 100,
+            What::Asked { mode: Mode::Exclusive, fixed_ms: None, renewed_ms: None },
+        ));
         events.push(say(from, granted(from + 1000)));
         events.push(say(from + 60, What::Releasing));
         events.push(say(from + 61, What::Released { error: None }));
@@ -149,7 +160,7 @@ pub(super) fn readers() -> Vec<Event> {
 /// After a failover two processes believe that they hold the lock, until one is told.
 pub(super) fn two_holders() -> Vec<Event> {
     let say = |at, process, what| event(at, process, 0, "plain:0", what);
-    let ask = || What::Asked { mode: Mode::Exclusive };
+    let ask = || What::Asked { mode: Mode::Exclusive, fixed_ms: None, renewed_ms: None };
     let start = |process| {
         event(0, process, 0, "", What::Started { pid: process, library: "leasehold".to_owned() })
     };

@@ -1,13 +1,23 @@
-//! The report of made-up cells: nothing is lost on the way to the pages, and no name breaks them.
+//! The report of made-up cells: its numbers are those of the cells, it is refused if something is missing, and no
+//! name breaks it.
+
+mod input;
+mod numbers;
+mod shown;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::facts::{Fuzz, Library, Machine, ManyNames, Point, Target};
-use super::sample::{self, cell};
-use super::*;
-use crate::result::Overlaps;
+use clap::ValueEnum as _;
+
+use super::facts::{
+    Deliberate, Fuzz, Library, Machine, ManyNames, Origin, Part, Point, Promise, Target,
+};
+use super::sample::cell;
+use super::{Facts, OURS, Report};
+use crate::result::{Cell, Losses, Met, Overlaps, Renewals};
+use crate::world::Kind;
 
 /// A folder of its own, gone at the end.
 struct Folder(PathBuf);
@@ -16,57 +26,71 @@ impl Folder {
     fn new(name: &str) -> Self {
         let path =
             std::env::temp_dir().join(format!("leasehold-report-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
         Self(path)
-    }
-
-    fn with_pictures(self, cells: &[Cell], facts: &Facts) -> Self {
-        for cell in cells.iter().chain(&facts.long) {
-            let path = self.0.join(picture_of(cell));
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            let history = sample::two_holders();
-            fs::write(path, timeline::draw(&history, cell, timeline::window(&history))).unwrap();
-        }
-        self
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if self.0.exists() {
-            fs::remove_dir_all(&self.0).expect("it is ours");
-        }
+        fs::remove_dir_all(&self.0).expect("it is ours");
     }
 }
 
 const ODD: &str = "<&>|`]_*\n(x";
+const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-fn cells() -> Vec<Cell> {
+/// Two deployments, two faults, three workloads and three seeds: 12 runs with 36 cells. Each run has two injections.
+fn matrix() -> Vec<Cell> {
     let mut cells = Vec::new();
     for deployment in ["single", "sentinel"] {
-        for fault in ["stop-client", "failover"] {
-            for workload in ["plain", "fair", "read_write"] {
-                cells.push(Cell {
-                    operations: 1000 + cells.len() as u64,
-                    ..cell(deployment, fault, workload)
-                });
+        for fault in ["freeze-client", "partition"] {
+            for seed in 1..=3 {
+                for workload in ["plain", "fair", "fenced"] {
+                    cells.push(Cell {
+                        seed,
+                        operations: 1000,
+                        met: Met { injections: 2, holders: 1, waiters: 2, renewals: 0 },
+                        ..cell(deployment, fault, workload)
+                    });
+                }
             }
         }
     }
-    cells[3].overlaps =
-        Overlaps { excused: 2, invalid: 5, longest_told_ms: 87, ..Overlaps::default() };
-    cells[3].explained = vec!["plain:0 was lost by the failover at 12.3 s".to_owned()];
-    cells[4].violations = vec!["a sentence of what must not be".to_owned()];
-    cells[4].overlaps.valid = 1;
-    for fault in ["stop-client", "failover"] {
-        let peer = cell("single", fault, "plain");
-        let operations = 2000 + cells.len() as u64;
-        cells.push(Cell {
-            library: "bsm/redislock".to_owned(),
-            version: "9".to_owned(),
-            operations,
-            ..peer
-        });
+    let (last, first) = (cells.len() - 1, 0);
+    cells[first].violations = vec!["a sentence of what must not be".to_owned()];
+    cells[first].overlaps.valid = 1;
+    cells[last].overlaps = Overlaps { excused: 2, invalid: 5, ..Overlaps::default() };
+    cells[last].explained = vec!["plain:0 was lost by the failover at 12.3 s".to_owned()];
+    cells[last].losses = Losses {
+        with_cause: 3,
+        longest_told_ms: 87,
+        said_held: 4,
+        longest_said_held_ms: 65,
+        ..Losses::default()
+    };
+    cells[last].renewals = Renewals { done: 9, failed: 2, lost: 1 };
+    cells
+}
+
+/// One library beside ours, ten seeds, and in three of them two holders.
+fn compared() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for library in ["leasehold", "bsm/redislock"] {
+        for seed in 1..=10 {
+            let excused = u64::from(library != OURS && seed <= 3);
+            cells.push(Cell {
+                library: library.to_owned(),
+                seed,
+                met: Met { injections: 3, holders: 2, ..Met::default() },
+                overlaps: Overlaps { excused, ..Overlaps::default() },
+                longest_wait_ms: 1000 * seed,
+                ..cell("single", "freeze-client", "plain")
+            });
+        }
     }
+    // Ours alone: not compared.
+    cells.push(cell("single", "freeze-client", "fair"));
     cells
 }
 
@@ -86,186 +110,46 @@ fn facts() -> Facts {
     };
     let target =
         Target { name: "url".to_owned(), inputs: 123_456, seconds: 60.5, ..Target::default() };
+    let found = |class: &str, found: bool| Deliberate {
+        name: format!("{class}-{found}"),
+        class: class.to_owned(),
+        found,
+        ..Deliberate::default()
+    };
     Facts {
-        date: "2026-01-02".to_owned(),
-        command: "cargo run --release -p leasehold-faults -- all".to_owned(),
+        origin: Origin {
+            commit: COMMIT.to_owned(),
+            is_clean: true,
+            began: 1_763_949_840,
+            ended: 1_763_957_040,
+            parts: vec![Part { command: "the command".to_owned(), ..Part::default() }],
+        },
         machine: Machine::read(),
-        long: vec![Cell { seconds: 3600, ..cell("single", "mixed-hour", "all") }],
+        long: Kind::value_variants()
+            .iter()
+            .map(|kind| Cell { seconds: 3600, ..cell(&kind.name(), "mixed", "plain") })
+            .collect(),
         names: Some(names),
         fuzz: Some(Fuzz { targets: vec![target], ..Fuzz::default() }),
-        libraries: BTreeMap::from([(
-            "bsm/redislock".to_owned(),
-            Library { promises: ODD.to_owned(), ..Library::default() },
-        )]),
+        power: Some(vec![found("loss", true), found("loss", false), found("queue", true)]),
+        libraries: vec![Library {
+            name: "bsm/redislock".to_owned(),
+            promises: vec![Promise { says: ODD.to_owned(), source: ODD.to_owned() }],
+            ..Library::default()
+        }],
         ..Facts::default()
     }
 }
 
-#[test]
-fn the_report_is_made_again_from_its_json() {
-    let (cells, facts) = (cells(), facts());
-    let folder = Folder::new("again").with_pictures(&cells, &facts);
-    write(&cells, &facts, &folder.0).unwrap();
-    let read = read(&folder.0.join(RESULTS)).unwrap();
-    assert_eq!((&read.cells, &read.facts), (&cells, &facts));
-    let before = files(&folder.0);
-    for name in before.keys().filter(|name| is_page(name) || *name == "recovery.svg") {
-        fs::remove_file(folder.0.join(name)).unwrap();
-    }
-    from_json(&folder.0).unwrap();
-    assert_eq!(files(&folder.0), before);
+fn report() -> Report {
+    Report { facts: facts(), matrix: matrix(), compared: compared() }
 }
 
-#[test]
-fn every_cell_is_on_a_page() {
-    let (cells, facts) = (cells(), facts());
-    let pages: String = pages::all(&cells, &facts).into_iter().map(|(_, text)| text).collect();
-    for cell in cells.iter().chain(&facts.long) {
-        let shown = markdown::link(&markdown::number(cell.operations), &picture_of(cell));
-        assert!(pages.contains(&shown), "{shown} is nowhere");
-        for sentence in cell.violations.iter().chain(&cell.explained) {
-            assert!(pages.contains(sentence), "{sentence} is nowhere");
-        }
-    }
+fn pages(report: &Report) -> BTreeMap<String, String> {
+    super::pages::all(report, &report.taught()).into_iter().collect()
 }
 
-#[test]
-fn links_lead_to_files() {
-    let (cells, facts) = (cells(), facts());
-    let folder = Folder::new("links").with_pictures(&cells, &facts);
-    write(&cells, &facts, &folder.0).unwrap();
-    let mut followed = 0;
-    for (page, text) in files(&folder.0).iter().filter(|(name, _)| is_page(name)) {
-        for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
-            let outside = link == "../guarantees.md";
-            assert!(outside || folder.0.join(link).is_file(), "{page} leads nowhere: {link}");
-            followed += 1;
-        }
-    }
-    assert!(followed > cells.len());
-}
-
-#[test]
-fn a_picture_that_is_missing_is_told() {
-    let (cells, facts) = (cells(), facts());
-    let folder = Folder::new("missing").with_pictures(&cells, &facts);
-    fs::remove_file(folder.0.join("single/failover/fair.svg")).unwrap();
-    let told = write(&cells, &facts, &folder.0).unwrap_err().to_string();
-    assert!(told.ends_with("single/failover/fair.svg"), "{told}");
-}
-
-#[test]
-fn no_two_cells_share_a_picture() {
-    let twice = [cell("single", "failover", "a/b"), cell("single", "failover", "a_b")];
-    let folder = Folder::new("twice");
-    assert!(write(&twice, &Facts::default(), &folder.0).is_err());
-    assert!(!folder.0.exists());
-}
-
-#[test]
-fn pictures_of_peers_have_a_folder_for_each() {
-    let ours = cell("single", "failover", "plain");
-    assert_eq!(picture_of(&ours), Path::new("single/failover/plain.svg"));
-    let peer = Cell { library: "bsm/redislock".to_owned(), ..ours };
-    assert_eq!(picture_of(&peer), Path::new("peers/bsm_redislock/failover.svg"));
-    let elsewhere = Cell { deployment: "five".to_owned(), workload: "..".to_owned(), ..peer };
-    assert_eq!(picture_of(&elsewhere), Path::new("peers/bsm_redislock/failover-_-five.svg"));
-}
-
-#[test]
-fn numbers_are_easy_to_read() {
-    let numbers = [0, 999, 1_000, 1_234_567].map(markdown::number);
-    assert_eq!(numbers, ["0", "999", "1,000", "1,234,567"]);
-    let times = [7, 1_000, 3_250, 100_000, 3_600_000, 9_000_000].map(markdown::duration);
-    assert_eq!(times, ["7 ms", "1 s", "3.2 s", "1 min", "60 min", "2.5 h"]);
-}
-
-/// Of this library a comparison counts only what the others did as well.
-#[test]
-fn libraries_are_compared_by_the_same_runs() {
-    let (cells, facts) = (cells(), facts());
-    let pages = BTreeMap::from_iter(pages::all(&cells, &facts));
-    for page in ["README.md", "peers.md"] {
-        let line =
-            |of: &str| pages[page].lines().find(|line| line.starts_with(of)).unwrap().to_owned();
-        assert!(
-            line("| leasehold 0.1.0 |")
-                .starts_with("| leasehold 0.1.0 | 2 | 2,003 | 2 | 2 | within 87 ms |")
-        );
-        assert!(
-            line("| bsm/redislock 9 |").starts_with("| bsm/redislock 9 | 2 | 4,025 | 0 | 0 | – |")
-        );
-    }
-}
-
-#[test]
-fn what_the_other_runs_wrote_is_read() {
-    let names = r#"{"violations": [], "seed": 5, "server": "Redis 7.0.15", "seconds": 1.5, "names": 2, "contended": 1,
-        "faults": {"cut": 3}, "left": {"channels": 0, "others": []}, "rest_seconds": 0.1,
-        "at_rest": {"names_done": 2, "ms": 9, "rss_kib": 12, "descriptors": 3, "threads": 4, "holds": 1, "waiting": 2},
-        "series": [{"names_done": 1, "rss_kib": 11, "server_keys": 3}]}"#;
-    let names: ManyNames = serde_json::from_str(names).unwrap();
-    assert_eq!((names.at_rest.rss_kib, names.at_rest.entries(), names.series.len()), (12, 3, 1));
-    let fuzz = r#"{"seed": 1, "engine": "random", "overflow_checks": true, "targets": [
-        {"name": "url", "inputs": 7, "seconds": 0.5, "panics": 0, "hangs": 1, "corpus": 2, "peak_bytes": 4096}]}"#;
-    let facts =
-        Facts { fuzz: serde_json::from_str(fuzz).unwrap(), names: Some(names), ..Facts::default() };
-    let page = &pages::all(&[], &facts)[0].1;
-    assert!(page.contains("| url | 7 | 0 s | 0 | 1 | 4 KiB |"), "{page}");
-    assert!(page.contains("under 3 × cut (seed 5)"), "{page}");
-}
-
-#[test]
-fn no_name_breaks_pages_or_pictures() {
-    let mut odd = cell(ODD, ODD, ODD);
-    (odd.library, odd.version, odd.server) = (ODD.to_owned(), ODD.to_owned(), ODD.to_owned());
-    odd.violations.push(ODD.to_owned());
-    let ours = Cell { library: OURS.to_owned(), ..odd.clone() };
-    let cells = [odd.clone(), ours];
-    let facts = Facts {
-        date: ODD.to_owned(),
-        faults: BTreeMap::from([(ODD.to_owned(), ODD.to_owned())]),
-        ..facts()
-    };
-    for (page, text) in pages::all(&cells, &facts) {
-        let of_names = text.replace("<br>", "").replace("<!--", "");
-        assert!(!of_names.contains('<'), "{page}: {text}");
-        for table in text.split("\n\n").filter(|block| block.starts_with("| ")) {
-            let columns = |line: &str| line.replace("\\|", "").matches('|').count();
-            let first = columns(table.lines().next().unwrap());
-            assert!(table.lines().all(|line| columns(line) == first), "{page}: {table}");
-        }
-    }
-    let mut history = sample::two_holders();
-    history.push(sample::begins(3000, ODD));
-    for event in &mut history {
-        event.name = event.name.replace("plain", ODD);
-    }
-    let pictures =
-        [timeline::draw(&history, &odd, timeline::window(&history)), plots::recovery(&cells)];
-    for picture in pictures {
-        assert!(picture.contains("&lt;&amp;&gt;|"), "{picture}");
-        assert!(!picture.contains("<&>"), "{picture}");
-    }
-}
-
-fn is_page(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|extension| extension == "md")
-}
-
-fn files(folder: &Path) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
-        for entry in fs::read_dir(next).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(folder).unwrap().display().to_string();
-                found.insert(name, fs::read_to_string(path).unwrap());
-            }
-        }
-    }
-    found
+fn line<'a>(page: &'a str, of: &str) -> &'a str {
+    let mut lines = page.lines();
+    lines.find(|line| line.starts_with(of)).unwrap_or_else(|| panic!("no {of} in {page}"))
 }

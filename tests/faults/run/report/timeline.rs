@@ -16,7 +16,7 @@ use holds::{Fault, Story, faults, overlaps};
 use lanes::{Lanes, Scale};
 
 const SECOND: u64 = 1_000_000_000;
-/// Hundreds of pictures are committed: locks are left out for it.
+/// A few pictures are committed, of thousands that are drawn: locks are left out for it.
 const BYTES: usize = 8_000;
 const LOCKS: usize = 3;
 const WIDTH: u64 = 960;
@@ -27,11 +27,15 @@ const LABEL_ROWS: usize = 3;
 
 const STYLE: Style = Style {
     light: ".v{stroke:#0072b2;stroke-width:10}.s{stroke:#009e73;stroke-width:5}.o{stroke:#7fb8d8;stroke-width:3}\
-            .x{stroke:#d55e00;stroke-width:10}.w{stroke:#8c959f}.t{stroke:#1f2328}.k,.n{stroke:#1f2328;stroke-width:2}\
+            .x{stroke:#d55e00;stroke-width:10}.w{stroke:#8c959f}.t{stroke:#1f2328}.k,.n,.d{stroke:#1f2328;stroke-width:2}\
             .n{stroke:#d55e00}.f{fill:#e69f00;fill-opacity:.3}",
     dark: ".v{stroke:#3aa0dc}.s{stroke:#23b98f}.o{stroke:#6fa8c9}.x,.n{stroke:#ff7b1c}.w{stroke:#8b949e}\
-           .t,.k{stroke:#e6edf3}.f{fill-opacity:.22}",
+           .t,.k,.d{stroke:#e6edf3}.f{fill-opacity:.22}",
 };
+
+/// A window is not longer, and what is to be seen lies so far from its end.
+const LONGEST: u64 = 20 * SECOND;
+const AFTER: u64 = 3 * SECOND;
 
 /// Some seconds around the first fault.
 pub(crate) fn window(history: &[Event]) -> Range<u64> {
@@ -40,14 +44,34 @@ pub(crate) fn window(history: &[Event]) -> Range<u64> {
     let fault = faults(history).into_iter().next().map(|fault| fault.time);
     let fault = fault.unwrap_or(first..first);
     let from = fault.start.saturating_sub(SECOND).max(first);
-    let to = (fault.end + 3 * SECOND).clamp(from + 6 * SECOND, from + 20 * SECOND);
+    let to = (fault.end + AFTER).clamp(from + 6 * SECOND, from + LONGEST);
     from..to.min(last).max(from + SECOND)
 }
 
-/// Draws what the processes did in that time. Of the cell only what names it is read.
+/// The seconds in which most can be seen: around two holders at once, a write that was refused, or a holder that was
+/// told of its loss, with the fault before it.
+fn focus(story: &Story, faults: &[Fault]) -> Option<Range<u64>> {
+    let mut by_lock: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    for hold in &story.holds {
+        by_lock.entry(&hold.lock).or_default().push(hold);
+    }
+    let twice = by_lock.values().flat_map(|holds| overlaps(holds)).min_by_key(|span| span.start);
+    let moment = |all: &[(u32, String, u64)]| all.iter().map(|(.., at)| *at..*at).next();
+    let seen = twice.or_else(|| moment(&story.refused)).or_else(|| moment(&story.told))?;
+    // The first of those that are still on: an election has its cause in another one.
+    let begun = || faults.iter().filter(|fault| fault.time.start <= seen.start);
+    let cause = begun().find(|fault| fault.time.end >= seen.start).or_else(|| begun().next_back());
+    let before = cause.map(|fault| fault.time.start);
+    let from = before.unwrap_or(seen.start).max(seen.start.saturating_sub(LONGEST / 2));
+    let from = from.saturating_sub(SECOND);
+    Some(from..(seen.end + AFTER).clamp(from + 6 * SECOND, from + LONGEST))
+}
+
+/// Draws what the processes did in that time, or when there was most to see. Of the cell only what names it is read.
 pub(crate) fn draw(history: &[Event], cell: &Cell, window: Range<u64>) -> String {
     let (story, faults) = (Story::of(history), faults(history));
     let begin = history.first().map_or(window.start, |event| event.at);
+    let window = focus(&story, &faults).map_or(window, |focus| focus.start.max(begin)..focus.end);
     let processes = history.iter().map(|event| event.process).filter(|process| *process > 0);
     let processes = processes.collect();
     let picture = Picture { cell, story, faults, processes, begin, window };
@@ -96,6 +120,8 @@ impl Picture<'_> {
 
     fn subtitle(&self, shown: usize, of: usize) -> String {
         let Cell { library, version, server, seed, .. } = self.cell;
+        // A driver that does not know its version says the name alone.
+        let version = if version == library { "" } else { version };
         let mut parts = vec![format!("{library} {version}").trim().to_owned(), server.clone()];
         parts.push(format!("seed {seed}"));
         parts.push(match (shown, of) {
@@ -117,8 +143,12 @@ impl Picture<'_> {
             by_lock.entry(lock).or_default();
         }
         let mut ranked: Vec<_> = by_lock.iter().map(|(lock, holds)| (*lock, holds)).collect();
-        ranked.sort_by_cached_key(|(_, holds)| {
-            std::cmp::Reverse((overlaps(holds).len(), holds.len()))
+        let marks = |lock: &str| {
+            let marks = self.story.refused.iter().chain(&self.story.told);
+            marks.filter(|(_, of, at)| of == lock && self.window.contains(at)).count()
+        };
+        ranked.sort_by_cached_key(|(lock, holds)| {
+            std::cmp::Reverse((overlaps(holds).len(), marks(lock), holds.len()))
         });
         let mut chosen: Vec<_> =
             ranked.iter().take(locks).map(|(lock, _)| (*lock).to_owned()).collect();
@@ -214,6 +244,7 @@ fn draw_legend(svg: &mut Svg, entries: &[(&'static str, &str)], mut y: u64) -> u
             "t" => format!("M{} {}v6", x + 9, y - 8),
             "k" => lanes::cross(x + 9, y - 4),
             "n" => lanes::peak(x + 9, y),
+            "d" => lanes::flag(x + 9, y - 8),
             _ => format!("M{x} {}h18", y - 4),
         };
         svg.path(class, &mark);

@@ -1,9 +1,10 @@
 //! One client process of the published fault run, with the locks of rslock: `tests/faults/run/peers.rs`.
 //!
-//! Events go to standard output as `history.rs` has them; `stop` and `block MS` come on standard input.
+//! Events go to standard output as `history.rs` has them; `orders.rs` reads those of standard input.
 
 #[path = "../../../run/clock.rs"]
 mod clock;
+mod habits;
 #[path = "../../../run/history.rs"]
 #[allow(dead_code, reason = "the program that reads histories has more of it")]
 mod history;
@@ -35,14 +36,18 @@ struct Arguments {
     process: u32,
     #[arg(long)]
     workers: u32,
-    #[arg(long, value_delimiter = ',')]
-    names: Vec<u32>,
+    #[arg(long, value_parser = ["plain"])]
+    workloads: String,
     #[arg(long)]
     lease_ms: u64,
     #[arg(long)]
     wait_ms: u64,
     #[arg(long, value_parser = millis)]
     hold_ms: RangeInclusive<u64>,
+    #[arg(long)]
+    step_ms: u64,
+    #[arg(long, value_parser = millis)]
+    long_ms: RangeInclusive<u64>,
     #[arg(long, value_parser = millis)]
     think_ms: RangeInclusive<u64>,
     #[arg(long)]
@@ -72,6 +77,14 @@ fn manager(arguments: &Arguments) -> Result<LockManager, Box<dyn Error>> {
     }
 }
 
+/// With the version that this program was built with.
+fn library() -> String {
+    let manifest = include_str!("../Cargo.toml");
+    let (_, version) = manifest.split_once("rslock = { version = \"=").expect("an exact version");
+    let (version, _) = version.split_once('"').expect("the end of it");
+    format!("rslock {version}")
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arc::new(Arguments::parse());
@@ -80,7 +93,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // It connects when it is first used.
     locks.query_redis_for_key_value(b"plain:0").await?;
     let pid = std::process::id();
-    told.tell(0, "", What::Started { pid, library: "rslock".to_owned() });
+    told.tell(0, "", What::Started { pid, library: library() });
     told.sample_every_second();
 
     let orders = Orders::listen(Duration::from_secs(arguments.seconds));
@@ -93,7 +106,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for worker in workers {
         worker.await??;
     }
-    told.tell(0, "", What::Ended { counts: BTreeMap::new() });
+    told.tell(0, "", What::Ended { counts: BTreeMap::new(), error: None });
     // The thread that reads the standard input goes on reading.
     std::process::exit(0);
 }

@@ -1,7 +1,6 @@
 //! One worker: asks, holds and writes, releases, rests.
 
 use std::io;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,12 +11,11 @@ use tokio::time::sleep;
 
 use crate::Arguments;
 use crate::clock;
-use crate::history::{Mode, What};
+use crate::habits::Plan;
+use crate::history::{Doing, Mode, What};
 use crate::orders::Orders;
 use crate::told::Told;
 
-/// How often a section writes to the resource.
-const STEP: Duration = Duration::from_millis(5);
 /// How long rslock's example of a shared lock waits before it asks again.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -37,14 +35,15 @@ struct Hold {
     /// Of the monotonic clock. rslock says for how long the lock is valid, not since when: since the call began is
     /// certain.
     until: u64,
-    extended: Instant,
+    /// When the lease is to be extended.
+    due: Instant,
 }
 
 impl Hold {
-    fn new(lock: Lock, asked: u64) -> Self {
+    fn new(lock: Lock, asked: u64, due: Instant) -> Self {
         let validity = Duration::from_millis(lock.validity_time as u64);
         let until = asked + u64::try_from(validity.as_nanos()).expect("some seconds");
-        Hold { lock, until, extended: Instant::now() }
+        Hold { lock, until, due }
     }
 }
 
@@ -65,18 +64,18 @@ impl Worker {
     /// An error is one of the resource.
     pub(crate) async fn run(mut self) -> io::Result<()> {
         while !self.orders.stopping() {
-            let names = &self.arguments.names;
-            let name = format!("plain:{}", names[self.random.usize(..names.len())]);
-            self.turn(&name).await?;
-            let rest = self.one_of(&self.arguments.think_ms.clone());
-            self.orders.pause(rest).await;
+            let plan = Plan::next(self.number, &self.arguments, &mut self.random);
+            self.turn(&plan).await?;
+            let rest = self.random.u64(self.arguments.think_ms.clone());
+            self.orders.pause(Duration::from_millis(rest)).await;
         }
         Ok(())
     }
 
-    async fn turn(&mut self, name: &str) -> io::Result<()> {
-        self.tell(name, What::Asked { mode: Mode::Exclusive });
-        let mut hold = match self.acquire(name).await {
+    async fn turn(&mut self, plan: &Plan) -> io::Result<()> {
+        let name = &*plan.name;
+        self.tell(name, What::Asked { mode: Mode::Exclusive, fixed_ms: None, renewed_ms: None });
+        let mut hold = match self.acquire(plan).await {
             Ok(hold) => hold,
             Err(error) => {
                 let timeout = matches!(error, LockError::Unavailable);
@@ -85,7 +84,7 @@ impl Worker {
             }
         };
         self.tell(name, What::Granted { until: Some(hold.until), token: None });
-        self.section(name, &mut hold).await?;
+        self.section(plan, &mut hold).await?;
         self.tell(name, What::Releasing);
         // It does not say how that went.
         hold.lock.release().await;
@@ -93,45 +92,79 @@ impl Worker {
         Ok(())
     }
 
-    async fn acquire(&self, name: &str) -> Result<Hold, LockError> {
-        let end = Instant::now() + Duration::from_millis(self.arguments.wait_ms);
+    async fn acquire(&self, plan: &Plan) -> Result<Hold, LockError> {
+        let end = Instant::now() + plan.wait;
         loop {
             let asked = clock::monotonic();
-            match self.locks.lock(name.as_bytes(), self.lease()).await {
-                Ok(lock) => return Ok(Hold::new(lock, asked)),
+            match self.locks.lock(plan.name.as_bytes(), self.lease()).await {
+                Ok(lock) => return Ok(Hold::new(lock, asked, Instant::now() + self.lease() / 3)),
                 Err(error) if Instant::now() + RETRY > end => return Err(error),
                 Err(_) => sleep(RETRY).await,
             }
         }
     }
 
-    /// Goes on for a random time, or until the lock is no longer held for certain.
-    async fn section(&mut self, name: &str, hold: &mut Hold) -> io::Result<()> {
-        let end = Instant::now() + self.one_of(&self.arguments.hold_ms.clone());
-        while Instant::now() < end && !self.orders.stopping() {
-            if let Err(error) = self.keep(hold).await {
-                self.tell(name, What::Lost { reason: kind(&error) });
+    /// Goes on as planned, or until the lock is no longer held for certain.
+    async fn section(&mut self, plan: &Plan, hold: &mut Hold) -> io::Result<()> {
+        let (name, leave) = (&*plan.name, Instant::now() + plan.stay);
+        if plan.is_paused {
+            self.tell(name, What::Did { what: Doing::Paused, error: None });
+            if !self.idle(name, hold, plan.stay).await {
                 return Ok(());
             }
+        }
+        loop {
             if clock::monotonic() >= hold.until {
                 self.tell(name, What::Doubted);
                 return Ok(());
             }
             self.tell(name, What::Held { until: Some(hold.until) });
+            self.orders.freeze()?;
             let accepted = self.write(name).await?;
-            self.tell(name, What::Wrote { accepted, order: None });
-            sleep(STEP).await;
+            self.tell(name, What::Wrote { accepted });
+            let is_over = Instant::now() >= leave || self.orders.stopping();
+            if is_over || !self.idle(name, hold, plan.step).await {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
-    /// Extends the lock as the README shows.
-    async fn keep(&self, hold: &mut Hold) -> Result<(), LockError> {
-        if hold.extended.elapsed() >= self.lease() / 3 {
-            let asked = clock::monotonic();
-            *hold = Hold::new(self.locks.extend(&hold.lock, self.lease()).await?, asked);
+    /// Extends the lease when a third of it is over. Ends early if the worker is to stop; false: the lock is lost.
+    async fn idle(&mut self, name: &str, hold: &mut Hold, length: Duration) -> bool {
+        let end = Instant::now() + length;
+        loop {
+            let wake = end.min(hold.due);
+            self.orders.pause(wake.saturating_duration_since(Instant::now())).await;
+            if wake == end || self.orders.stopping() {
+                return true;
+            }
+            if !self.extend(name, hold).await {
+                return false;
+            }
         }
-        Ok(())
+    }
+
+    /// Extends the lock as the README shows. After an error that does not say that the lock is lost it is tried again
+    /// soon.
+    async fn extend(&self, name: &str, hold: &mut Hold) -> bool {
+        let (asked, sent) = (clock::monotonic(), Instant::now());
+        let error = match self.locks.extend(&hold.lock, self.lease()).await {
+            Ok(lock) => {
+                *hold = Hold::new(lock, asked, sent + self.lease() / 3);
+                self.tell(name, What::Did { what: Doing::Renewed, error: None });
+                return true;
+            }
+            Err(error) => error,
+        };
+        hold.due = sent + self.lease() / 10;
+        let reason = kind(&error);
+        self.tell(name, What::Did { what: Doing::Renewed, error: Some(reason.clone()) });
+        // rslock has released the lock before it says this.
+        let is_lost = matches!(error, LockError::Unavailable);
+        if is_lost {
+            self.tell(name, What::Lost { reason });
+        }
+        !is_lost
     }
 
     async fn write(&mut self, name: &str) -> io::Result<bool> {
@@ -153,10 +186,6 @@ impl Worker {
 
     fn tell(&self, name: &str, what: What) {
         self.told.tell(self.number, name, what);
-    }
-
-    fn one_of(&mut self, millis: &RangeInclusive<u64>) -> Duration {
-        Duration::from_millis(self.random.u64(millis.clone()))
     }
 }
 

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::check::{Rules, check};
-use crate::history::{Event, Mode, What};
+use crate::history::{Doing, Event, Mode, Scope, What};
 use crate::result::Cell;
+use crate::support::slots::keyslot;
 
 pub(super) const LEASE: u64 = 1_000;
+/// So often.
+pub(super) const RENEWED: usize = 300;
 
 pub(super) const A: Actor = Actor::new(1, "plain:0");
 pub(super) const B: Actor = Actor::new(2, "plain:0");
@@ -18,22 +21,43 @@ pub(super) fn rules() -> Rules {
         lease: Duration::from_millis(LEASE),
         permits: 2,
         fair: set(&["fair"]),
-        grants_lost_by: set(&["failover"]),
+        lasting: set(&["lasting"]),
+        replaced_by: set(&["failover"]),
+        emptied_by: set(&["restart"]),
         told_within: Duration::from_millis(400),
         tells_losses: true,
         idle: Duration::from_secs(1),
+        rivalry: Duration::from_millis(200),
         recovers_within: Duration::from_secs(3),
         calm_after: Duration::from_secs(3),
-        documented_errors: set(&["unavailable"]),
+        documented_errors: set(&["unavailable", "Lost", FORBIDDEN]),
         knows_deadlines: true,
         keeps_deadlines: true,
     }
 }
 
+/// The error of a call that a server refuses.
+pub(super) const FORBIDDEN: &str = "Protocol";
+
 const DETAIL: &str = "of a server";
 
 fn set(of: &[&str]) -> BTreeSet<String> {
     of.iter().map(ToString::to_string).collect()
+}
+
+pub(super) fn process(number: u32) -> Scope {
+    Scope { processes: vec![number], slots: Vec::new() }
+}
+
+/// Where this lock is.
+pub(super) fn slot_of(lock: &str) -> Scope {
+    let slot = keyslot(lock);
+    Scope { processes: Vec::new(), slots: vec![(slot, slot)] }
+}
+
+/// A process, and the slot of a lock.
+pub(super) fn process_and_slot_of(number: u32, lock: &str) -> Scope {
+    Scope { processes: vec![number], ..slot_of(lock) }
 }
 
 /// The only worker of a process.
@@ -89,7 +113,19 @@ impl Script {
 
     pub(super) fn asks(self, at: u64) -> Self {
         let mode = self.actor.mode;
-        self.does(at, What::Asked { mode })
+        self.does(at, What::Asked { mode, fixed_ms: None, renewed_ms: None })
+    }
+
+    /// For a lease that nobody renews.
+    pub(super) fn asks_for(self, at: u64, fixed: u64) -> Self {
+        let mode = self.actor.mode;
+        self.does(at, What::Asked { mode, fixed_ms: Some(fixed), renewed_ms: None })
+    }
+
+    /// For a lease of this length that is renewed.
+    pub(super) fn asks_renewed_for(self, at: u64, lease: u64) -> Self {
+        let mode = self.actor.mode;
+        self.does(at, What::Asked { mode, fixed_ms: None, renewed_ms: Some(lease) })
     }
 
     pub(super) fn gets(self, at: u64) -> Self {
@@ -130,15 +166,11 @@ impl Script {
     }
 
     pub(super) fn write_accepted(self, at: u64) -> Self {
-        self.does(at, What::Wrote { accepted: true, order: None })
+        self.does(at, What::Wrote { accepted: true })
     }
 
     pub(super) fn write_refused(self, at: u64) -> Self {
-        self.does(at, What::Wrote { accepted: false, order: None })
-    }
-
-    pub(super) fn writes_as(self, at: u64, order: u64) -> Self {
-        self.does(at, What::Wrote { accepted: true, order: Some(order) })
+        self.does(at, What::Wrote { accepted: false })
     }
 
     /// Without error.
@@ -151,9 +183,18 @@ impl Script {
         self.does(at, What::Releasing).does(at + 1, What::Released { error })
     }
 
-    /// Asks, gets and releases.
+    /// Asks, gets, looks as often as its lease is renewed, and releases.
     pub(super) fn has(self, asked: u64, granted: u64, released: u64) -> Self {
-        self.asks(asked).gets(granted).releases(released)
+        self.asks(asked).gets(granted).keeps(granted, released).releases(released)
+    }
+
+    /// Looks as often as its lease is renewed.
+    pub(super) fn keeps(self, from: u64, to: u64) -> Self {
+        (from..to).step_by(RENEWED).skip(1).fold(self, Self::holds)
+    }
+
+    pub(super) fn does_with_it(self, at: u64, what: Doing) -> Self {
+        self.does(at, What::Did { what, error: None })
     }
 
     pub(super) fn starts(self, at: u64) -> Self {
@@ -162,18 +203,28 @@ impl Script {
 
     /// Its process has ended.
     pub(super) fn ends(self, at: u64) -> Self {
-        self.does(at, What::Ended { counts: BTreeMap::new() })
+        self.does(at, What::Ended { counts: BTreeMap::new(), error: None })
+    }
+
+    /// A timer of the driver was late by this.
+    pub(super) fn stalled(mut self, at: u64, millis: u64) -> Self {
+        self.events.push(event(at, Actor::new(0, ""), What::Stalled { millis }));
+        self
     }
 
     pub(super) fn on(self, at: u64, fault: &str) -> Self {
-        self.fault(at, What::Fault { fault: fault.to_owned(), on: true, detail: DETAIL.to_owned() })
+        self.on_at(at, fault, Scope::default())
     }
 
     pub(super) fn off(self, at: u64, fault: &str) -> Self {
-        self.fault(
-            at,
-            What::Fault { fault: fault.to_owned(), on: false, detail: DETAIL.to_owned() },
-        )
+        let (detail, scope) = (DETAIL.to_owned(), Scope::default());
+        self.fault(at, What::Fault { fault: fault.to_owned(), on: false, detail, scope })
+    }
+
+    /// Only there.
+    pub(super) fn on_at(self, at: u64, fault: &str, scope: Scope) -> Self {
+        let detail = DETAIL.to_owned();
+        self.fault(at, What::Fault { fault: fault.to_owned(), on: true, detail, scope })
     }
 
     pub(super) fn fault(mut self, at: u64, what: What) -> Self {

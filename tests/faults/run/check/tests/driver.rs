@@ -1,6 +1,6 @@
 //! Histories that make no sense.
 
-use crate::history::What;
+use crate::history::{Doing, What};
 
 use super::actors::{A, B, Script, by, rules};
 
@@ -21,6 +21,18 @@ fn events_come_in_their_order() {
     is_of_the_driver(by(A).asks(0).gets(10).does(15, What::Releasing).write_accepted(16));
     is_of_the_driver(by(A).asks(0).times_out(10).times_out(11));
     is_of_the_driver(by(A).has(0, 10, 100).doubts(150));
+    let renewed = What::Did { what: Doing::Renewed, error: None };
+    is_of_the_driver(by(A).asks(0).does(5, renewed.clone()).gets(10).releases(20));
+    is_of_the_driver(by(A).asks(0).gets(10).does(15, What::Releasing).does(16, renewed));
+}
+
+#[test]
+fn what_a_worker_does_with_its_hold_makes_sense() {
+    for what in [Doing::Renewed, Doing::Extended, Doing::Reentered, Doing::Paused] {
+        let fails = What::Did { what, error: Some("unavailable".to_owned()) };
+        let held = by(A).asks(0).gets(10).does_with_it(20, what);
+        held.does(30, fails).holds(40).releases(50).finds_nothing();
+    }
 }
 
 #[test]
@@ -31,14 +43,15 @@ fn the_news_of_a_loss_may_be_late() {
 
 #[test]
 fn after_a_loss_or_a_doubt_a_worker_may_ask_again() {
-    by(A).asks(0).gets(10).loses(50).has(60, 90, 100).finds_nothing();
-    by(A).asks(0).gets(10).doubts(50).has(60, 90, 100).finds_nothing();
-    by(A).asks(0).gets(10).loses(50).doubts(51).releases(55).has(60, 90, 100).finds_nothing();
+    by(A).on(0, "cut").asks(0).gets(10).loses(50).has(60, 90, 100).finds_nothing();
+    by(A).on(0, "cut").asks(0).gets(10).doubts(50).has(60, 90, 100).finds_nothing();
+    let doubting = by(A).on(0, "cut").asks(0).gets(10).loses(50).doubts(51);
+    doubting.releases(55).has(60, 90, 100).finds_nothing();
 }
 
 #[test]
 fn what_is_lost_stays_lost() {
-    let lost = by(A).asks(0).gets(10).loses(50).holds(51);
+    let lost = by(A).on(0, "cut").asks(0).gets(10).loses(50).holds(51);
     lost.clone().finds_nothing();
     lost.holds(60)
         .finds(&["plain:0: worker 0 of process 1 says that the lock is held after it was lost"]);

@@ -95,7 +95,7 @@ fn a_release_ends_it_before_its_answer() {
 
 #[test]
 fn a_release_after_the_deadline_was_of_a_stale_hold() {
-    let late = by(A).has(0, 10, 1_500);
+    let late = by(A).asks(0).gets(10).releases(1_500);
     assert_eq!(beside(late.clone(), 1_009), VALID);
     assert_eq!(beside(late, 1_010), INVALID);
 }
@@ -113,7 +113,8 @@ fn an_answer_that_is_older_than_its_deadline_is_none() {
 
 #[test]
 fn nothing_is_held_after_its_deadline() {
-    let late = |until| by(A).asks(0).gets(10).holds_until(500, Some(until)).releases(600);
+    let late =
+        |until| by(A).asks(0).gets(10).holds_until(500, Some(until)).releases(600).on(20, "cut");
     late(499)
         .finds(&["plain:0: worker 0 of process 1 says that the lock is held after its deadline"]);
     late(500).finds_nothing();

@@ -1,8 +1,8 @@
 //! Who waits while the lock is free.
 
-use crate::history::Mode;
+use crate::history::{Doing, Mode};
 
-use super::actors::{A, Actor, B, C, Script, by};
+use super::actors::{A, Actor, B, C, FORBIDDEN, Script, by};
 
 /// A releases at 100, which is answered at 101; then B, who waits, is granted.
 fn handed_over(granted: u64) -> Script {
@@ -42,20 +42,103 @@ fn short_gaps_do_not_add_up() {
     by(A).has(0, 10, 100).has(900, 900, 950).by(B).has(50, 1_900, 1_910).finds_nothing();
 }
 
-/// What A leaves behind keeps the lock for two leases after 101.
-fn unsettled(left: &Script) {
+/// What A leaves behind keeps the lock until then, and no longer.
+fn free_from(millis: u64, left: &Script) {
     let handed_over = |granted| left.clone().by(B).has(50, granted, granted + 10);
-    handed_over(3_101).finds_nothing();
-    handed_over(3_102).finds(&["waited from 2101.000 ms"]);
+    handed_over(millis + 1_000).finds_nothing();
+    let said = format!("waited from {millis}.000 ms for 1001.000 ms");
+    handed_over(millis + 1_001).finds(&[&said]);
 }
 
 #[test]
 fn what_may_still_be_held_is_not_free() {
-    unsettled(&by(A).asks(0).gets(10).release_fails(100, "unavailable"));
-    unsettled(&by(A).asks(0).gets(10).holds(101));
-    unsettled(&by(A).asks(0).gets(10).loses(50).asks(101).times_out(102));
-    unsettled(&by(A).asks(0).fails(101, "unavailable"));
-    unsettled(&by(A).asks(101));
+    free_from(2_101, &by(A).asks(0).gets(10).release_fails(100, "unavailable"));
+    free_from(2_101, &by(A).asks(0).gets(10).holds(101));
+    free_from(2_101, &by(A).asks(0).fails(101, "unavailable"));
+    free_from(2_101, &by(A).asks(101));
+}
+
+/// A asks for a lease of two seconds, which is renewed.
+fn asks_for_two_seconds() -> Script {
+    by(A).asks_renewed_for(0, 2_000)
+}
+
+fn has_two_seconds() -> Script {
+    asks_for_two_seconds().gets_until(10, Some(2_010))
+}
+
+#[test]
+fn a_living_process_gives_back_within_two_common_leases() {
+    free_from(2_101, &has_two_seconds().release_fails(100, "unavailable"));
+    free_from(2_101, &asks_for_two_seconds().fails(101, "unavailable"));
+    // A loss, whose cause is long over when the lock is asked for again.
+    let lost = by(A).asks_renewed_for(0, 5_000).gets_until(400, Some(5_400)).loses(3_500);
+    free_from(5_501, &lost.asks(3_501).times_out(3_502).on(0, "cut").off(100, "cut"));
+}
+
+#[test]
+fn a_dead_process_keeps_the_lock_for_two_of_its_own_leases() {
+    free_from(4_101, &has_two_seconds().holds_until(101, Some(2_101)));
+    free_from(4_101, &by(A).asks_renewed_for(101, 2_000));
+    // Its number is given to another one later.
+    free_from(4_101, &has_two_seconds().holds_until(101, Some(2_101)).starts(3_000));
+}
+
+#[test]
+fn a_forbidden_call_keeps_the_lock_for_two_of_its_own_leases() {
+    free_from(4_101, &has_two_seconds().release_fails(100, FORBIDDEN));
+    free_from(4_101, &asks_for_two_seconds().fails(101, FORBIDDEN));
+}
+
+/// A and C leave the two permits of a semaphore behind, and B waits for one until 9,000.
+fn permits(name: &'static str, leave: fn(Script) -> Script) -> Script {
+    let permit = |actor: Actor| actor.of(name).with(Mode::Permit);
+    let left = leave(leave(by(permit(A))).by(permit(C)));
+    left.by(permit(B)).asks(50).times_out(9_000)
+}
+
+#[test]
+fn in_a_lasting_workload_the_dead_keep_the_lock_for_ever() {
+    let hold_and_die = |script: Script| script.asks(0).gets(10).holds(101);
+    permits("lasting:0", hold_and_die).finds_nothing();
+    permits("permits:0", hold_and_die).finds(&["waited from 2101.000 ms"]);
+    let wait_and_die = |script: Script| script.asks(40);
+    permits("lasting:0", wait_and_die).finds_nothing();
+    permits("permits:0", wait_and_die).finds(&["waited from 2040.000 ms"]);
+}
+
+#[test]
+fn in_a_lasting_workload_the_living_and_the_forbidden_do_not() {
+    let said = &["waited from 2101.000 ms"];
+    let release_fails = |script: Script| script.asks(0).gets(10).release_fails(100, "unavailable");
+    permits("lasting:0", release_fails).finds(said);
+    permits("lasting:0", |script| script.asks(0).fails(101, "unavailable")).finds(said);
+    permits("lasting:0", |script| script.asks(0).gets(10).release_fails(100, FORBIDDEN))
+        .finds(said);
+    permits("lasting:0", |script| script.asks(0).fails(101, FORBIDDEN)).finds(said);
+}
+
+#[test]
+fn a_fixed_lease_is_gone_when_it_runs_out() {
+    let fixed = |lease| by(A).asks_for(0, lease).gets_until(10, Some(10 + lease));
+    free_from(1_510, &fixed(1_500).release_fails(100, "unavailable"));
+    free_from(101, &fixed(40).loses(50).asks(101).times_out(102));
+    let extended = fixed(1_500).does_with_it(20, Doing::Extended);
+    free_from(2_101, &extended.release_fails(100, "unavailable"));
+}
+
+#[test]
+fn a_stall_of_the_machine_is_not_calm() {
+    // From 500 to 600.
+    handed_over(1_600).stalled(600, 100).finds_nothing();
+    handed_over(1_601).stalled(600, 100).finds(&["waited from 600.000 ms for 1001.000 ms"]);
+    // For 200 ms, after a while in which the lock was free.
+    handed_over(2_000).stalled(1_301, 200).finds_nothing();
+    handed_over(2_000).stalled(1_302, 200).finds(&["waited from 101.000 ms for 1001.000 ms"]);
+    // Two that overlap, from 900 to 1,300.
+    handed_over(2_300).stalled(1_200, 300).stalled(1_300, 200).finds_nothing();
+    // It began before the lock was free.
+    handed_over(1_200).stalled(200, 190).finds_nothing();
 }
 
 #[test]
@@ -93,4 +176,26 @@ fn names_that_share_locks_are_free_together() {
     last(with_first(waits("multi:2+3", 1_500))).finds_nothing();
     with_first(waits("multi:2+3", 1_500)).finds(&["multi:2+3: 1 waited"]);
     last(with_first(waits("multi:4", 1_500))).finds(&["multi:4: 1 waited"]);
+}
+
+#[test]
+fn rivals_for_several_locks_may_wait_longer() {
+    // The lock is free from 101 on.
+    let waits =
+        |name, granted| by(A.of(name)).has(0, 10, 100).by(B.of(name)).asks(50).gets(granted);
+    let released = |name, granted| waits(name, granted).releases(granted + 10);
+    released("multi:0+1", 1_301).finds_nothing();
+    released("multi:0+1", 1_302).finds(&["multi:0+1: 1 waited from 101.000 ms for 1201.000 ms"]);
+    released("multi:0", 1_301).finds(&["multi:0: 1 waited from 101.000 ms for 1200.000 ms"]);
+}
+
+#[test]
+fn a_long_lease_keeps_the_lock_when_its_holder_has_gone() {
+    let fixed = by(A).asks_for(0, 5_000).gets_until(10, Some(5_010)).holds_until(90, Some(5_010));
+    fixed.by(B).has(50, 9_000, 9_010).finds_nothing();
+    by(A).has(0, 10, 5_000).by(B).has(50, 5_010, 5_020).finds_nothing();
+    let extended = by(A).asks(0).gets(10).does_with_it(20, Doing::Extended);
+    let left = extended.holds_until(90, Some(6_000)).by(B);
+    left.clone().has(50, 8_000, 8_010).finds_nothing();
+    left.has(50, 8_001, 8_010).finds(&["waited from 7000.000 ms"]);
 }

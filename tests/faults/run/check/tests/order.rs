@@ -76,3 +76,10 @@ fn who_was_passed_over_in_calm_counts_beside_others() {
         in_calm.by(C.of(FAIR)).has(1_112, 1_600, 1_700).finds(&["before worker 0 of process 4"]);
     assert_eq!(cell.out_of_turn, 2);
 }
+
+#[test]
+fn holds_of_several_leases_change_no_turns() {
+    let long = by(A.of(FAIR)).has(0, 10, 5_000).by(B.of(FAIR)).has(500, 5_010, 9_000);
+    long.clone().by(C.of(FAIR)).has(700, 9_010, 9_020).finds_nothing();
+    long.by(C.of(FAIR)).has(700, 5_005, 5_006).finds(&["before worker 0 of process 2"]);
+}

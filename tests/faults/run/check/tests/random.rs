@@ -5,13 +5,26 @@ use std::collections::{BTreeMap, VecDeque};
 use fastrand::Rng;
 
 use crate::check::check;
-use crate::history::{Event, Mode, What};
-use crate::result::Cell;
+use crate::history::{Doing, Event, Mode, Scope, What};
+use crate::result::{Cell, Losses, Renewals};
 
 use super::actors::rules;
 
 const MS: u64 = 1_000_000;
 const WORKERS: u32 = 12;
+/// What is made wrong.
+const PLANTED: &str = "plain:1";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Short,
+    /// Renewed.
+    Long,
+    /// Renewed, of a lease that is larger than most.
+    Large,
+    /// Longer than its lease, which nobody renews.
+    RunsOut,
+}
 
 /// A lock that serves in the order of asking, in times that are drawn.
 struct Sequential {
@@ -77,23 +90,55 @@ impl Sequential {
 
     /// When its release is answered.
     fn hold(&mut self, name: &str, (asked, worker, mode): Waiter, granted: u64) -> u64 {
-        self.push(asked, worker, name, What::Asked { mode });
+        let kind = self.kind(name);
+        let (fixed_ms, renewed_ms) = match kind {
+            Kind::RunsOut => (Some(2), None),
+            Kind::Large => (None, Some(4_000)),
+            Kind::Short | Kind::Long => (None, None),
+        };
+        let lease = fixed_ms.or(renewed_ms).unwrap_or(1_000) * MS;
+        self.push(asked, worker, name, What::Asked { mode, fixed_ms, renewed_ms });
         self.tokens += 1;
-        let until = Some(granted + 1_000 * MS);
+        let until = Some(granted + lease);
         let token = Some(self.tokens).filter(|_| mode == Mode::Exclusive);
         self.push(granted, worker, name, What::Granted { until, token });
         let mut now = granted;
-        for _ in 0..self.rng.u32(0..4) {
-            now += self.pause(3);
-            self.push(now, worker, name, What::Held { until: Some(now + 900 * MS) });
-            now += self.pause(2);
-            self.push(now, worker, name, What::Wrote { accepted: true, order: None });
+        match kind {
+            Kind::Short => self.look(name, worker, &mut now, 3, lease),
+            Kind::Long => self.look(name, worker, &mut now, 300, lease),
+            Kind::Large => self.look(name, worker, &mut now, 1_200, lease),
+            Kind::RunsOut => now += 3 * MS,
         }
         now += self.pause(3);
         self.push(now, worker, name, What::Releasing);
         now += self.pause(2);
-        self.push(now, worker, name, What::Released { error: None });
+        let error = Some("Lost".to_owned()).filter(|_| kind == Kind::RunsOut);
+        self.push(now, worker, name, What::Released { error });
         now
+    }
+
+    fn kind(&mut self, name: &str) -> Kind {
+        match self.rng.u8(0..20) {
+            0 => Kind::Long,
+            // In the other workloads it would be stale when a grant is planted beside it.
+            1 if name != PLANTED => Kind::RunsOut,
+            2 => Kind::Large,
+            _ => Kind::Short,
+        }
+    }
+
+    /// Some times, and at most so long after each other.
+    fn look(&mut self, name: &str, worker: u32, now: &mut u64, apart_ms: u64, lease: u64) {
+        for _ in 0..self.rng.u32(0..4) {
+            *now += self.pause(apart_ms);
+            self.push(*now, worker, name, What::Held { until: Some(*now + lease * 9 / 10) });
+            *now += self.pause(2);
+            let what = [Doing::Extended, Doing::Reentered, Doing::Paused][self.rng.usize(0..3)];
+            let did = What::Did { what, error: None };
+            let wrote = What::Wrote { accepted: true };
+            let what = if self.rng.u8(0..5) == 0 { did } else { wrote };
+            self.push(*now, worker, name, what);
+        }
     }
 
     fn history(mut self) -> Vec<Event> {
@@ -108,7 +153,7 @@ impl Sequential {
             process,
             worker: 0,
             name: String::new(),
-            what: What::Ended { counts: BTreeMap::new() },
+            what: What::Ended { counts: BTreeMap::new(), error: None },
         });
         self.events.extend(ended);
         self.events.sort_by_key(|event| event.at);
@@ -127,7 +172,7 @@ fn all_kinds(seed: u64, rounds: u32) -> Vec<Event> {
     lock.run("read_write:0", WORKERS, rounds, &[Mode::Shared, Mode::Shared, Mode::Exclusive]);
     lock.run("permits:0", 2 * WORKERS, rounds, &[Mode::Permit]);
     lock.run("multi:0+1", 3 * WORKERS, rounds, &[Mode::Exclusive]);
-    lock.run("plain:1", 4 * WORKERS, rounds, &[Mode::Exclusive]);
+    lock.run(PLANTED, 4 * WORKERS, rounds, &[Mode::Exclusive]);
     lock.history()
 }
 
@@ -143,6 +188,9 @@ fn nothing_is_found_where_nothing_is_wrong() {
                 workload: cell.workload.clone(),
                 operations: cell.operations,
                 longest_wait_ms: cell.longest_wait_ms,
+                holds: cell.holds,
+                renewals: Renewals { done: cell.renewals.done, ..Renewals::default() },
+                errors: cell.errors.clone(),
                 ..Cell::default()
             };
             assert_eq!(cell, clean, "seed {seed}");
@@ -168,6 +216,37 @@ fn a_planted_overlap_is_found_and_nothing_else() {
     }
 }
 
+#[test]
+fn a_planted_loss_is_found_unless_there_is_a_cause() {
+    for seed in 0..60 {
+        let mut history = all_kinds(seed, 10);
+        lose(&mut history, &mut Rng::with_seed(seed));
+        let losses = |history: &[Event]| {
+            let cells = cells(history);
+            let cell = cells.into_iter().find(|cell| cell.workload == "plain").expect("it ran");
+            (cell.losses, cell.violations.len())
+        };
+        let lost = Losses::default();
+        assert_eq!(losses(&history), (Losses { without_cause: 1, ..lost }, 1), "seed {seed}");
+        let first = history[0].at;
+        let (fault, detail) = ("slow".to_owned(), String::new());
+        let slow = What::Fault { fault, on: true, detail, scope: Scope::default() };
+        let name = String::new();
+        history
+            .insert(0, Event { at: first, wall: first, process: 0, worker: 0, name, what: slow });
+        assert_eq!(losses(&history), (Losses { with_cause: 1, ..lost }, 0), "seed {seed}");
+    }
+}
+
+/// One hold, right before it is released.
+fn lose(history: &mut Vec<Event>, rng: &mut Rng) {
+    let releasing = |event: &Event| event.name == PLANTED && event.what == What::Releasing;
+    let places: Vec<_> = (0..history.len()).filter(|place| releasing(&history[*place])).collect();
+    let place = places[rng.usize(0..places.len())];
+    let what = What::Lost { reason: "gone".to_owned() };
+    history.insert(place, Event { what, ..history[place].clone() });
+}
+
 /// Whatever a driver writes, a sentence says that it makes no sense.
 #[test]
 fn nonsense_is_found() {
@@ -183,21 +262,29 @@ fn nonsense(at: u64, rng: &mut Rng) -> Event {
     let until = Some(rng.u64(at / 2..at + 2_000 * MS)).filter(|_| rng.bool());
     let token = Some(rng.i64(0..50)).filter(|_| rng.bool());
     let error = || "unavailable".to_owned();
-    let what = match rng.u8(0..13) {
-        0 => What::Asked { mode: [Mode::Exclusive, Mode::Shared, Mode::Permit][rng.usize(0..3)] },
+    let what = match rng.u8(0..14) {
+        0 => What::Asked {
+            mode: [Mode::Exclusive, Mode::Shared, Mode::Permit][rng.usize(0..3)],
+            fixed_ms: Some(rng.u64(100..3_000)).filter(|_| rng.bool()),
+            renewed_ms: Some(rng.u64(100..3_000)).filter(|_| rng.bool()),
+        },
         1 => What::Granted { until, token },
         2 => What::Refused { error: error(), timeout: rng.bool() },
         3 => What::Held { until },
         4 => What::Doubted,
-        5 => {
-            What::Wrote { accepted: rng.bool(), order: Some(rng.u64(0..10)).filter(|_| rng.bool()) }
-        }
+        5 => What::Wrote { accepted: rng.bool() },
         6 => What::Lost { reason: error() },
         7 => What::Releasing,
         8 => What::Released { error: Some(error()).filter(|_| rng.bool()) },
         9 => What::Started { pid: 1, library: error() },
-        10 => What::Ended { counts: BTreeMap::new() },
-        _ => What::Fault { fault: "failover".to_owned(), on: rng.bool(), detail: error() },
+        10 => What::Ended { counts: BTreeMap::new(), error: None },
+        11 => What::Did { what: [Doing::Renewed, Doing::Extended][rng.usize(0..2)], error: None },
+        _ => What::Fault {
+            fault: ["failover", "restart"][rng.usize(0..2)].to_owned(),
+            on: rng.bool(),
+            detail: error(),
+            scope: Scope::default(),
+        },
     };
     let name = ["fair:0", "plain:1", "plain:1+2", "plain:2+2", "odd", ""][rng.usize(0..6)];
     let (process, worker) = (rng.u32(0..3), rng.u32(0..2));
@@ -211,7 +298,7 @@ fn plant(history: &mut [Event], rng: &mut Rng) -> String {
         let theirs = |event: &&Event| worker(event) == worker(&history[grant]);
         history[..grant].iter().rfind(theirs).is_some_and(|asked| asked.at < at)
     };
-    let of_plain = history.iter().enumerate().filter(|(_, event)| event.name == "plain:1");
+    let of_plain = history.iter().enumerate().filter(|(_, event)| event.name == PLANTED);
     let mut released = 0;
     let mut possible = Vec::new();
     for (place, event) in of_plain {

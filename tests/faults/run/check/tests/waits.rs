@@ -1,14 +1,19 @@
 //! Waits that are too long, and what comes after a fault.
 
+use std::time::Duration;
+
+use crate::check::Rules;
+use crate::history::Mode;
 use crate::result::Cell;
 
-use super::actors::{A, B, C, Script, by};
+use super::actors::{A, Actor, B, C, FORBIDDEN, Script, by, rules};
 
 #[test]
 fn the_longest_wait_is_known_however_it_ended() {
     assert_eq!(by(A).has(0, 10, 100).by(B).has(5, 120, 200).cell().longest_wait_ms, 115);
     assert_eq!(by(A).has(0, 10, 600).by(B).asks(5).times_out(505).cell().longest_wait_ms, 500);
     assert_eq!(by(A).asks(5).fails(55, "unavailable").cell().longest_wait_ms, 50);
+    assert_eq!(by(A).asks(5).fails(55, FORBIDDEN).cell().longest_wait_ms, 50);
 }
 
 #[test]
@@ -66,7 +71,7 @@ fn after_a_fault_each_lock_is_granted_again() {
     let late = cut(4_001).finds(&[
         "plain:0",
         "the end of cut (of a server)",
-        "granted only 3001.000 ms later",
+        "granted only after 3001.000 ms",
     ]);
     assert_eq!(recovery(&late), [3_001]);
 }
@@ -87,7 +92,9 @@ fn a_lock_without_waiters_needs_no_recovery() {
 #[test]
 fn a_lock_that_is_not_granted_again_has_not_recovered() {
     let never = by(A).has(0, 10, 500).on(100, "cut").off(1_000, "cut").by(B).asks(400);
-    let cell = never.clone().times_out(1_500).finds(&["not granted again"]);
+    never.clone().times_out(4_000).finds_nothing();
+    let said = "not granted again; nobody held it for 3001.000 ms";
+    let cell = never.clone().times_out(4_001).finds(&[said]);
     assert_eq!(recovery(&cell), [0; 0]);
     never.times_out(999).finds_nothing();
 }
@@ -109,4 +116,76 @@ fn the_next_fault_cuts_a_recovery_short() {
     let late = again(4_001, 5_200);
     assert_eq!(late.violations.len(), 1, "{:?}", late.violations);
     assert!(late.violations[0].contains("not granted for 3001.000 ms"), "{:?}", late.violations);
+}
+
+/// A has the lock for long; a cut ends at 1,000; B waits, and is granted it after A.
+fn long(released: u64, granted: u64) -> Script {
+    let held = by(A).has(0, 10, released).on(100, "cut").off(1_000, "cut");
+    held.by(B).has(400, granted, granted + 10)
+}
+
+#[test]
+fn a_lock_that_is_held_has_recovered() {
+    let cell = long(9_000, 9_050).cell();
+    assert_eq!(cell.violations, [""; 0]);
+    assert_eq!((recovery(&cell), cell.outage_ms), (&[50][..], 50));
+    let late = long(3_000, 6_001).cell();
+    let said = "granted only after 3001.000 ms in which nobody held it";
+    assert!(late.violations[0].contains(said), "{:?}", late.violations);
+    let to_the_end = by(A).has(0, 10, 9_000).on(100, "cut").off(1_000, "cut");
+    to_the_end.by(B).asks(400).times_out(8_990).finds_nothing();
+}
+
+/// A leaves the lock behind during a cut that ends at 1,000; B waits, and is granted it at that time. The idle wait of
+/// B is not looked at.
+fn left_behind(left: &Script, granted: u64) -> Cell {
+    let cut = left.clone().on(100, "cut").off(1_000, "cut");
+    let waits = cut.by(B).has(400, granted, granted + 10);
+    waits.cell_by(&Rules { idle: Duration::MAX, ..rules() })
+}
+
+#[test]
+fn what_nobody_gives_back_is_held_until_it_is_gone() {
+    let dead = by(A).asks(0).gets(10).holds(900);
+    let cell = left_behind(&dead, 5_900);
+    assert_eq!((recovery(&cell), cell.outage_ms), (&[3_000][..], 3_000), "gone by 2,900");
+    assert_eq!(cell.violations, [""; 0]);
+    let late = left_behind(&dead, 5_901);
+    let said = "granted only after 3001.000 ms in which nobody held it";
+    assert!(late.violations[0].contains(said), "{:?}", late.violations);
+    let forbidden = by(A).asks(0).gets(10).release_fails(899, FORBIDDEN);
+    assert_eq!(recovery(&left_behind(&forbidden, 5_900)), [3_000]);
+    let failed = by(A).asks(0).gets(10).release_fails(899, "unavailable");
+    assert_eq!(recovery(&left_behind(&failed, 3_900)), [2_900], "its process gives it back");
+}
+
+#[test]
+fn a_semaphore_is_held_when_it_has_no_permits_left() {
+    let permit = |actor: Actor| actor.with(Mode::Permit);
+    let one = by(permit(A)).has(0, 10, 2_000).on(100, "cut").off(1_000, "cut");
+    let waits = one.by(permit(B)).has(900, 1_900, 2_200);
+    assert_eq!(recovery(&waits.clone().cell()), [900]);
+    let full = waits.by(permit(C)).has(0, 20, 1_890).cell();
+    assert_eq!((recovery(&full), full.outage_ms), (&[10][..], 10));
+}
+
+#[test]
+fn locks_that_are_taken_together_are_held_together() {
+    let held = by(A.of("multi:1+2")).has(0, 10, 9_000).on(100, "cut").off(1_000, "cut");
+    let cell = held.by(B.of("multi:0+1")).has(400, 9_050, 9_060).cell();
+    assert_eq!(cell.violations, [""; 0]);
+    assert_eq!((recovery(&cell), cell.outage_ms), (&[50][..], 50));
+}
+
+#[test]
+fn an_outage_is_the_longest_time_without_a_holder() {
+    let outage = |script: Script| script.cell().outage_ms;
+    assert_eq!(outage(cut(1_250)), 750);
+    assert_eq!(outage(by(A).has(0, 10, 50).by(B).has(40, 950, 990)), 0, "no fault");
+    assert_eq!(outage(by(A).has(0, 900, 990).on(500, "cut").off(510, "cut")), 400);
+    let asks_again = by(A).asks(0).fails(500, "unavailable").has(520, 900, 950);
+    assert_eq!(outage(asks_again.on(0, "cut")), 900);
+    let later = by(A).asks(0).fails(500, "unavailable").has(700, 900, 950);
+    assert_eq!(outage(later.on(0, "cut")), 500);
+    assert_eq!(outage(by(A).asks(0).times_out(700).on(0, "cut")), 700);
 }

@@ -1,5 +1,6 @@
 //! Client processes, and the resource that they write to.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Cursor, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, Stdio};
@@ -7,6 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::history::{self, Event};
 use crate::peers::{Kind, Peer};
@@ -20,8 +24,11 @@ pub(super) struct Run {
     pub(super) url: String,
     pub(super) resource: SocketAddr,
     pub(super) seconds: u64,
+    /// With commas between.
+    pub(super) workloads: String,
     pub(super) workers: u32,
     pub(super) hold_ms: &'static str,
+    pub(super) long_ms: &'static str,
     pub(super) lease: Duration,
 }
 
@@ -32,8 +39,10 @@ impl Default for Run {
             url: String::new(),
             resource: (Ipv4Addr::LOCALHOST, 0).into(),
             seconds: 3,
+            workloads: "plain".to_owned(),
             workers: 3,
             hold_ms: "10-60",
+            long_ms: "50-200",
             lease: LEASE,
         }
     }
@@ -51,8 +60,9 @@ impl Client {
             .command()
             .args(["--url", &run.url, "--deployment", &run.place.name()])
             .args(["--process", &process.to_string(), "--workers", &run.workers.to_string()])
-            .args(["--names", "0,1", "--lease-ms", &run.lease.as_millis().to_string()])
-            .args(["--wait-ms", "1000", "--hold-ms", run.hold_ms])
+            .args(["--workloads", &run.workloads])
+            .args(["--lease-ms", &run.lease.as_millis().to_string(), "--wait-ms", "1000"])
+            .args(["--hold-ms", run.hold_ms, "--long-ms", run.long_ms, "--step-ms", "5"])
             .args(["--think-ms", "1-20", "--seed", "7"])
             .args(["--seconds", &run.seconds.to_string()])
             .args(["--resource", &run.resource.to_string()])
@@ -72,6 +82,16 @@ impl Client {
 
     pub(super) fn tell(&mut self, order: &str) {
         writeln!(self.orders, "{order}").expect("it reads");
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id().cast_signed()), signal).expect("it runs");
+    }
+
+    /// Whether the process was stopped by a signal.
+    pub(super) fn stands_still(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
     }
 
     /// Its process id and what it told, when it has ended.
@@ -117,7 +137,7 @@ fn serve(mut connection: &TcpStream, writes: &AtomicUsize) {
     for line in BufReader::new(connection).lines().map_while(Result::ok) {
         let words: Vec<_> = line.split(' ').collect();
         let ["W", name, "-", worker] = words[..] else { panic!("not a write: {line}") };
-        assert!(name.starts_with("plain:") && worker.contains('.'), "{line}");
+        assert!(name.contains(':') && worker.contains('.'), "{line}");
         writes.fetch_add(1, Ordering::SeqCst);
         if connection.write_all(b"ok\n").is_err() {
             return;

@@ -1,111 +1,198 @@
-//! The matrix of one deployment: faults by workloads.
+//! A deployment: what the faults met there, and what came of it.
 
-use super::super::{markdown, picture_of};
-use super::{WRITTEN, in_order, longest, overlaps, section, sentences, title};
-use crate::report::Facts;
+use super::super::lessons::Taught;
+use super::super::{again, markdown, plot_of};
+use super::rest::meanings;
+use super::sum::Sum;
+use super::{
+    EXCUSES, VIOLATIONS, WRITTEN, in_order, of, section, sentences, timelines, title, verdict,
+};
+use crate::report::Report;
 use crate::result::Cell;
-use markdown::{count, duration, escaped, link, number, table};
+use markdown::{count, escaped, heads, number, table};
 
-/// Sentences of a cell that are shown.
-const SHOWN: usize = 3;
-
-pub(super) fn page(deployment: &str, cells: &[&Cell], facts: &Facts) -> String {
-    let violations: usize = cells.iter().map(|cell| cell.violations.len()).sum();
+pub(super) fn page(deployment: &str, report: &Report, taught: &[&Taught<'_>]) -> String {
+    let cells: Vec<_> = report.matrix.iter().filter(|cell| cell.deployment == deployment).collect();
+    let sum: Sum = cells.iter().copied().collect();
     let servers = in_order(cells.iter().map(|cell| cell.server.as_str())).join(", ");
-    let head = format!(
-        "# Faults: {}\n\n{WRITTEN}{}, {}, on {}. [What the words mean, and how to read a picture](README.md).\n\n",
-        title(deployment),
-        count(cells.len(), "run"),
-        count(violations, "violation"),
-        escaped(&servers)
-    );
-    let holds = matrix(cells, |cell| {
-        let picture = link(&number(cell.operations), &picture_of(cell));
-        let failed = if cell.passes() { String::new() } else { failed(cell) };
-        format!("{picture}<br>{}{failed}", overlaps(cell.overlaps))
-    });
-    let times = matrix(cells, |cell| {
-        format!("{}<br>{}", duration(cell.longest_wait_ms), longest(&cell.recovery_ms))
-    });
+    let name = title(deployment);
+    let plot = plot_of(deployment);
     let parts = [
-        head,
-        section(
-            "Grants and overlaps",
-            "Grants, with their timeline; below, overlaps of valid holds that nothing excuses. Others are named where \
-             there were some. – did not run.",
-            &holds,
-        ),
-        section(
-            "Longest wait, and recovery",
-            "The longest wait for a lock; below, the longest time from the end of a fault until every lock was \
-             granted again.",
-            &times,
+        format!(
+            "# Faults: {name}\n\n{WRITTEN}{} with {} ({}), on {}: {} and {}; {}. [What the words mean](README.md).\n\n",
+            count(sum.runs(), "program run"),
+            count(sum.cells, "cell"),
+            count(sum.seeds(), "seed"),
+            escaped(&servers),
+            count(sum.injections(), "injection"),
+            count(sum.operations, "grant"),
+            count(sum.violations, "violation"),
         ),
         section(
             "Violations",
             "What must not be.",
-            &sentences(cells, |cell| &cell.violations, SHOWN),
+            &sentences(violated(&cells), |cell| &cell.violations, again, VIOLATIONS),
         ),
         section(
-            "What explains the excused overlaps",
+            "What the faults met",
+            "All workloads and seeds together. *Met* counts, of the injections of every cell, those that came while a \
+             holder was within reach, while a client waited, and while a renewal was due.",
+            &met(&cells, |cell| &cell.fault, "fault"),
+        ),
+        section(
+            "What came of it",
+            "*Losses* are holds that ended before their release; one without a cause is a violation. *Told*: the longest \
+             time from another client's grant until the holder knew, its own release apart. *Held*: how often a holder \
+             asked and heard that it holds the lock while another client had it, and for how long at most. *Excusable*: \
+             the share of the time in which locks were held in which another holder would have been excused.",
+            &outcome(&cells, |cell| &cell.fault, "fault"),
+        ),
+        section(
+            "Waits and recovery",
+            "Recovery is the time from the end of a fault until every lock was granted again: the median, and the longest.",
+            &format!("{}![Recovery]({plot})\n", times(&cells)),
+        ),
+        section("By workload", "All faults and seeds together.", &by_workload(&cells)),
+        section("Timelines", "", &timelines(taught)),
+        section(
+            "What excuses the overlaps",
             "And all else that the guarantee of the deployment does not exclude.",
-            &sentences(cells, |cell| &cell.explained, SHOWN),
+            &sentences(cells.iter().copied(), |cell| &cell.explained, again, EXCUSES),
         ),
-        section(
-            "What else was counted",
-            "Of all workloads. A timeout is a wait in which others held the lock all the while.",
-            &others(cells),
-        ),
-        super::index::meanings(
-            "Faults",
-            &facts.faults,
-            cells.iter().map(|cell| cell.fault.as_str()),
-        ),
+        meanings("Faults", &report.facts.faults, cells.iter().map(|cell| cell.fault.as_str())),
     ];
     parts.concat().trim_end().to_owned() + "\n"
 }
 
-fn failed(cell: &Cell) -> String {
-    format!("<br>**{}**", count(cell.violations.len(), "violation"))
+fn violated<'a>(cells: &'a [&Cell]) -> impl Iterator<Item = &'a Cell> {
+    cells.iter().copied().filter(|cell| !cell.passes())
 }
 
-fn matrix(cells: &[&Cell], show: impl Fn(&Cell) -> String) -> String {
-    let workloads = in_order(cells.iter().map(|cell| cell.workload.as_str()));
-    let faults = in_order(cells.iter().map(|cell| cell.fault.as_str()));
-    let mut heads = vec!["fault".to_owned()];
-    heads.extend(workloads.iter().map(|name| escaped(name)));
-    let rows = faults.iter().map(|fault| {
-        let cell = |workload: &&str| {
-            let cell = cells.iter().find(|cell| cell.fault == *fault && cell.workload == *workload);
-            cell.map_or("–".to_owned(), |cell| show(cell))
-        };
-        let mut row = vec![escaped(fault)];
-        row.extend(workloads.iter().map(cell));
-        row
-    });
-    table(&heads, rows)
+/// A row for each fault, or for each workload.
+fn rows(
+    cells: &[&Cell],
+    by: fn(&Cell) -> &str,
+    row: impl Fn(&Sum) -> Vec<String>,
+) -> Vec<Vec<String>> {
+    let names = in_order(cells.iter().map(|cell| by(cell)));
+    let row = |name: &str| {
+        let sum: Sum = cells.iter().copied().filter(|cell| by(cell) == name).collect();
+        let mut all = vec![escaped(name)];
+        all.extend(row(&sum));
+        all
+    };
+    names.into_iter().map(row).collect()
 }
 
-/// What else was counted.
-fn others(cells: &[&Cell]) -> String {
-    let heads =
-        ["fault", "timeouts", "errors, by kind", "writes refused", "out of turn", "keys left"];
-    let rows = in_order(cells.iter().map(|cell| cell.fault.as_str())).into_iter().map(|fault| {
-        let of: Vec<_> = cells.iter().filter(|cell| cell.fault == fault).collect();
-        let sum = |value: fn(&Cell) -> u64| number(of.iter().map(|cell| value(cell)).sum());
-        let kinds = of.iter().flat_map(|cell| cell.errors.keys().map(String::as_str));
-        let errors = in_order(kinds).into_iter().map(|kind| {
-            let times = of.iter().filter_map(|cell| cell.errors.get(kind)).sum();
-            format!("{} {}", number(times), escaped(kind))
-        });
+fn met(cells: &[&Cell], by: fn(&Cell) -> &str, head: &str) -> String {
+    let columns = [
+        head,
+        "runs",
+        "seeds",
+        "injections",
+        "met a holder",
+        "met a waiter",
+        "met a renewal",
+        "grants",
+    ];
+    let rows = rows(cells, by, |sum| {
+        let met = sum.met;
         vec![
-            escaped(fault),
-            sum(|cell| cell.timeouts),
-            errors.collect::<Vec<_>>().join(", "),
-            sum(|cell| cell.refused_writes),
-            sum(|cell| cell.out_of_turn),
-            number(of.iter().map(|cell| cell.keys_left.len() as u64).sum()),
+            number(sum.runs()),
+            number(sum.seeds()),
+            number(sum.injections()),
+            of(met.holders, met.injections),
+            of(met.waiters, met.injections),
+            of(met.renewals, met.injections),
+            number(sum.operations),
         ]
     });
-    table(&markdown::heads(&heads), rows)
+    table(&heads(&columns), rows)
+}
+
+fn outcome(cells: &[&Cell], by: fn(&Cell) -> &str, head: &str) -> String {
+    let columns = [
+        head,
+        "renewals done / failed / lost",
+        "losses with / without cause",
+        "two holders: valid / excused / invalid",
+        "told",
+        "*held*",
+        "excusable",
+        "violations",
+    ];
+    let rows = rows(cells, by, |sum| {
+        let of_three = |all: [u64; 3]| all.map(number).join(" / ");
+        let (renewals, overlaps, losses) = (sum.renewals, sum.overlaps, sum.losses);
+        vec![
+            of_three([renewals.done, renewals.failed, renewals.lost]),
+            [losses.with_cause, losses.without_cause].map(number).join(" / "),
+            of_three([overlaps.valid, overlaps.excused, overlaps.invalid]),
+            sum.told(),
+            sum.said_held(),
+            sum.excusable(),
+            verdict(sum.violations),
+        ]
+    });
+    table(&heads(&columns), rows)
+}
+
+fn times(cells: &[&Cell]) -> String {
+    let columns = [
+        "fault",
+        "longest wait",
+        "recovery",
+        "timeouts",
+        "errors, by kind",
+        "writes refused",
+        "out of turn",
+        "keys left",
+    ];
+    let rows = rows(
+        cells,
+        |cell| &cell.fault,
+        |sum| {
+            let errors = sum
+                .errors
+                .iter()
+                .map(|(kind, times)| format!("{} {}", number(*times), escaped(kind)));
+            vec![
+                sum.longest_wait(),
+                sum.recovery(),
+                number(sum.timeouts),
+                errors.collect::<Vec<_>>().join(", "),
+                number(sum.refused_writes),
+                number(sum.out_of_turn),
+                number(sum.keys_left),
+            ]
+        },
+    );
+    table(&heads(&columns), rows)
+}
+
+fn by_workload(cells: &[&Cell]) -> String {
+    let columns = [
+        "workload",
+        "grants",
+        "of them brief",
+        "beyond a lease",
+        "fixed",
+        "extended",
+        "re-entered",
+        "left alone",
+    ];
+    let holds = rows(
+        cells,
+        |cell| &cell.workload,
+        |sum| {
+            let of = sum.holds;
+            [of.brief, of.beyond_a_lease, of.fixed, of.extended, of.reentered, of.paused]
+                .into_iter()
+                .fold(vec![number(sum.operations)], |mut row, value| {
+                    row.push(number(value));
+                    row
+                })
+        },
+    );
+    table(&heads(&columns), holds) + &outcome(cells, |cell| &cell.workload, "workload")
 }

@@ -1,156 +1,186 @@
 //! Other libraries, by the same program.
 
-use super::super::{markdown, picture_of};
+use super::super::lessons::Taught;
+use super::super::statistics::{approximate, median, share};
+use super::super::{again, markdown};
 use super::sum::Sum;
-use super::{WRITTEN, in_order, is_peer, overlaps, section, sentences, title, verdict};
-use crate::report::{Facts, OURS};
+use super::{
+    EXCUSES, VIOLATIONS, WRITTEN, in_order, is_peer, section, sentences, timelines, title, verdict,
+};
+use crate::report::Report;
+use crate::report::facts::{Library, Promise};
 use crate::result::Cell;
-use markdown::{code, duration, escaped, heads, link, number, table};
+use markdown::{code, count, duration, escaped, heads, number, table};
 
-const SHOWN: usize = 3;
+/// What is compared: only the library differs, and the seed.
+type Group<'a> = (&'a str, &'a str, &'a str);
+
+fn group(cell: &Cell) -> Group<'_> {
+    (&cell.deployment, &cell.fault, &cell.workload)
+}
 
 /// The cells of the libraries, and ours of the same faults, workloads and deployments.
 pub(super) fn compared(cells: &[Cell]) -> Vec<&Cell> {
-    let same = |a: &Cell, b: &Cell| {
-        (&a.deployment, &a.fault, &a.workload) == (&b.deployment, &b.fault, &b.workload)
-    };
-    let peers: Vec<_> = cells.iter().filter(|cell| is_peer(cell)).collect();
-    let ours = cells.iter().filter(|cell| !is_peer(cell));
-    let mut compared: Vec<_> =
-        ours.filter(|our| peers.iter().any(|peer| same(our, peer))).collect();
-    compared.extend(peers);
-    compared
+    let peers: Vec<_> = cells.iter().filter(|cell| is_peer(cell)).map(group).collect();
+    cells.iter().filter(|cell| peers.contains(&group(cell))).collect()
 }
 
-/// A line for each library.
+/// In how many of the seeds two processes held a lock at once.
 pub(super) fn at_a_glance(compared: &[&Cell]) -> String {
-    let columns = [
-        "library",
-        "runs",
-        "grants",
-        "two valid holders",
-        "of them excused",
-        "one was told",
-        "longest wait",
-        "keys left",
-        "violations",
-    ];
-    let rows =
-        in_order(compared.iter().map(|cell| cell.library.as_str())).into_iter().map(|library| {
-            let of = || compared.iter().copied().filter(|cell| cell.library == library);
-            let sum: Sum = of().collect();
-            let versions = in_order(of().map(|cell| cell.version.as_str())).join(", ");
-            vec![
-                format!("{} {}", escaped(library), escaped(&versions)),
-                number(sum.cells as u64),
-                number(sum.operations),
-                number(sum.two_holders()),
-                number(sum.overlaps.excused),
-                sum.told(),
-                duration(sum.longest_wait_ms),
-                number(sum.keys_left as u64),
-                verdict(sum.violations),
-            ]
-        });
-    table(&heads(&columns), rows)
-}
-
-/// Faults by libraries: how often two believed that they hold the lock.
-pub(super) fn by_fault(compared: &[&Cell]) -> String {
     let libraries = in_order(compared.iter().map(|cell| cell.library.as_str()));
-    let mut columns = vec!["fault".to_owned()];
+    let mut columns = heads(&["fault", "deployment"]);
     columns.extend(libraries.iter().map(|name| escaped(name)));
-    let rows = in_order(compared.iter().map(|cell| cell.fault.as_str())).into_iter().map(|fault| {
-        let mut row = vec![escaped(fault)];
+    let rows = groups(compared).into_iter().map(|(deployment, fault, workload)| {
+        let name = if workload == "plain" {
+            escaped(fault)
+        } else {
+            escaped(&format!("{fault}, {workload}"))
+        };
+        let mut row = vec![name, title(deployment)];
         row.extend(libraries.iter().map(|library| {
-            let of = compared
-                .iter()
-                .copied()
-                .filter(|cell| cell.fault == fault && cell.library == *library);
-            let of: Vec<_> = of.collect();
-            let shown = of.iter().max_by_key(|cell| cell.overlaps.valid + cell.overlaps.excused);
-            let holders = of.iter().copied().collect::<Sum>().two_holders();
-            let text =
-                if holders > 0 { format!("**{}**", number(holders)) } else { "0".to_owned() };
-            shown.map_or("–".to_owned(), |cell| link(&text, &picture_of(cell)))
+            let sum: Sum = of(compared, (deployment, fault, workload), library).collect();
+            match (sum.cells, sum.with_two_holders) {
+                (0, _) => "–".to_owned(),
+                (all, 0) => format!("0 of {all}"),
+                (all, some) => format!("**{some} of {all}**"),
+            }
         }));
         row
     });
     table(&columns, rows)
 }
 
-pub(super) fn page(cells: &[Cell], facts: &Facts) -> String {
-    let compared = compared(cells);
-    let head = format!("# Faults: other libraries\n\n{WRITTEN}");
+fn groups<'a>(compared: &[&'a Cell]) -> Vec<Group<'a>> {
+    let mut groups = Vec::new();
+    for cell in compared {
+        if !groups.contains(&group(cell)) {
+            groups.push(group(cell));
+        }
+    }
+    groups
+}
+
+fn of<'a>(
+    compared: &[&'a Cell],
+    wanted: Group<'_>,
+    library: &str,
+) -> impl Iterator<Item = &'a Cell> {
+    compared.iter().copied().filter(move |cell| group(cell) == wanted && cell.library == library)
+}
+
+pub(super) fn page(report: &Report, taught: &[&Taught<'_>]) -> String {
+    let compared = compared(&report.compared);
+    let sum: Sum = compared.iter().copied().collect();
     let parts = [
-        head,
-        "The same program, faults and servers for all. Each library is checked for what its own documentation promises: \
-         an overlap that it does not exclude is *excused*. [What the words mean](README.md).\n\n"
-            .to_owned(),
-        section("Versions and settings", "", &libraries(&compared, facts)),
-        section("At a glance", "", &at_a_glance(&compared)),
-        section(
-            "Two valid holders at once",
-            "How often, excused or not, with the timeline. – does not apply, or did not run.",
-            &by_fault(&compared),
+        format!(
+            "# Faults: other libraries\n\n{WRITTEN}The same program, workload, faults, deployments and seeds for all: {} with {} \
+             and {}. Each library is used as its documentation says, and checked for what that documentation promises. \
+             [What the words mean](README.md).\n\n",
+            count(sum.runs(), "program run"),
+            count(sum.cells, "compared cell"),
+            count(sum.injections(), "injection"),
         ),
-        section("Each run", "The grants lead to the timeline.", &each(&compared)),
+        section(
+            "Two holders at once",
+            "*Seeds with two holders*: in how many of the seeds two processes were told at the same time that they hold a \
+             lock, excused or not, with Wilson's 95 % interval for the share. *Each met*: such overlaps for each injection \
+             that met a holder. An overlap is *excused* if the library does not promise that it cannot be. The longest \
+             wait of a seed is given as the median and the range over the seeds.",
+            &each(&compared),
+        ),
         section(
             "Violations",
             "What must not be, by what the library promises.",
-            &sentences(&compared, |cell| &cell.violations, SHOWN),
+            &sentences(compared.iter().copied(), |cell| &cell.violations, again, VIOLATIONS),
         ),
+        section("Timelines", "", &timelines(taught)),
         section(
-            "What explains the excused overlaps",
+            "What excuses the overlaps",
             "",
-            &sentences(&compared, |cell| &cell.explained, SHOWN),
+            &sentences(compared.iter().copied(), |cell| &cell.explained, again, EXCUSES),
         ),
+        section("Versions, settings and promises", "", &libraries(&compared, report)),
     ];
     parts.concat().trim_end().to_owned() + "\n"
 }
 
-fn libraries(compared: &[&Cell], facts: &Facts) -> String {
-    let columns = ["library", "version", "settings", "what its documentation promises"];
-    let rows =
-        in_order(compared.iter().map(|cell| cell.library.as_str())).into_iter().map(|name| {
-            let library = facts.libraries.get(name).cloned().unwrap_or_default();
-            let ours = if name == OURS { "../guarantees.md" } else { &library.documentation };
-            let safe = !ours.is_empty()
-                && !ours.contains(|c: char| c.is_whitespace() || "<>()|".contains(c));
-            let source = if safe { format!(" [source]({ours})") } else { escaped(ours) };
-            let promises = escaped(&library.promises) + &source;
-            vec![escaped(name), escaped(&library.version), code(&library.settings), promises]
-        });
+fn each(compared: &[&Cell]) -> String {
+    let columns = [
+        "deployment",
+        "fault",
+        "workload",
+        "library",
+        "seeds with two holders",
+        "overlaps",
+        "met a holder",
+        "each met",
+        "holds lost",
+        "longest wait",
+        "violations",
+    ];
+    let libraries = in_order(compared.iter().map(|cell| cell.library.as_str()));
+    let mut rows = Vec::new();
+    for group in groups(compared) {
+        for library in &libraries {
+            let sum: Sum = of(compared, group, library).collect();
+            if sum.cells > 0 {
+                rows.push(row(group, library, &sum));
+            }
+        }
+    }
     table(&heads(&columns), rows)
 }
 
-fn each(compared: &[&Cell]) -> String {
-    let columns = [
-        "library",
-        "fault",
-        "workload",
-        "deployment",
-        "grants",
-        "overlaps",
-        "one was told",
-        "longest wait",
-        "keys left",
-        "seed",
-    ];
-    let rows = compared.iter().map(|cell| {
-        let sum: Sum = [*cell].into_iter().collect();
-        vec![
-            escaped(&cell.library),
-            escaped(&cell.fault),
-            escaped(&cell.workload),
-            title(&cell.deployment),
-            link(&number(cell.operations), &picture_of(cell)),
-            overlaps(cell.overlaps),
-            sum.told(),
-            duration(cell.longest_wait_ms),
-            number(sum.keys_left as u64),
-            cell.seed.to_string(),
-        ]
-    });
-    table(&heads(&columns), rows)
+fn row((deployment, fault, workload): Group<'_>, library: &str, sum: &Sum) -> Vec<String> {
+    vec![
+        title(deployment),
+        escaped(fault),
+        escaped(workload),
+        escaped(library),
+        share(sum.with_two_holders, sum.cells),
+        super::overlaps(sum.overlaps),
+        super::of(sum.met.holders, sum.met.injections),
+        per(sum.two_holders(), sum.met.holders),
+        number(sum.losses.with_cause + sum.losses.without_cause),
+        spread(&sum.longest_waits_ms),
+        verdict(sum.violations),
+    ]
+}
+
+/// `0.25`.
+fn per(some: u64, all: u64) -> String {
+    if all == 0 {
+        return "–".to_owned();
+    }
+    format!("{:.2}", approximate(some) / approximate(all))
+}
+
+/// `2 s (1 s–3 s)`.
+fn spread(times: &[u64]) -> String {
+    let (Some(median), Some(least), Some(most)) =
+        (median(times), times.iter().min(), times.iter().max())
+    else {
+        return "–".to_owned();
+    };
+    format!("{} ({}–{})", duration(median), duration(*least), duration(*most))
+}
+
+fn libraries(compared: &[&Cell], report: &Report) -> String {
+    let ran = in_order(compared.iter().map(|cell| cell.library.as_str()));
+    let known = |name: &&str| report.facts.libraries.iter().find(|library| library.name == **name);
+    ran.iter().filter_map(known).map(library).collect()
+}
+
+fn library(library: &Library) -> String {
+    let Library { name, version, language, settings, promises } = library;
+    let name = format!("{} {} ({})", escaped(name), escaped(version), escaped(language));
+    let settings: Vec<_> = settings.iter().map(|setting| format!("- {}", code(setting))).collect();
+    let promise =
+        |promise: &Promise| format!("- {} ({})", escaped(&promise.says), escaped(&promise.source));
+    let promises: Vec<_> = promises.iter().map(promise).collect();
+    format!(
+        "### {name}\n\nSettings:\n\n{}\n\nWhat its documentation promises:\n\n{}\n\n",
+        settings.join("\n"),
+        promises.join("\n")
+    )
 }

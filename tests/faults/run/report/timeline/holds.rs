@@ -31,6 +31,8 @@ pub(super) struct Story {
     pub(super) waits: Vec<(u32, String, Span)>,
     /// Writes that the resource refused: process, lock, moment.
     pub(super) refused: Vec<(u32, String, u64)>,
+    /// When a holder was told that its lock is lost: process, lock, moment.
+    pub(super) told: Vec<(u32, String, u64)>,
 }
 
 #[derive(Default)]
@@ -56,7 +58,7 @@ impl Story {
                         found.end(worker, Some(sign));
                     }
                 }
-                What::Asked { mode } => {
+                What::Asked { mode, .. } => {
                     let worker = workers.entry(key).or_default();
                     found.end(worker, None);
                     worker.asked = Some((event, *mode));
@@ -80,6 +82,11 @@ impl Story {
                 }
                 What::Lost { .. } | What::Released { .. } => {
                     let worker = workers.entry(key).or_default();
+                    if matches!(event.what, What::Lost { .. }) && !worker.hold.is_empty() {
+                        found
+                            .told
+                            .extend(event.locks().map(|lock| (event.process, lock, event.at)));
+                    }
                     worker.add(event);
                     found.end(worker, None);
                 }
@@ -88,6 +95,8 @@ impl Story {
                     found.refused.extend(refused);
                 }
                 What::Wrote { .. }
+                | What::Did { .. }
+                | What::Stalled { .. }
                 | What::Sample { .. }
                 | What::Fault { .. }
                 | What::Ended { .. } => {}
@@ -196,7 +205,7 @@ pub(super) struct Fault {
 pub(super) fn faults(history: &[Event]) -> Vec<Fault> {
     let mut faults: Vec<Fault> = Vec::new();
     for event in history {
-        let What::Fault { fault, on, detail } = &event.what else { continue };
+        let What::Fault { fault, on, detail, .. } = &event.what else { continue };
         if *on {
             let time = event.at..event.at;
             faults.push(Fault { name: fault.clone(), detail: detail.clone(), time });

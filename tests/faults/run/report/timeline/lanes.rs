@@ -62,6 +62,7 @@ struct Lane<'a> {
     rows: Vec<Vec<&'a Hold>>,
     waits: Vec<&'a Span>,
     refused: Vec<u64>,
+    told: Vec<u64>,
     /// Grants that came right after another's release.
     taken_over: Vec<u64>,
 }
@@ -122,6 +123,7 @@ impl<'a> Lanes<'a> {
             ("w", "waits"),
             ("t", "hand-over"),
             ("n", "write refused"),
+            ("d", "told that it is lost"),
             ("k", "last sign of a process"),
         ];
         legend.into_iter().filter(|(class, _)| seen.contains(class)).collect()
@@ -150,10 +152,12 @@ impl<'a> Lane<'a> {
         let lock = of_lock.first().map(|hold| hold.lock.as_str());
         let here = |of: u32, name: &str| of == process && Some(name) == lock;
         let waits = all.waits.iter().filter(|(of, name, _)| here(*of, name)).map(|(.., span)| span);
-        let refused =
-            all.refused.iter().filter(|(of, name, _)| here(*of, name)).map(|(.., at)| *at);
-        let refused = refused.filter(|at| scale.window.contains(at)).collect();
-        Self { process, top, rows, waits: waits.collect(), refused, taken_over }
+        let moments = |of: &[(u32, String, u64)]| {
+            let here = of.iter().filter(|(of, name, _)| here(*of, name)).map(|(.., at)| *at);
+            here.filter(|at| scale.window.contains(at)).collect()
+        };
+        let (refused, told) = (moments(&all.refused), moments(&all.told));
+        Self { process, top, rows, waits: waits.collect(), refused, told, taken_over }
     }
 
     fn holds(&self) -> impl Iterator<Item = &Hold> {
@@ -170,7 +174,7 @@ impl<'a> Lane<'a> {
         if self.rows.len() > 1 { self.top + 8 + 7 * row } else { self.top + 10 }
     }
 
-    fn paths(&self, scale: &Scale, overlaps: &[Span]) -> [(&'static str, String); 8] {
+    fn paths(&self, scale: &Scale, overlaps: &[Span]) -> [(&'static str, String); 9] {
         let [mut alone, mut beside, mut doubtful, mut twice, mut cuts] =
             [const { String::new() }; 5];
         for (row, holds) in self.rows.iter().enumerate() {
@@ -199,7 +203,7 @@ impl<'a> Lane<'a> {
                 holds.iter().filter_map(|hold| hold.cut).filter(|cut| scale.window.contains(cut));
             cuts.extend(cut.map(|cut| cross(scale.x(cut), y)));
         }
-        let [mut waits, mut ticks, mut refused] = [const { String::new() }; 3];
+        let [mut waits, mut ticks, mut refused, mut told] = [const { String::new() }; 4];
         let bottom = self.top + self.height() - 3;
         bars(
             &mut waits,
@@ -212,6 +216,7 @@ impl<'a> Lane<'a> {
         );
         marks(&mut ticks, self.top, self.taken_over.iter().map(|at| scale.x(*at)).collect());
         refused.extend(self.refused.iter().map(|at| peak(scale.x(*at), bottom)));
+        told.extend(self.told.iter().map(|at| flag(scale.x(*at), self.top)));
         [
             ("w", waits),
             ("o", doubtful),
@@ -220,6 +225,7 @@ impl<'a> Lane<'a> {
             ("x", twice),
             ("t", ticks),
             ("n", refused),
+            ("d", told),
             ("k", cuts),
         ]
     }
@@ -291,4 +297,9 @@ pub(super) fn cross(x: u64, y: u64) -> String {
 
 pub(super) fn peak(x: u64, y: u64) -> String {
     format!("M{} {y}l4-7l4 7z", x - 4)
+}
+
+/// Its point downwards.
+pub(super) fn flag(x: u64, y: u64) -> String {
+    format!("M{} {y}l4 7l4-7z", x - 4)
 }

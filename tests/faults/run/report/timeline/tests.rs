@@ -81,7 +81,7 @@ fn readers_do_not_overlap_with_readers() {
         |history: &[Event]| overlaps(&Story::of(history).holds.iter().collect::<Vec<_>>()).len();
     assert_eq!(among(&history), 0);
     for event in &mut history {
-        if let What::Asked { mode } = &mut event.what {
+        if let What::Asked { mode, .. } = &mut event.what {
             *mode = Mode::Exclusive;
         }
     }
@@ -130,4 +130,18 @@ fn a_window_shows_the_first_fault_and_what_follows() {
 fn an_empty_history_has_a_picture() {
     let picture = draw(&[], &cell("single", "stop-client", "plain"), window(&[]));
     assert!(picture.contains("nobody held or wanted a lock"), "{picture}");
+}
+
+#[test]
+fn a_picture_shows_what_is_special_and_the_fault_before_it() {
+    // A fault that did nothing, at first.
+    let mut all = sample::two_holders();
+    all.insert(0, sample::begins(50, "first"));
+    let (story, faults) = (Story::of(&all), faults(&all));
+    assert_eq!(focus(&story, &faults), Some(at(200)..at(6200)));
+    assert_eq!(story.told, [(1, "plain:0".to_owned(), at(2600))]);
+    let picture = draw(&all, &cell("single", "failover", "plain"), window(&all));
+    assert!(picture.contains("class=\"d\" d") && picture.contains("class=\"x\" d"), "{picture}");
+    assert!(picture.contains("told that it is lost"), "{picture}");
+    assert_eq!(focus(&Story::of(&sample::readers()), &faults), None);
 }

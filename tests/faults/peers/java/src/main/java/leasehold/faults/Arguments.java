@@ -2,6 +2,7 @@ package leasehold.faults;
 
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Random;
 
 /** {@code --name value}, all of them needed. */
 final class Arguments {
@@ -35,5 +36,13 @@ final class Arguments {
         return new Span(Integer.parseInt(ends[0]), Integer.parseInt(ends[1]));
     }
 
-    record Span(int from, int to) {}
+    record Span(int from, int to) {
+        long pick(Random random) {
+            return from + random.nextInt(to - from + 1);
+        }
+
+        Span notOver(int most) {
+            return new Span(Math.min(from, most), Math.min(to, most));
+        }
+    }
 }

@@ -10,8 +10,7 @@ import org.redisson.api.RedissonClient;
 /**
  * One client process of the published fault run, with the locks of Redisson: tests/faults/run/peers.rs.
  *
- * <p>Events go to standard output as tests/faults/run/history.rs has them; {@code stop} and
- * {@code block MS} come on standard input.
+ * <p>Events go to standard output as tests/faults/run/history.rs has them; {@link Orders} reads those of standard input.
  */
 public final class Client {
     private Client() {}
@@ -21,14 +20,20 @@ public final class Client {
         var history = new History(arguments.number("process"));
         RedissonClient redisson = Redisson.create(Deployment.config(arguments));
         warmUp(redisson, history.process());
-        history.tell(0, "", "started", "\"pid\":" + ProcessHandle.current().pid() + ",\"library\":\"redisson\"");
+        String library = "redisson " + Redisson.class.getPackage().getImplementationVersion();
+        history.tell(0, "", "started",
+                "\"pid\":" + ProcessHandle.current().pid() + ",\"library\":\"" + library + "\"");
 
         var orders = new Orders(arguments.number("seconds"));
         orders.listen();
         history.sampleEverySecond();
         List<Thread> threads = new ArrayList<>();
-        for (int number = 0; number < arguments.number("workers"); number++) {
-            threads.add(new Thread(new Worker(number, redisson, arguments, history, orders), "worker-" + number));
+        for (String workload : arguments.text("workloads").split(",")) {
+            for (int each = 0; each < arguments.number("workers"); each++) {
+                int number = threads.size();
+                var worker = new Worker(number, workload, redisson, arguments, history, orders);
+                threads.add(new Thread(worker, "worker-" + number));
+            }
         }
         threads.forEach(Thread::start);
         for (Thread thread : threads) {

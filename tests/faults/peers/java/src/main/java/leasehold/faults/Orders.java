@@ -6,11 +6,19 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 
-/** What comes on standard input: {@code stop}, or its end; {@code block MS}. */
+/** What comes on standard input: {@code stop}, or its end; {@code freeze-before-write UNTIL}; {@code block MS}. */
 final class Orders {
+    /** Stops a process and ends when it stands still, so that it does not go on for a moment. */
+    private static final String STOP = "kill -STOP $0; for i in $(seq 100); do "
+            + "grep -q '^State:.T' /proc/$0/status && exit; sleep 0.01; done";
+
     private final long end;
     private final CountDownLatch stop = new CountDownLatch(1);
+    /** Both are moments of the monotonic clock. */
+    private final AtomicLong freezeUntil = new AtomicLong();
+
     private volatile long blockedUntil = System.nanoTime();
 
     Orders(int seconds) {
@@ -27,9 +35,12 @@ final class Orders {
         try {
             var in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
             for (String line = in.readLine(); line != null && !line.equals("stop"); line = in.readLine()) {
-                if (line.startsWith("block ")) {
-                    int millis = Integer.parseInt(line.substring("block ".length()));
-                    blockedUntil = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(millis);
+                String[] words = line.split(" ");
+                switch (words[0]) {
+                    case "freeze-before-write" -> freezeUntil.set(Long.parseLong(words[1]));
+                    case "block" -> blockedUntil =
+                            System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(Long.parseLong(words[1]));
+                    default -> {}
                 }
             }
             stop.countDown();
@@ -40,6 +51,17 @@ final class Orders {
 
     boolean stopping() {
         return stop.getCount() == 0 || System.nanoTime() - end >= 0;
+    }
+
+    /**
+     * Stops the process, if that was ordered and nobody has done it yet; returns when the process goes on. The JVM
+     * cannot send itself a signal.
+     */
+    void freeze() throws IOException, InterruptedException {
+        if (System.nanoTime() < freezeUntil.getAndSet(0)) {
+            String pid = Long.toString(ProcessHandle.current().pid());
+            new ProcessBuilder("sh", "-c", STOP, pid).start().waitFor();
+        }
     }
 
     /**

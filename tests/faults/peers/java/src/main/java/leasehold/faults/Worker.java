@@ -8,37 +8,29 @@ import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
-import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
 /** One worker: asks, holds and writes, releases, rests. Its thread is the owner that Redisson knows. */
 final class Worker implements Runnable {
-    /** How often a section writes to the resource. */
-    private static final long STEP_MILLIS = 5;
-
     private final int number;
-    private final RedissonClient redisson;
+    private final Place.Choice places;
+    private final Arguments arguments;
     private final History history;
     private final Orders orders;
     private final Random random;
-    private final String[] names;
-    private final int waitMillis;
-    private final Arguments.Span hold;
-    private final Arguments.Span think;
     private final OutputStream resource;
     private final BufferedReader answers;
 
-    Worker(int number, RedissonClient redisson, Arguments arguments, History history, Orders orders)
+    Worker(int number, String workload, RedissonClient redisson, Arguments arguments, History history, Orders orders)
             throws IOException {
         this.number = number;
-        this.redisson = redisson;
+        this.arguments = arguments;
         this.history = history;
         this.orders = orders;
         random = new Random(arguments.seed() ^ ((long) history.process() << 32 | number));
-        names = arguments.text("names").split(",");
-        waitMillis = arguments.number("wait-ms");
-        hold = arguments.span("hold-ms");
-        think = arguments.span("think-ms");
+        places = Place.of(workload, redisson, random);
+        prepare(places.pick(0));
+        prepare(places.pick(1));
         String[] address = arguments.text("resource").split(":");
         var socket = new Socket(address[0], Integer.parseInt(address[1]));
         socket.setTcpNoDelay(true);
@@ -50,65 +42,111 @@ final class Worker implements Runnable {
     public void run() {
         try {
             while (!orders.stopping()) {
-                turn("plain:" + names[random.nextInt(names.length)]);
-                orders.pause(oneOf(think));
+                turn(Plan.next(number, places, arguments, random));
+                orders.pause(arguments.span("think-ms").pick(random));
             }
         } catch (IOException | InterruptedException error) {
             Client.fail(error);
         }
     }
 
-    private void turn(String name) throws IOException, InterruptedException {
-        RLock lock = redisson.getLock(name);
-        tell(name, "asked", "\"mode\":\"exclusive\"");
+    private void turn(Plan plan) throws IOException, InterruptedException {
+        Place place = plan.place();
+        long lease = plan.doing() == Plan.Doing.FIXED ? arguments.number("lease-ms") : 0;
+        String fixed = lease == 0 ? "" : ",\"fixed_ms\":" + lease;
+        tell(place, "asked", "\"mode\":\"" + place.mode() + "\"" + fixed);
         try {
-            // Without a lease: the watchdog renews it.
-            if (!lock.tryLock(waitMillis, TimeUnit.MILLISECONDS)) {
-                tell(name, "refused", "\"error\":\"NotAcquired\",\"timeout\":true");
+            if (!place.take(plan.waitMillis(), lease)) {
+                tell(place, "refused", "\"error\":\"NotAcquired\",\"timeout\":true");
+                prepare(place);
                 return;
             }
         } catch (RuntimeException error) {
-            tell(name, "refused", error(error) + ",\"timeout\":false");
+            tell(place, "refused", error(error) + ",\"timeout\":false");
             return;
         }
-        tell(name, "granted", "");
-        section(name);
-        tell(name, "releasing", "");
+        tell(place, "granted", "");
+        section(plan);
+        tell(place, "releasing", "");
         try {
-            lock.unlock();
-            tell(name, "released", "");
+            place.release();
+            tell(place, "released", "");
         } catch (RuntimeException error) {
-            tell(name, "released", error(error));
+            tell(place, "released", error(error));
         }
     }
 
-    /** Nothing local says whether the lock is still held: it goes on believing for a random time. */
-    private void section(String name) throws IOException, InterruptedException {
-        long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(oneOf(hold));
-        while (System.nanoTime() - end < 0 && !orders.stopping()) {
+    /** If it fails, the next one that waits in vain does it. */
+    private static void prepare(Place place) {
+        try {
+            place.prepare();
+        } catch (RuntimeException error) {
+            System.err.println(error);
+        }
+    }
+
+    /** Goes on as planned, or until Redisson no longer says that the lock is held. */
+    private void section(Plan plan) throws IOException, InterruptedException {
+        Place place = plan.place();
+        long leave = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(plan.stayMillis());
+        if (plan.doing() == Plan.Doing.PAUSED) {
+            tell(place, "did", "\"what\":\"paused\"");
+            orders.pause(plan.stayMillis());
+        }
+        boolean isToReenter = plan.doing() == Plan.Doing.REENTERED;
+        while (true) {
             orders.block();
-            tell(name, "held", "");
-            write(name);
-            Thread.sleep(STEP_MILLIS);
+            if (!isHeld(place)) {
+                tell(place, "doubted", "");
+                return;
+            }
+            tell(place, "held", "");
+            orders.freeze();
+            write(place);
+            if (isToReenter) {
+                isToReenter = false;
+                reenter(place);
+            }
+            if (System.nanoTime() - leave >= 0 || orders.stopping()) {
+                return;
+            }
+            orders.pause(plan.stepMillis());
         }
     }
 
-    private void write(String name) throws IOException {
-        String line = "W " + name + " - " + history.process() + "." + number + "\n";
+    /** Asks the server: Redisson itself knows no deadline. What cannot be answered is a no. */
+    private static boolean isHeld(Place place) {
+        try {
+            return place.isHeld();
+        } catch (RuntimeException error) {
+            return false;
+        }
+    }
+
+    private void reenter(Place place) {
+        String more = "";
+        try {
+            if (!place.reenter()) {
+                more = ",\"error\":\"NotAcquired\"";
+            }
+        } catch (RuntimeException error) {
+            more = "," + error(error);
+        }
+        tell(place, "did", "\"what\":\"reentered\"" + more);
+    }
+
+    private void write(Place place) throws IOException {
+        String line = "W " + place.name() + " - " + history.process() + "." + number + "\n";
         resource.write(line.getBytes(StandardCharsets.UTF_8));
         String answer = answers.readLine();
         if (!"ok".equals(answer) && !"refused".equals(answer)) {
             throw new IOException("the resource says " + answer);
         }
-        tell(name, "wrote", "\"accepted\":" + answer.equals("ok"));
+        tell(place, "wrote", "\"accepted\":" + answer.equals("ok"));
     }
 
-    private void tell(String name, String event, String more) {
-        history.tell(number, name, event, more);
-    }
-
-    private long oneOf(Arguments.Span span) {
-        return span.from() + random.nextInt(span.to() - span.from() + 1);
+    private void tell(Place place, String event, String more) {
+        history.tell(number, place.name(), event, more);
     }
 
     private static String error(RuntimeException error) {

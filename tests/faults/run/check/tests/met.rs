@@ -1,0 +1,92 @@
+//! What was within reach of a fault that is on from 1,000 to 1,100.
+
+use crate::elections;
+use crate::result::Met;
+
+use super::actors::{A, B, Script, by, process, process_and_slot_of, rules, slot_of};
+
+fn met(script: Script) -> Met {
+    script.on(1_000, "cut").off(1_100, "cut").cell().met
+}
+
+/// Held at that time, but renewed before and after.
+fn held() -> Script {
+    by(A).asks(0).gets(10).holds(600).holds(1_300).releases(1_400)
+}
+
+const NOTHING: Met = Met { injections: 1, holders: 0, waiters: 0, renewals: 0 };
+
+#[test]
+fn a_fault_meets_those_who_hold_the_lock() {
+    assert_eq!(met(held()), Met { holders: 1, ..NOTHING });
+    assert_eq!(met(by(A).has(0, 10, 1_000)), Met { ..NOTHING });
+    assert_eq!(met(by(A).has(0, 10, 1_001)), Met { holders: 1, ..NOTHING });
+    assert_eq!(met(by(A).has(1_101, 1_102, 1_200)), NOTHING);
+}
+
+#[test]
+fn and_those_who_wait() {
+    assert_eq!(met(by(A).has(0, 10, 50).by(B).asks(900).times_out(1_000)).waiters, 1);
+    assert_eq!(met(by(A).has(0, 10, 50).by(B).asks(900).times_out(999)).waiters, 0);
+}
+
+#[test]
+fn and_renewals_that_are_due() {
+    let renewed = |at| met(by(A).asks(at).gets(at).releases(1_200)).renewals;
+    // Due after a third of the lease.
+    assert_eq!(renewed(666), 0);
+    assert_eq!(renewed(667), 1);
+    assert_eq!(renewed(766), 1);
+    assert_eq!(renewed(767), 0);
+    assert_eq!(met(by(A).asks(700).gets(700).releases(1_010)).renewals, 0, "released before");
+    assert_eq!(met(by(A).asks_for(700, 1_000).gets(700).releases(1_200)).renewals, 0);
+}
+
+#[test]
+fn renewals_that_nobody_sees_are_due_each_third_of_a_lease() {
+    let mut rules = rules();
+    (rules.knows_deadlines, rules.keeps_deadlines) = (false, false);
+    let renewals = |granted| {
+        let held = by(A).asks(granted).gets_until(granted, None).releases(1_500);
+        held.on(1_000, "cut").off(1_100, "cut").cell_by(&rules).met.renewals
+    };
+    assert_eq!((renewals(10), renewals(0), renewals(110)), (1, 0, 0));
+}
+
+#[test]
+fn it_meets_only_what_it_reaches() {
+    let there = |scope| held().on_at(1_000, "cut", scope).off(1_100, "cut").cell().met.holders;
+    assert_eq!((there(process(1)), there(process(2))), (1, 0));
+    assert_eq!((there(slot_of("plain:0")), there(slot_of("plain:1"))), (1, 0));
+    // Either is enough.
+    assert_eq!(there(process_and_slot_of(1, "plain:1")), 1);
+    assert_eq!(there(process_and_slot_of(2, "plain:0")), 1);
+    assert_eq!(there(process_and_slot_of(2, "plain:1")), 0);
+}
+
+#[test]
+fn of_several_locks_one_within_reach_is_enough() {
+    let held = by(A.of("multi:0+1")).has(0, 10, 1_500);
+    let there = |lock| {
+        let fault = held.clone().on_at(1_000, "cut", slot_of(lock)).off(1_100, "cut");
+        fault.cell().met.holders
+    };
+    assert_eq!((there("multi:0"), there("multi:1"), there("multi:2")), (1, 1, 0));
+}
+
+#[test]
+fn each_injection_counts_once() {
+    let both = held().by(B.of("plain:1")).has(0, 10, 1_500).on(1_200, "slow");
+    assert_eq!(met(both), Met { injections: 2, holders: 2, waiters: 0, renewals: 1 });
+}
+
+#[test]
+fn an_election_was_not_injected() {
+    assert_eq!(held().on(1_000, elections::NAME).cell().met, Met::default());
+}
+
+#[test]
+fn a_fault_that_stays_on_ends_with_the_history() {
+    let met = by(A).has(0, 10, 50).on(1_000, "cut").cell().met;
+    assert_eq!(met, NOTHING);
+}
