@@ -3,32 +3,53 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
+
+use serde::Serialize;
 
 use crate::Result;
 use crate::check::is_written;
 use crate::copy::Copy;
 use crate::patch::Patch;
 use crate::run::End;
-use crate::trial::{Verdict, say, short, sum, with_the_fault};
+use crate::trial::{say, short, sum};
 
 /// What a run may take beside the time that it is told: servers that start, clients that end.
 const BESIDE: Duration = Duration::from_secs(180);
 
+/// How many runs there are beside each other.
+const PARALLEL: usize = 3;
+
 const SOURCES: &str = "tests/faults/run";
-/// Without them a run is another one each time.
-const NEEDED: [&str; 5] = ["--fault", "--deployment", "--workload", "--seconds", "--seed"];
+/// All else is as published: of a run with other arguments nothing follows for the published ones.
+const NEEDED: [&str; 3] = ["--fault", "--deployment", "--seed"];
+/// What a published run takes.
+const SECONDS: u64 = 30;
 const DEPLOYMENTS: [&str; 4] = ["single", "sentinel", "cluster", "five"];
-const WORKLOADS: [&str; 9] =
-    ["plain", "fair", "read-write", "fenced", "permits", "semaphore", "multi", "string", "quorum"];
 
 /// How the fault run sees a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FaultRun {
+    /// Of which class of faults it is the example.
+    pub(crate) class: String,
     pub(crate) arguments: Vec<String>,
-    pub(crate) seconds: u64,
     /// A part of what the violation says: one of another kind is a side effect, and does not count.
     pub(crate) shows: String,
+}
+
+/// One line of the table of what the run can find.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    name: &'a str,
+    class: &'a str,
+    fault: &'a str,
+    arguments: String,
+    found: bool,
+    /// The violation, or why there is none.
+    said: String,
+    seconds: u64,
 }
 
 /// What a run came to.
@@ -42,23 +63,22 @@ enum Outcome {
 }
 
 impl FaultRun {
-    pub(crate) fn parse(arguments: &str, shows: String) -> Result<Self> {
+    pub(crate) fn parse(arguments: &str, class: String, shows: String) -> Result<Self> {
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         for pair in arguments.chunks(2) {
             if pair.len() < 2 || !pair[0].starts_with("--") || pair[1].starts_with("--") {
                 return Err(format!("no option with its value: {}", pair.join(" ")));
             }
         }
-        let mut run = FaultRun { arguments, seconds: 0, shows };
+        let run = FaultRun { class, arguments, shows };
         for needed in NEEDED {
             run.value(needed).ok_or(format!("its fault run has no {needed}"))?;
         }
-        let number = |option: &str| {
-            let value = run.value(option).unwrap_or_default();
-            value.parse::<u64>().map_err(|_| format!("no number: {value}"))
-        };
-        number("--seed")?;
-        run.seconds = number("--seconds")?;
+        if run.arguments.len() > 2 * NEEDED.len() {
+            return Err(format!("no published arguments: {}", run.arguments.join(" ")));
+        }
+        let seed = run.value("--seed").unwrap_or_default();
+        seed.parse::<u64>().map_err(|_| format!("no number: {seed}"))?;
         Ok(run)
     }
 
@@ -79,15 +99,12 @@ impl FaultRun {
         if !DEPLOYMENTS.contains(&value("--deployment")) {
             faults.push(format!("no deployment {}", value("--deployment")));
         }
-        let workloads = value("--workload").split(',');
-        let unknown = workloads.filter(|workload| !WORKLOADS.contains(workload));
-        faults.extend(unknown.map(|workload| format!("no workload {workload}")));
         faults
     }
 }
 
-/// Tries them all; whether the fault run saw each.
-pub(crate) fn run(root: &Path, patches: &[&Patch]) -> Result<bool> {
+/// Tries them all, and writes what became of each; whether the fault run saw all.
+pub(crate) fn run(root: &Path, patches: &[&Patch], json: Option<&Path>) -> Result<bool> {
     let start = Instant::now();
     let mut runs = Vec::new();
     for patch in patches {
@@ -96,68 +113,112 @@ pub(crate) fn run(root: &Path, patches: &[&Patch]) -> Result<bool> {
     }
     let copy = Copy::make(root)?;
     let unfit = without_faults(&copy, &runs)?;
-    let mut wrong = Vec::new();
-    for (patch, run) in &runs {
-        let begun = Instant::now();
-        let verdict = match unfit.get(&run.arguments) {
-            Some(why) => Verdict::Spoiled(why.clone()),
-            None => with_the_fault(&copy, patch, || tried(&copy, &patch.name, run))?,
-        };
-        let (word, what) = verdict.words(&patch.fault);
-        say(word, begun, &format!("{}: {}", patch.name, short(&what)));
-        if word != "found" {
-            wrong.push(patch.name.as_str());
+    // While some run, the next one is built.
+    let (sender, receiver) = mpsc::sync_channel(0);
+    let receiver = Mutex::new(receiver);
+    let told = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..PARALLEL {
+            scope.spawn(|| {
+                let next = || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                while let Ok((patch, run, built)) = next() {
+                    let line = tried(&copy, patch, run, built);
+                    told.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                }
+            });
         }
+        for (patch, run) in &runs {
+            let built = match unfit.get(&run.arguments) {
+                Some(why) => Err(why.clone()),
+                None => built_with(&copy, patch),
+            };
+            // They end when this is dropped, and not before.
+            drop(sender.send((*patch, *run, built)));
+        }
+        drop(sender);
+    });
+    let mut lines = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+    lines.sort_by_key(|line| (line.class, line.name));
+    if let Some(file) = json {
+        let text = serde_json::to_string_pretty(&lines).map_err(|error| error.to_string())?;
+        crate::write(file, &text)?;
     }
-    Ok(sum(runs.len(), &wrong, start))
+    let missed = lines.iter().filter(|line| !line.found).map(|line| line.name);
+    Ok(sum(runs.len(), &missed.collect::<Vec<_>>(), start))
 }
 
-/// Does each run as the repository is. Those with violations show nothing, and why.
+/// The program with the fault in it.
+fn built_with(copy: &Copy, patch: &Patch) -> Result<PathBuf> {
+    let program = copy.place.join(format!("{}.program", patch.name));
+    copy.apply(patch).map_err(|fault| format!("it does not apply: {fault}"))?;
+    let built = copy.build_fault_run();
+    copy.restore(patch)?;
+    let built = built.map_err(|fault| format!("it does not compile: {fault}"))?;
+    std::fs::copy(built, &program).map_err(|error| format!("{}: {error}", program.display()))?;
+    Ok(program)
+}
+
+fn tried<'a>(copy: &Copy, patch: &'a Patch, run: &'a FaultRun, built: Result<PathBuf>) -> Line<'a> {
+    let begun = Instant::now();
+    let outcome = built.and_then(|program| outcome_of(copy, &program, &patch.name, run));
+    let (word, said) = match outcome {
+        Err(why) | Ok(Outcome::NotHad(why)) => ("SPOILED", why),
+        Ok(Outcome::Passed) => ("MISSED", patch.fault.clone()),
+        Ok(Outcome::Violated(all)) => match all.iter().find(|one| one.contains(&run.shows)) {
+            Some(one) => ("found", one.clone()),
+            None => ("SPOILED", format!("only something else: {}", all.join("; "))),
+        },
+    };
+    let arguments = run.arguments.join(" ");
+    say(word, begun, &format!("{} ({arguments}): {}", patch.name, short(&said)));
+    let (name, class, fault) = (&patch.name, &run.class, &patch.fault);
+    let (found, seconds) = (word == "found", begun.elapsed().as_secs());
+    Line { name, class, fault, arguments, found, said, seconds }
+}
+
+/// Does each run as the repository is, some beside each other. Those with violations show nothing, and why.
 fn without_faults(
     copy: &Copy,
     runs: &[(&Patch, &FaultRun)],
 ) -> Result<BTreeMap<Vec<String>, String>> {
-    let program = copy.build_fault_run()?;
-    let mut tried: BTreeMap<Vec<String>, Option<String>> = BTreeMap::new();
-    for (_, run) in runs {
-        if tried.contains_key(&run.arguments) {
-            continue;
+    let built = copy.build_fault_run()?;
+    // Not the one that is built next.
+    let program = copy.place.join("without-a-fault.program");
+    std::fs::copy(built, &program).map_err(|error| format!("{}: {error}", program.display()))?;
+    let runs: BTreeMap<_, _> = runs.iter().map(|(_, run)| (&run.arguments, *run)).collect();
+    let (runs, unfit) = (Mutex::new(runs.into_iter()), Mutex::new(BTreeMap::new()));
+    let next = || runs.lock().unwrap_or_else(PoisonError::into_inner).next();
+    thread::scope(|scope| {
+        for place in 0..PARALLEL {
+            let (program, unfit, next) = (&program, &unfit, &next);
+            scope.spawn(move || {
+                while let Some((arguments, run)) = next() {
+                    let begun = Instant::now();
+                    let name = format!("without-a-fault-{place}");
+                    let why = match outcome_of(copy, program, &name, run) {
+                        Ok(Outcome::Passed) => None,
+                        Ok(Outcome::Violated(all)) => Some(all.join("; ")),
+                        Ok(Outcome::NotHad(why)) | Err(why) => Some(why),
+                    };
+                    let word = if why.is_some() { "UNFIT" } else { "passes" };
+                    say(word, begun, &arguments.join(" "));
+                    let why =
+                        why.map(|why| (arguments.clone(), format!("without the fault: {why}")));
+                    unfit.lock().unwrap_or_else(PoisonError::into_inner).extend(why);
+                }
+            });
         }
-        let begun = Instant::now();
-        let why = match outcome_of(copy, &program, "without-a-fault", run)? {
-            Outcome::Passed => None,
-            Outcome::Violated(all) => Some(format!("without the fault: {}", all.join("; "))),
-            Outcome::NotHad(why) => Some(format!("without the fault: {why}")),
-        };
-        let word = if why.is_some() { "UNFIT" } else { "passes" };
-        say(word, begun, &run.arguments.join(" "));
-        tried.insert(run.arguments.clone(), why);
-    }
-    Ok(tried.into_iter().filter_map(|(run, why)| Some((run, why?))).collect())
+    });
+    Ok(unfit.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn tried(copy: &Copy, name: &str, run: &FaultRun) -> Result<Verdict> {
-    let program = match copy.build_fault_run() {
-        Ok(program) => program,
-        Err(fault) => return Ok(Verdict::Spoiled(format!("it does not compile: {fault}"))),
-    };
-    Ok(match outcome_of(copy, &program, name, run)? {
-        Outcome::Passed => Verdict::Missed,
-        Outcome::Violated(all) => match all.iter().find(|one| one.contains(&run.shows)) {
-            Some(one) => Verdict::Found(one.clone()),
-            None => Verdict::Spoiled(format!("only something else: {}", all.join("; "))),
-        },
-        Outcome::NotHad(why) => Verdict::Spoiled(why),
-    })
-}
-
-fn outcome_of(copy: &Copy, program: &PathBuf, name: &str, run: &FaultRun) -> Result<Outcome> {
+fn outcome_of(copy: &Copy, program: &Path, name: &str, run: &FaultRun) -> Result<Outcome> {
     let out = copy.place.join(format!("{name}.fault-run"));
     std::fs::create_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let log = copy.place.join(format!("{name}.fault-run.log"));
     let mut command = Command::new(program);
     command.args(&run.arguments).arg("--out").arg(&out);
-    let end = copy.ended(&mut command, &[], Duration::from_secs(run.seconds) + BESIDE, &log)?;
+    let end = copy.ended(&mut command, &[], Duration::from_secs(SECONDS) + BESIDE, &log)?;
     let said = std::fs::read(&log).map_err(|error| format!("{}: {error}", log.display()))?;
     Ok(outcome(&String::from_utf8_lossy(&said), end))
 }
@@ -179,21 +240,23 @@ fn outcome(said: &str, end: End) -> Outcome {
 mod tests {
     use super::*;
 
-    const RIGHT: &str =
-        "--fault none --deployment single --workload plain,fair --seconds 5 --seed 1";
+    const RIGHT: &str = "--fault none --deployment single --seed 1";
+
+    fn parsed(arguments: &str) -> Result<FaultRun> {
+        FaultRun::parse(arguments, "lost wake".into(), "was held".into())
+    }
 
     #[test]
     fn arguments_are_read() {
-        let run = FaultRun::parse(RIGHT, "was held".into()).unwrap();
-        assert_eq!((run.seconds, run.value("--workload")), (5, Some("plain,fair")));
+        assert_eq!(parsed(RIGHT).unwrap().value("--deployment"), Some("single"));
         for (from, to, part) in [
             ("--seed 1", "", "has no --seed"),
             ("--seed 1", "--seed", "no option with its value: --seed"),
             ("--fault none", "none --fault", "no option with its value: none --fault"),
             ("--seed 1", "--seed x", "no number: x"),
-            ("--seconds 5", "--seconds five", "no number: five"),
+            ("--seed 1", "--seed 1 --workers 9", "no published arguments"),
         ] {
-            let fault = FaultRun::parse(&RIGHT.replace(from, to), "x".into()).unwrap_err();
+            let fault = parsed(&RIGHT.replace(from, to)).unwrap_err();
             assert!(fault.contains(part), "{fault}");
         }
     }
@@ -201,9 +264,7 @@ mod tests {
     #[test]
     fn what_the_program_does_not_know_is_told() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let faults = |arguments: &str| {
-            FaultRun::parse(arguments, "x".into()).unwrap().faults(&root).join(", ")
-        };
+        let faults = |arguments: &str| parsed(arguments).unwrap().faults(&root).join(", ");
         assert_eq!(faults(RIGHT), "");
         assert_eq!(faults(&RIGHT.replace("none", "freeze-client")), "");
         assert_eq!(
@@ -211,7 +272,6 @@ mod tests {
             "no fault bad-luck of the fault run"
         );
         assert_eq!(faults(&RIGHT.replace("single", "double")), "no deployment double");
-        assert_eq!(faults(&RIGHT.replace("fair", "unfair")), "no workload unfair");
     }
 
     #[test]

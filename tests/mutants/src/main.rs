@@ -9,7 +9,9 @@
 //! cargo run -p leasehold-mutants -- all         # every fault is found
 //! cargo run -p leasehold-mutants -- some 4      # so many, chosen by the hash of the commit
 //! cargo run -p leasehold-mutants -- one NAME..
-//! cargo run -p leasehold-mutants -- fault-run [NAME..]  # by the published fault run
+//! cargo run -p leasehold-mutants -- fault-run [NAME..]  # by the published fault run, as it is published
+//! cargo run -p leasehold-mutants -- fault-run --json FILE  # and writes the table of its report
+//! cargo run -p leasehold-mutants -- fault-run some 2       # chosen by the hash of the commit
 //! cargo run -p leasehold-mutants -- table       # writes the table of docs/mutants.md
 //! ```
 
@@ -54,20 +56,31 @@ fn command(words: &[&str]) -> Result<bool> {
         ["check"] => Ok(check::check(&root, &patches)),
         ["table"] => table::write(&root, &patches).map(|()| true),
         ["all"] => trial::run(&root, &patches.iter().collect::<Vec<_>>()),
-        ["some", number] => {
-            let number = number.parse().map_err(|_| format!("no number: {number}"))?;
-            let commit =
-                output(Command::new("git").args(["rev-parse", "HEAD"]).current_dir(&root))?;
-            trial::run(&root, &choose::some(&patches, number, commit.trim()))
-        }
+        ["some", number] => trial::run(&root, &some(&root, &patches, number)?),
         ["one", names @ ..] if !names.is_empty() => trial::run(&root, &named(&patches, names)?),
-        ["fault-run"] => {
-            let seen = patches.iter().filter(|patch| patch.fault_run.is_some());
-            fault_run::run(&root, &seen.collect::<Vec<_>>())
+        ["fault-run"] => fault_run::run(&root, &seen(&patches), None),
+        ["fault-run", "--json", file] => {
+            fault_run::run(&root, &seen(&patches), Some(Path::new(file)))
         }
-        ["fault-run", names @ ..] => fault_run::run(&root, &named(&patches, names)?),
+        ["fault-run", "some", number] => {
+            let seen: Vec<_> = seen(&patches).into_iter().cloned().collect();
+            fault_run::run(&root, &some(&root, &seen, number)?, None)
+        }
+        ["fault-run", names @ ..] => fault_run::run(&root, &named(&patches, names)?, None),
         _ => Err("one of: check, all, some NUMBER, one NAME.., fault-run [NAME..], table".into()),
     }
+}
+
+/// Those that the published fault run sees.
+fn seen(patches: &[Patch]) -> Vec<&Patch> {
+    patches.iter().filter(|patch| patch.fault_run.is_some()).collect()
+}
+
+/// So many, chosen by the hash of the commit.
+fn some<'a>(root: &Path, patches: &'a [Patch], number: &str) -> Result<Vec<&'a Patch>> {
+    let number = number.parse().map_err(|_| format!("no number: {number}"))?;
+    let commit = output(Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root))?;
+    Ok(choose::some(patches, number, commit.trim()))
 }
 
 fn named<'a>(patches: &'a [Patch], names: &[&str]) -> Result<Vec<&'a Patch>> {

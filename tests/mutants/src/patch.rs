@@ -21,6 +21,7 @@
 //! | `seconds` | how long the test may take; may be left out |
 //! | `hangs` | `yes`: the fault is found if the test takes longer than that |
 //! | `fault run` | arguments of `leasehold-faults`, which sees the fault as well; may be left out |
+//! | `class` | of which class of faults it is then the example |
 //! | `shows` | what a violation says that it then finds, word for word |
 
 use std::path::{Path, PathBuf};
@@ -117,11 +118,13 @@ fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
     let (fault, kind, which) = (must("fault")?, must("kind")?, must("test")?);
     let (was, env) = (take("was"), take("env").unwrap_or_default());
     let (seconds, hangs) = (take("seconds"), take("hangs"));
-    let fault_run = match (take("fault run"), take("shows")) {
-        (Some(arguments), Some(shows)) => Some(FaultRun::parse(&arguments, shows)?),
-        (None, None) => None,
-        (Some(_), None) => return Err("a fault run without what it shows".into()),
-        (None, Some(_)) => return Err("it shows something without a fault run".into()),
+    let fault_run = match (take("fault run"), take("class"), take("shows")) {
+        (Some(arguments), Some(class), Some(shows)) => {
+            Some(FaultRun::parse(&arguments, class, shows)?)
+        }
+        (None, None, None) => None,
+        (Some(_), _, _) => return Err("a fault run without its class or what it shows".into()),
+        (None, _, _) => return Err("it shows something without a fault run".into()),
     };
     if let Some((key, _)) = header.first() {
         return Err(format!("what is {key}?"));
@@ -242,9 +245,9 @@ mod tests {
             (format!("{right}env: A\n"), "no NAME=value: A"),
             (format!("{right}seconds: x\n"), "no number: x"),
             (format!("{right}hangs: no\n"), "hangs is yes"),
-            (format!("{right}fault run: --fault none\n"), "without what it shows"),
+            (format!("{right}fault run: --fault none\n"), "without its class"),
             (format!("{right}shows: x\n"), "without a fault run"),
-            (format!("{right}fault run: --fault none\nshows: x\n"), "no --deployment"),
+            (format!("{right}fault run: --fault none\nclass: x\nshows: x\n"), "no --deployment"),
             (format!(" x\n{right}"), "begins with a blank"),
             (format!("{right}x\n"), "no key: x"),
         ] {

@@ -41,8 +41,9 @@ fn table(patches: &[Patch]) -> String {
         let env = env.collect::<Vec<_>>().concat();
         let (place, title) = (test.place.name(), &test.name);
         let was = was.as_deref().unwrap_or("");
-        let seen =
-            fault_run.as_ref().map(|run| format!("“{}”: `{}`", run.shows, run.arguments.join(" ")));
+        let seen = fault_run
+            .as_ref()
+            .map(|run| format!("{}: “{}”: `{}`", run.class, run.shows, run.arguments.join(" ")));
         let seen = seen.unwrap_or_default();
         let row = format!("`{name}`: {fault} | {kind} | {place}, `{title}`{env} | {was} | {seen}");
         writeln!(table, "| {row} |").expect("a text takes everything");
@@ -72,8 +73,8 @@ mod tests {
             limit: std::time::Duration::ZERO,
             hangs: false,
             fault_run: Some(FaultRun {
+                class: "lost wake".into(),
                 arguments: vec!["--fault".into(), "none".into()],
-                seconds: 5,
                 shows: "was held by".into(),
             }),
             files: Vec::new(),
@@ -81,7 +82,7 @@ mod tests {
         let page = format!("a\n{BEGIN}old\n{END}\nb\n");
         let filled = filled(&page, std::slice::from_ref(&patch)).unwrap();
         let row = "| `a-fault`: It opens. | plain | simulation, `seeds_hold`, `A=1` | survived \
-                   | “was held by”: `--fault none` |\n";
+                   | lost wake: “was held by”: `--fault none` |\n";
         assert!(
             filled.starts_with("a\n") && filled.ends_with(&format!("{row}\n{END}\nb\n")),
             "{filled}"

@@ -98,18 +98,10 @@ fn env(test: &Test) -> String {
 
 /// Puts one fault in, and takes it out again.
 fn verdict(copy: &Copy, patch: &Patch) -> Result<Verdict> {
-    with_the_fault(copy, patch, || tried(copy, patch))
-}
-
-pub(crate) fn with_the_fault(
-    copy: &Copy,
-    patch: &Patch,
-    tried: impl FnOnce() -> Result<Verdict>,
-) -> Result<Verdict> {
     if let Err(fault) = copy.apply(patch) {
         return Ok(Verdict::Spoiled(format!("it does not apply: {fault}")));
     }
-    let verdict = tried();
+    let verdict = tried(copy, patch);
     copy.restore(patch)?;
     verdict
 }
