@@ -86,6 +86,11 @@ fn ours(arguments: &RunArguments) -> Rules {
         permits: PERMITS as usize,
         fair: BTreeSet::from([Workload::Fair.name()]),
         lasting: BTreeSet::from([Workload::Semaphore.name()]),
+        may_wedge: if ["eviction", "mixed"].contains(&arguments.fault.as_str()) {
+            [Workload::Permits, Workload::Semaphore].map(Workload::name).into()
+        } else {
+            BTreeSet::new()
+        },
         replaced_by,
         emptied_by,
         // After a failover holds are verified as soon as it is known.

@@ -59,7 +59,8 @@
 //!   of them gave the lock to nobody else.
 //! - A server is *emptied*. A hold that was granted before the end of the fault is forgotten from its beginning on.
 //!
-//! It is not forgotten if a signature was sent after that: the server that carried it out has the hold.
+//! It is not forgotten if a signature was sent after that: the server that carried it out has the hold. Then a later
+//! grant may be forgotten instead, if the server that was replaced gave it.
 //!
 //! # What is a violation
 //!
@@ -145,6 +146,9 @@ pub(crate) struct Rules {
     pub(crate) fair: BTreeSet<String>,
     /// Workloads whose holds nobody takes back from the dead.
     pub(crate) lasting: BTreeSet<String>,
+    /// Workloads of which one of several keys can be lost, so that nobody is granted anything any more: how soon they are
+    /// granted is not judged.
+    pub(crate) may_wedge: BTreeSet<String>,
     /// Faults by which a server that is behind may take the place of another one.
     pub(crate) replaced_by: BTreeSet<String>,
     /// Faults by which a server may forget what it had: restarts without data or with old data, evictions, clocks that
@@ -171,6 +175,9 @@ pub(crate) struct Rules {
     /// The library itself compares them with the clock: it never says *held* after one.
     pub(crate) keeps_deadlines: bool,
 }
+
+/// Said of a cell whose waits are not judged.
+const WEDGED: &str = "waits are not judged, because permits may have gone with one of two keys";
 
 /// What each rule looks at beside the workload.
 struct Context<'a> {
@@ -201,7 +208,12 @@ fn judge(workload: &str, story: &Story<'_>, context: &Context<'_>) -> Cell {
         order::judge(story, context, &mut cell);
     }
     waits::judge(story, context, &mut cell);
-    idle::judge(story, context, &mut cell);
+    if context.rules.may_wedge.contains(workload) {
+        cell.explained.push(format!("{workload}: {WEDGED}"));
+    } else {
+        waits::judge_recoveries(story, context, &mut cell);
+        idle::judge(story, context, &mut cell);
+    }
     cell
 }
 

@@ -17,6 +17,8 @@ const DROPPED_ONE_OF: u8 = 6;
 const DROPPED_WITHIN: Duration = Duration::from_millis(3);
 /// A quick worker takes a long name once in so many times: somebody else must want what is held for long.
 const LONG_NAME_ONE_OF: u8 = 8;
+/// One quick hold of so many is entered again.
+const REENTERED_ONE_OF: u8 = 4;
 /// So many common leases are a large one.
 pub(crate) const LARGE: u32 = 4;
 /// One quick hold of so many has a large lease.
@@ -79,13 +81,14 @@ impl Times {
         let is_dropped = random.u8(0..DROPPED_ONE_OF) == 0;
         let is_brief = random.u8(0..BRIEF_ONE_OF) == 0;
         let is_large = place.has_leases() && random.u8(0..LARGE_ONE_OF) == 0;
+        let is_reentered = place.can_be_reentered() && random.u8(0..REENTERED_ONE_OF) == 0;
         Plan {
             wait: self.wait * random.u32(10..=100) / 100,
             patience: if is_dropped { DROPPED_WITHIN.mul_f64(random.f64()) } else { Duration::MAX },
             lease: if is_large { self.large() } else { Lease::Renewed },
             stay: if is_brief { Duration::ZERO } else { self.hold.pick(random) },
             step: self.step,
-            doing: None,
+            doing: is_reentered.then_some(Doing::Reentered),
         }
     }
 

@@ -64,7 +64,7 @@ pub(crate) struct RunArguments {
     #[arg(long, default_value = "leasehold")]
     pub(crate) library: String,
     /// Workers of each client and workload.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 3)]
     pub(crate) workers: u32,
     /// How long a worker stays inside.
     #[arg(long, default_value = "5-60")]

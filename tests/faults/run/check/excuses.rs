@@ -54,6 +54,16 @@ impl<'a> Faults<'a> {
         takers.find(|fault| fault.has_lost(hold, at, self.learned))
     }
 
+    /// The last fault by which, at this time, one of two servers may not have known of the hold of a lock in this slot,
+    /// also if the other one has it to the end.
+    pub(super) fn divided(&self, slot: u16, hold: &Hold, at: u64) -> Option<&Fault<'a>> {
+        let mut takers = self.takers(at).filter(|fault| fault.reaches_slot(slot));
+        takers.find(|fault| {
+            let gap = fault.gap(hold, self.learned);
+            fault.effect == Effect::Replaces && gap.is_some_and(|gap| gap.span.contains(at))
+        })
+    }
+
     /// The last fault by which a grant of a lock in this slot, and its token, may be lost before `by`.
     pub(super) fn took_the_grant(&self, slot: u16, hold: &Hold, by: u64) -> Option<&Fault<'a>> {
         let grant = hold.signatures.first()?.span();

@@ -206,9 +206,16 @@ fn excuse<'a>(
         let grant = story.holds[**place].signatures.first();
         grant.is_some_and(|grant| grant.from <= last_grant(**place))
     });
-    let mut forgot =
-        earlier.filter_map(|place| context.faults.forgot(slot, &story.holds[*place], meeting.at));
-    forgot.next()
+    let earlier: Vec<_> = earlier.map(|place| &story.holds[*place]).collect();
+    let faults = &context.faults;
+    let forgotten = earlier.iter().find_map(|hold| faults.forgot(slot, hold, meeting.at));
+    forgotten.or_else(|| {
+        // The last grant may be of the former server, which never knew of the earlier one, and be lost with it.
+        let last = meeting.holds.iter().map(|place| &story.holds[*place]);
+        let last = last.max_by_key(|hold| hold.granted)?;
+        faults.forgot(slot, last, meeting.at)?;
+        earlier.iter().find_map(|hold| faults.divided(slot, hold, meeting.at))
+    })
 }
 
 fn say(story: &Story<'_>, context: &Context<'_>, meeting: &Meeting) -> String {

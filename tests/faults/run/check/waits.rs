@@ -34,10 +34,10 @@ pub(super) fn judge(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
         let outages = queues.iter().map(|queue| queue.outage(first.on));
         cell.outage_ms = millis(outages.max().unwrap_or(0));
     }
-    judge_recoveries(&queues, context, cell);
 }
 
-fn judge_recoveries(queues: &[Queue<'_>], context: &Context<'_>, cell: &mut Cell) {
+pub(super) fn judge_recoveries(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
+    let queues = queues(story, context);
     for fault in context.faults.last_ends() {
         let next = context.faults.next(fault.off).map(|fault| fault.on);
         let waiting = queues.iter().filter_map(|queue| queue.recovery(fault, next));

@@ -22,6 +22,7 @@ pub(super) fn rules() -> Rules {
         permits: 2,
         fair: set(&["fair"]),
         lasting: set(&["lasting"]),
+        may_wedge: BTreeSet::new(),
         replaced_by: set(&["failover"]),
         emptied_by: set(&["restart"]),
         told_within: Duration::from_millis(400),
