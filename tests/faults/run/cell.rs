@@ -20,12 +20,10 @@ use crate::result::Cell;
 use crate::run::{Ran, RunArguments};
 use crate::workload::{PERMITS, Workload};
 
-/// A server that comes back with what it had before.
-const OLD_DATA: &str = "old-data";
 /// What the library is set to, and what it adds for a busy machine.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_millis(500);
-/// A waiter is told of a release.
+/// Within this a waiter hears of a release.
 const WOKEN: Duration = Duration::from_millis(250);
 /// While it holds one of several locks, a waiter waits for the next one for a second, more or less.
 const RIVALRY: Duration = Duration::from_millis(1500);
@@ -33,10 +31,6 @@ const RIVALRY: Duration = Duration::from_millis(1500);
 const LEARNS: Duration = Duration::from_secs(2);
 /// After a failover nobody waits for a lease to end, only for a holder: what nobody has is released again.
 const AFTER_FAILOVER: Duration = Duration::from_secs(10);
-
-/// Faults by which a server forgets what it had; by the others that forget, one takes the place of another one.
-const EMPTYING: [&str; 5] =
-    ["kill-server", "old-data", "eviction", "server-clock-ahead", "server-clock-behind"];
 
 /// What is promised: by our documentation, or by that of a peer.
 pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
@@ -63,8 +57,9 @@ pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
 fn ours(arguments: &RunArguments) -> Rules {
     let lease = arguments.lease();
     let forgets = fault::all().filter(|fault| fault.forgets_on(arguments.deployment));
-    let forgets = forgets.map(|fault| fault.name).chain([elections::NAME]).map(str::to_owned);
-    let (emptied_by, replaced_by) = forgets.partition(|name| EMPTYING.contains(&name.as_str()));
+    let (emptying, replacing): (Vec<_>, Vec<_>) = forgets.partition(|fault| fault.empties);
+    let name = |fault: &Fault| fault.name.to_owned();
+    let elections = [elections::NAME.to_owned()];
     let documented = ["Unavailable", "Unknown", "NotDurable", "Lost", "Quorum"];
     let refused = takes_rights(arguments).then_some("Protocol");
     let is_failover = arguments.fault.starts_with("failover");
@@ -74,9 +69,7 @@ fn ours(arguments: &RunArguments) -> Rules {
     let after_the_dead = 2 * lease + Duration::from_secs(4);
     let is_role = |fault: &Fault| fault.replaces() && fault.on.contains(&arguments.deployment);
     // What was released comes back with the data of before, until its lease ends.
-    let comes_back = [OLD_DATA, "mixed"].contains(&arguments.fault.as_str())
-        && fault::named(OLD_DATA).is_some_and(|fault| fault.on.contains(&arguments.deployment));
-    let until_gone = if comes_back { lease * LARGE } else { lease };
+    let until_gone = if may_have(arguments, "old-data") { lease * LARGE } else { lease };
     let changes_roles = match fault::named(&arguments.fault) {
         Some(fault) => is_role(fault),
         None => arguments.fault == "mixed" && fault::all().any(is_role),
@@ -86,13 +79,13 @@ fn ours(arguments: &RunArguments) -> Rules {
         permits: PERMITS as usize,
         fair: BTreeSet::from([Workload::Fair.name()]),
         lasting: BTreeSet::from([Workload::Semaphore.name()]),
-        may_wedge: if ["eviction", "mixed"].contains(&arguments.fault.as_str()) {
+        may_wedge: if may_have(arguments, "eviction") {
             [Workload::Permits, Workload::Semaphore].map(Workload::name).into()
         } else {
             BTreeSet::new()
         },
-        replaced_by,
-        emptied_by,
+        replaced_by: replacing.into_iter().map(name).chain(elections).collect(),
+        emptied_by: emptying.into_iter().map(name).collect(),
         // After a failover holds are verified as soon as it is known.
         told_within: if is_failover {
             by_renewal.min(LEARNS + COMMAND_TIMEOUT + LATE)
@@ -167,7 +160,14 @@ fn kept(arguments: &RunArguments, history: &[Event]) -> Vec<String> {
 
 /// Only where rights or types are taken away may a server refuse: no caller may repeat it.
 fn takes_rights(arguments: &RunArguments) -> bool {
-    ["acl", "mixed"].contains(&arguments.fault.as_str())
+    may_have(arguments, "acl")
+}
+
+/// Whether this fault may be on in the run.
+fn may_have(arguments: &RunArguments, name: &str) -> bool {
+    let is_here = |fault: &Fault| fault.on.contains(&arguments.deployment);
+    let is_mixed = arguments.fault == "mixed" && fault::named(name).is_some_and(is_here);
+    arguments.fault == name || is_mixed
 }
 
 fn version(history: &[Event]) -> String {

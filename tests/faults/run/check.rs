@@ -146,8 +146,8 @@ pub(crate) struct Rules {
     pub(crate) fair: BTreeSet<String>,
     /// Workloads whose holds nobody takes back from the dead.
     pub(crate) lasting: BTreeSet<String>,
-    /// Workloads of which one of several keys can be lost, so that nobody is granted anything any more: how soon they are
-    /// granted is not judged.
+    /// Workloads with several keys, of which a server can lose one. Then it grants nothing any more: how soon it does is
+    /// not judged.
     pub(crate) may_wedge: BTreeSet<String>,
     /// Faults by which a server that is behind may take the place of another one.
     pub(crate) replaced_by: BTreeSet<String>,
@@ -207,11 +207,12 @@ fn judge(workload: &str, story: &Story<'_>, context: &Context<'_>) -> Cell {
     if context.rules.fair.contains(workload) {
         order::judge(story, context, &mut cell);
     }
-    waits::judge(story, context, &mut cell);
+    let queues = waits::queues(story, context);
+    waits::judge(story, &queues, context, &mut cell);
     if context.rules.may_wedge.contains(workload) {
         cell.explained.push(format!("{workload}: {WEDGED}"));
     } else {
-        waits::judge_recoveries(story, context, &mut cell);
+        waits::judge_recoveries(&queues, context, &mut cell);
         idle::judge(story, context, &mut cell);
     }
     cell

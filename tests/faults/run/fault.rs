@@ -30,6 +30,8 @@ pub(crate) struct Fault {
     pub(crate) lasts: Range<u64>,
     /// Deployments on which servers may forget by it what they have granted.
     pub(crate) forgets: &'static [Kind],
+    /// Then they forget by themselves what they had; if not, one that is behind takes the place of another one.
+    pub(crate) empties: bool,
     /// Needs what only some processes have.
     pub(crate) needs: Needs,
     begin: Begin,
@@ -112,7 +114,7 @@ impl Fault {
     /// What most faults have in common: they apply everywhere, need nothing, and no server forgets by them.
     const fn lasting(lasts: Range<u64>, begin: Begin) -> Self {
         let (on, forgets, needs) = (EVERYWHERE, NOWHERE, Needs::Nothing);
-        Fault { name: "", what: "", on, lasts, forgets, needs, begin }
+        Fault { name: "", what: "", on, lasts, forgets, empties: false, needs, begin }
     }
 
     pub(crate) fn begin(&self, world: &mut World, random: &mut Rng) -> Injected {

@@ -162,12 +162,10 @@ impl MatrixArguments {
             let seed = job.seed + again * NEXT_SEED;
             for mut cell in self.one(job, seed, &workloads, &out)? {
                 cell.again = again;
+                // What went wrong is not forgotten because its fault met nobody.
+                let before = missed.iter().filter(|one| one.workload == cell.workload);
+                cell.violations.extend(before.flat_map(|one| one.violations.clone()));
                 cells.push(cell);
-            }
-            // What went wrong is not forgotten because its fault met nobody.
-            let wrong = missed.into_iter().flat_map(|cell| cell.violations);
-            if let Some(cell) = cells.last_mut() {
-                cell.violations.extend(wrong);
             }
         }
         let json = serde_json::to_vec_pretty(&cells).map_err(|error| error.to_string())?;

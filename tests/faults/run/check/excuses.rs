@@ -40,10 +40,9 @@ impl Fault<'_> {
         (from <= to).then_some(Gap { span, is_known_later: after.is_some() })
     }
 
-    /// Whether the hold may have been unknown to a server at this time.
-    fn has_lost(&self, hold: &Hold, at: u64, learned: u64) -> bool {
-        let gap = self.gap(hold, learned);
-        gap.is_some_and(|gap| gap.span.contains(at) && !gap.is_known_later)
+    /// That in which the hold may have been unknown to a server at this time.
+    fn gap_at(&self, hold: &Hold, at: u64, learned: u64) -> Option<Gap> {
+        self.gap(hold, learned).filter(|gap| gap.span.contains(at))
     }
 }
 
@@ -51,17 +50,17 @@ impl<'a> Faults<'a> {
     /// The last fault by which a server may not have known of the hold of a lock in this slot.
     pub(super) fn forgot(&self, slot: u16, hold: &Hold, at: u64) -> Option<&Fault<'a>> {
         let mut takers = self.takers(at).filter(|fault| fault.reaches_slot(slot));
-        takers.find(|fault| fault.has_lost(hold, at, self.learned))
+        takers.find(|fault| {
+            fault.gap_at(hold, at, self.learned).is_some_and(|gap| !gap.is_known_later)
+        })
     }
 
     /// The last fault by which, at this time, one of two servers may not have known of the hold of a lock in this slot,
     /// also if the other one has it to the end.
     pub(super) fn divided(&self, slot: u16, hold: &Hold, at: u64) -> Option<&Fault<'a>> {
-        let mut takers = self.takers(at).filter(|fault| fault.reaches_slot(slot));
-        takers.find(|fault| {
-            let gap = fault.gap(hold, self.learned);
-            fault.effect == Effect::Replaces && gap.is_some_and(|gap| gap.span.contains(at))
-        })
+        let takers = self.takers(at).filter(|fault| fault.reaches_slot(slot));
+        let mut replacing = takers.filter(|fault| fault.effect == Effect::Replaces);
+        replacing.find(|fault| fault.gap_at(hold, at, self.learned).is_some())
     }
 
     /// The last fault by which a grant of a lock in this slot, and its token, may be lost before `by`.

@@ -13,7 +13,12 @@ use super::times::{Span, millis, nanos, say_length};
 /// Between two waits of one worker; and until a lock that is free has been granted.
 const MARGIN: u64 = 100_000_000;
 
-pub(super) fn judge(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
+pub(super) fn judge(
+    story: &Story<'_>,
+    queues: &[Queue<'_>],
+    context: &Context<'_>,
+    cell: &mut Cell,
+) {
     for wait in &story.waits {
         match wait.end {
             WaitEnd::Granted | WaitEnd::TimedOut | WaitEnd::Failed | WaitEnd::Forbidden => {
@@ -29,15 +34,13 @@ pub(super) fn judge(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
             WaitEnd::Vanished => {}
         }
     }
-    let queues = queues(story, context);
     if let Some(first) = context.faults.first() {
         let outages = queues.iter().map(|queue| queue.outage(first.on));
         cell.outage_ms = millis(outages.max().unwrap_or(0));
     }
 }
 
-pub(super) fn judge_recoveries(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
-    let queues = queues(story, context);
+pub(super) fn judge_recoveries(queues: &[Queue<'_>], context: &Context<'_>, cell: &mut Cell) {
     for fault in context.faults.last_ends() {
         let next = context.faults.next(fault.off).map(|fault| fault.on);
         let waiting = queues.iter().filter_map(|queue| queue.recovery(fault, next));
@@ -84,7 +87,8 @@ impl Recovery<'_> {
     }
 }
 
-struct Queue<'a> {
+/// Who waits for a lock, and when it is held.
+pub(super) struct Queue<'a> {
     lock: &'a str,
     waits: Vec<Span>,
     /// In the order of asking: when the wait began, and when this one and all before had ended.
@@ -94,7 +98,8 @@ struct Queue<'a> {
     covered: Vec<Span>,
 }
 
-fn queues<'a>(story: &'a Story<'_>, context: &Context<'_>) -> Vec<Queue<'a>> {
+/// One for each lock.
+pub(super) fn queues<'a>(story: &'a Story<'_>, context: &Context<'_>) -> Vec<Queue<'a>> {
     let permits = context.rules.permits;
     let groups = story.groups();
     let mut covers: Vec<Cover> = groups.iter().map(|_| Cover::default()).collect();

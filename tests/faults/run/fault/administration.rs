@@ -34,6 +34,7 @@ pub(super) const FAULTS: &[Fault] = &[
         what: "`maxmemory` is reached with each policy in turn: keys of locks are evicted",
         lasts: 70..110,
         forgets: EVERYWHERE,
+        empties: true,
         begin: evict,
         ..PLAIN
     },

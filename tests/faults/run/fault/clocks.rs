@@ -21,6 +21,7 @@ pub(super) const FAULTS: &[Fault] = &[
         what: "the wall clock of a server goes ten minutes ahead: its keys expire; then back",
         on: ALONE,
         forgets: ALONE,
+        empties: true,
         begin: server_ahead,
         ..PLAIN
     },
@@ -29,6 +30,7 @@ pub(super) const FAULTS: &[Fault] = &[
         what: "the wall clock of a server goes two seconds back, then ahead again",
         on: ALONE,
         forgets: ALONE,
+        empties: true,
         begin: server_behind,
         ..PLAIN
     },

@@ -17,6 +17,7 @@ pub(super) const FAULTS: &[Fault] = &[
         on: ALONE,
         lasts: 10..60,
         forgets: ALONE,
+        empties: true,
         begin: kill,
         ..PLAIN
     },
@@ -26,6 +27,7 @@ pub(super) const FAULTS: &[Fault] = &[
         on: ALONE,
         lasts: 10..60,
         forgets: NOWHERE,
+        empties: false,
         needs: Needs::Disk,
         begin: kill,
     },
@@ -35,6 +37,7 @@ pub(super) const FAULTS: &[Fault] = &[
         on: ALONE,
         lasts: 35..60,
         forgets: ALONE,
+        empties: true,
         begin: age,
         ..PLAIN
     },
