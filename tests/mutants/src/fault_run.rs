@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -114,30 +114,14 @@ pub(crate) fn run(root: &Path, patches: &[&Patch], json: Option<&Path>) -> Resul
     let copy = Copy::make(root)?;
     let unfit = without_faults(&copy, &runs)?;
     // While some run, the next one is built.
-    let (sender, receiver) = mpsc::sync_channel(0);
-    let receiver = Mutex::new(receiver);
-    let told = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..PARALLEL {
-            scope.spawn(|| {
-                let next = || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                while let Ok((patch, run, built)) = next() {
-                    let line = tried(&copy, patch, run, built);
-                    told.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-                }
-            });
-        }
-        for (patch, run) in &runs {
-            let built = match unfit.get(&run.arguments) {
-                Some(why) => Err(why.clone()),
-                None => built_with(&copy, patch),
-            };
-            // They end when this is dropped, and not before.
-            drop(sender.send((*patch, *run, built)));
-        }
-        drop(sender);
+    let built = runs.iter().map(|(patch, run)| {
+        let built = match unfit.get(&run.arguments) {
+            Some(why) => Err(why.clone()),
+            None => built_with(&copy, patch),
+        };
+        (*patch, *run, built)
     });
-    let mut lines = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut lines = beside(built, |(patch, run, built)| tried(&copy, patch, run, built));
     lines.sort_by_key(|line| (line.class, line.name));
     if let Some(file) = json {
         let text = serde_json::to_string_pretty(&lines).map_err(|error| error.to_string())?;
@@ -186,30 +170,40 @@ fn without_faults(
     let program = copy.place.join("without-a-fault.program");
     std::fs::copy(built, &program).map_err(|error| format!("{}: {error}", program.display()))?;
     let runs: BTreeMap<_, _> = runs.iter().map(|(_, run)| (&run.arguments, *run)).collect();
-    let (runs, unfit) = (Mutex::new(runs.into_iter()), Mutex::new(BTreeMap::new()));
-    let next = || runs.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let unfit = beside(runs, |(arguments, run)| {
+        let begun = Instant::now();
+        let name = format!("without-a-fault{}", arguments.concat());
+        let why = match outcome_of(copy, &program, &name, run) {
+            Ok(Outcome::Passed) => None,
+            Ok(Outcome::Violated(all)) => Some(all.join("; ")),
+            Ok(Outcome::NotHad(why)) | Err(why) => Some(why),
+        };
+        let word = if why.is_some() { "UNFIT" } else { "passes" };
+        say(word, begun, &arguments.join(" "));
+        Some((arguments.clone(), format!("without the fault: {}", why?)))
+    });
+    Ok(unfit.into_iter().flatten().collect())
+}
+
+/// Does the work for each, for some beside each other; what comes of it, in any order. The next one is made while others
+/// are worked on.
+fn beside<T, R: Send>(
+    all: impl IntoIterator<Item = T, IntoIter: Send>,
+    work: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let (all, done) = (Mutex::new(all.into_iter()), Mutex::new(Vec::new()));
+    let next = || all.lock().unwrap_or_else(PoisonError::into_inner).next();
     thread::scope(|scope| {
-        for place in 0..PARALLEL {
-            let (program, unfit, next) = (&program, &unfit, &next);
-            scope.spawn(move || {
-                while let Some((arguments, run)) = next() {
-                    let begun = Instant::now();
-                    let name = format!("without-a-fault-{place}");
-                    let why = match outcome_of(copy, program, &name, run) {
-                        Ok(Outcome::Passed) => None,
-                        Ok(Outcome::Violated(all)) => Some(all.join("; ")),
-                        Ok(Outcome::NotHad(why)) | Err(why) => Some(why),
-                    };
-                    let word = if why.is_some() { "UNFIT" } else { "passes" };
-                    say(word, begun, &arguments.join(" "));
-                    let why =
-                        why.map(|why| (arguments.clone(), format!("without the fault: {why}")));
-                    unfit.lock().unwrap_or_else(PoisonError::into_inner).extend(why);
+        for _ in 0..PARALLEL {
+            scope.spawn(|| {
+                while let Some(one) = next() {
+                    let of_one = work(one);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push(of_one);
                 }
             });
         }
     });
-    Ok(unfit.into_inner().unwrap_or_else(PoisonError::into_inner))
+    done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn outcome_of(copy: &Copy, program: &Path, name: &str, run: &FaultRun) -> Result<Outcome> {
