@@ -187,11 +187,14 @@ fn check_again(arguments: &RunArguments, file: &Path) -> Result<bool, String> {
 
 fn show(cells: &[Cell]) {
     for cell in cells {
-        let Cell { workload, operations, longest_wait_ms, outage_ms, .. } = cell;
+        let Cell { workload, operations, longest_wait_ms, outage_ms, excusable_permille, .. } =
+            cell;
         println!(
-            "{workload}: {operations} grants, {:?}, longest wait {longest_wait_ms} ms, outage {outage_ms} ms, errors {:?}",
-            cell.overlaps, cell.errors
+            "{workload}: {operations} grants, longest wait {longest_wait_ms} ms, outage {outage_ms} ms, errors {:?}",
+            cell.errors
         );
+        println!("  {:?}, {excusable_permille} \u{2030} of the held time excusable", cell.overlaps);
+        println!("  {:?}, {:?}, {:?}", cell.met, cell.renewals, cell.losses);
         for violation in &cell.violations {
             println!("  VIOLATION: {violation}");
         }

@@ -1,4 +1,4 @@
-//! A deployment: what the faults met there, and what came of it.
+//! The page of one deployment: what each fault affected, and the results.
 
 use super::super::lessons::Taught;
 use super::super::{again, markdown, plot_of};
@@ -19,7 +19,7 @@ pub(super) fn page(deployment: &str, report: &Report, taught: &[&Taught<'_>]) ->
     let plot = plot_of(deployment);
     let parts = [
         format!(
-            "# Faults: {name}\n\n{WRITTEN}{} with {} ({}), on {}: {} and {}; {}. [What the words mean](README.md).\n\n",
+            "# Faults: {name}\n\n{WRITTEN}{} with {} ({}), on {}: {} and {}; {}. [Definitions](README.md#what-counts-as-an-overlap).\n\n",
             count(sum.runs(), "program run"),
             count(sum.cells, "cell"),
             count(sum.seeds(), "seed"),
@@ -30,33 +30,33 @@ pub(super) fn page(deployment: &str, report: &Report, taught: &[&Taught<'_>]) ->
         ),
         section(
             "Violations",
-            "What must not be.",
+            "Each breaks a promise of the library.",
             &sentences(violated(&cells), |cell| &cell.violations, again, VIOLATIONS),
         ),
         section(
-            "What the faults met",
-            "All workloads and seeds together. *Met* counts, of the injections of every cell, those that came while a \
-             holder was within reach, while a client waited, and while a renewal was due.",
+            "What the faults affected",
+            "All workloads and seeds together. Of the injections of every cell, *met* counts those that came while an \
+             affected process held a lock, waited for one, or had a renewal due.",
             &met(&cells, |cell| &cell.fault, "fault"),
         ),
         section(
-            "What came of it",
-            "*Losses* are holds that ended before their release; one without a cause is a violation. *Told*: the longest \
-             time from another client's grant until the holder knew, its own release apart. *Held*: how often a holder \
-             asked and heard that it holds the lock while another client had it, and for how long at most. *Excusable*: \
-             the share of the time in which locks were held in which another holder would have been excused.",
+            "Results",
+            "*Losses* are holds that ended before their release. A loss without a cause is a violation. *Noticed after* is \
+             the longest time from another client's grant until the previous holder knew; its own release does not count. \
+             *Said held*: how often a holder was told `Held` while another client had the lock, and for how long at most. \
+             *Excusable*: the share of the held time in which a second holder would have been excused.",
             &outcome(&cells, |cell| &cell.fault, "fault"),
         ),
         section(
             "Waits and recovery",
-            "Recovery is the time from the end of a fault until every lock was granted again: the median, and the longest.",
+            "Recovery is the time from the end of a fault until every lock was granted again: median and longest.",
             &format!("{}![Recovery]({plot})\n", times(&cells)),
         ),
         section("By workload", "All faults and seeds together.", &by_workload(&cells)),
         section("Timelines", "", &timelines(taught)),
         section(
-            "What excuses the overlaps",
-            "And all else that the guarantee of the deployment does not exclude.",
+            "Excused events",
+            "Overlaps, and everything else that the guarantee of the deployment permits.",
             &sentences(cells.iter().copied(), |cell| &cell.explained, again, EXCUSES),
         ),
         meanings("Faults", &report.facts.faults, cells.iter().map(|cell| cell.fault.as_str())),
@@ -116,8 +116,8 @@ fn outcome(cells: &[&Cell], by: fn(&Cell) -> &str, head: &str) -> String {
         "renewals done / failed / lost",
         "losses with / without cause",
         "two holders: valid / excused / invalid",
-        "told",
-        "*held*",
+        "noticed after",
+        "said held",
         "excusable",
         "violations",
     ];
@@ -174,12 +174,12 @@ fn by_workload(cells: &[&Cell]) -> String {
     let columns = [
         "workload",
         "grants",
-        "of them brief",
+        "brief",
         "beyond a lease",
         "fixed",
         "extended",
         "re-entered",
-        "left alone",
+        "not looked at",
     ];
     let holds = rows(
         cells,

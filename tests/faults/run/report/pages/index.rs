@@ -1,4 +1,4 @@
-//! The first page. A reader looks for what ran and what came of it first, and for the words after that.
+//! The first page: what ran and the results come first, definitions after that.
 
 use super::super::{OURS, markdown};
 use super::rest::meanings;
@@ -20,9 +20,9 @@ pub(super) fn page(report: &Report) -> String {
         head(report),
         section(
             "What ran",
-            "A *program run* starts servers and client processes, injects one fault again and again, and ends. It has a *cell* \
-             for each workload that ran in it. An *injection* is one time that the fault came; it is counted once for a run, \
-             however many cells it met.",
+            "A *program run* starts servers and client processes, injects one fault repeatedly, and ends. Each workload of a \
+             run is a *cell*. An *injection* is one occurrence of the fault. It counts once for a run, however many cells \
+             it affected.",
             &origin::what_ran(report),
         ),
         outcome(report),
@@ -30,15 +30,15 @@ pub(super) fn page(report: &Report) -> String {
         comparison(report),
         power.as_ref().map_or(String::new(), |power| {
             let about = format!(
-                "Faults that were put into the library on purpose, and how many of them the run saw. [Each of them]({POWER})."
+                "Bugs that were put into the library on purpose, and how many of them the run detected. [All of them]({POWER})."
             );
-            section("What the run can find", &about, &power::by_class(power))
+            section("Bugs that the run detects", &about, &power::by_class(power))
         }),
         rest::long(report),
         names.as_ref().map_or(String::new(), rest::names),
         fuzz.as_ref().map_or(String::new(), rest::fuzz),
-        section("What is missing", "This report is not complete.", &markdown::list(missing)),
-        section("What did not run, or shows nothing", "", &markdown::list(left_out)),
+        section("What is missing", "This report is incomplete.", &markdown::list(missing)),
+        section("Faults that did not run, and cells without a result", "", &markdown::list(left_out)),
         WORDS.to_owned(),
         origin::again(report),
         BEFORE.to_owned(),
@@ -61,9 +61,9 @@ fn head(report: &Report) -> String {
     };
     format!(
         "# Faults\n\n{WRITTEN}{incomplete}\
-         For readers who compare lock libraries, and for everybody who must know what may go wrong.\n\
-         It answers what happened to locks while servers, networks and processes failed: with this library, and with \
-         others by the same program.\n\n\
+         For readers who compare lock libraries or need to know what can go wrong.\n\
+         This page shows what happened to locks while servers, networks and processes failed. Other libraries went \
+         through the same program.\n\n\
          **{OURS} {}: {} with {}, {} and {}; {}.**\n\n",
         escaped(&version),
         count(sum.runs(), "program run"),
@@ -79,28 +79,31 @@ fn outcome(report: &Report) -> String {
     let (met, losses, renewals) = (sum.met, sum.losses, sum.renewals);
     let rows = [
         ("violations", verdict(sum.violations)),
-        ("cells' injections that met a holder", of(met.holders, met.injections)),
-        ("that met a waiter", of(met.waiters, met.injections)),
-        ("that met a renewal", of(met.renewals, met.injections)),
+        ("injections that met a holder, counted per cell", of(met.holders, met.injections)),
+        ("injections that met a waiter", of(met.waiters, met.injections)),
+        ("injections that met a renewal", of(met.renewals, met.injections)),
         (
-            "renewals done, failed, lost",
+            "renewals: done, failed, lost",
             [renewals.done, renewals.failed, renewals.lost].map(number).join(", "),
         ),
         (
-            "losses with a cause, without one",
+            "losses: with a cause, without a cause",
             [losses.with_cause, losses.without_cause].map(number).join(", "),
         ),
         ("two holders at once", overlaps(sum.overlaps)),
-        ("longest time until the holder was told", sum.told()),
-        ("*held* while another client had the lock: times, longest", sum.said_held()),
-        ("time in which another holder would have been excused", sum.excusable()),
+        ("longest time until the previous holder knew", sum.told()),
+        ("`Held` reported while another client had the lock: times, longest", sum.said_held()),
+        (
+            "share of the held time in which a second holder would have been excused",
+            sum.excusable(),
+        ),
         ("longest wait", sum.longest_wait()),
         ("recovery after a fault: median, longest", sum.recovery()),
-        ("keys left two leases after the end", number(sum.keys_left)),
+        ("keys left when the longest lease had ended", number(sum.keys_left)),
     ];
     let rows = rows.map(|(what, value)| vec![what.to_owned(), value]);
     section(
-        "What came of it",
+        "Results",
         "This library, in the matrix and the long runs.",
         &table(&heads(&["", ""]), rows),
     )
@@ -137,8 +140,8 @@ fn deployments(report: &Report) -> String {
         return String::new();
     }
     section(
-        "The deployments",
-        "The matrix. Each page has a row for every fault, the violations with the commands that do them again, and timelines.",
+        "Results by deployment",
+        "The matrix. Each page has a row for every fault, the violations with the commands that repeat them, and timelines.",
         &table(&heads(&columns), rows),
     )
 }
@@ -149,31 +152,31 @@ fn comparison(report: &Report) -> String {
         return String::new();
     }
     let about = format!(
-        "In how many of the seeds two processes were told at the same time that they hold a lock, excused or not. – does \
-         not apply, or did not run. [Intervals, waits, settings and promises]({PEERS})."
+        "The number of seeds in which two processes were told at the same time that they held a lock, excused or not. A dash \
+         means that the fault does not apply or did not run. [Intervals, waits, settings and promises]({PEERS})."
     );
-    section("Beside other libraries", &about, &peers::at_a_glance(&compared))
+    section("Comparison with other libraries", &about, &peers::at_a_glance(&compared))
 }
 
 const WORDS: &str = "## What counts as an overlap\n\n\
-    Two holds of one lock at the same time, which exclude each other, are one of three things:\n\n\
-    - **Valid**: both holders had been told that they hold the lock, their deadlines had not passed, and nothing excuses \
-    it. It is a violation: a server never gives one lock to two.\n\
-    - **Excused**: the same, after an event by which a server forgot what it had granted, as a failover to a replica that \
-    had not seen it or a restart without data. [Guarantees](../guarantees.md) does not exclude that: such an overlap is \
-    counted, explained by its event, and one of both must be told in the promised time.\n\
-    - **Invalid**: one of both holders knew, or saw by its deadline when it asked, that its hold was over. That is what \
-    a lease is for, so it is only counted.\n\n\
+    Two conflicting holds of one lock at the same time are one of three kinds:\n\n\
+    - **Valid**: both holders had been told that they hold the lock, neither deadline had passed, and no event excuses \
+    it. This is a violation.\n\
+    - **Excused**: the same, after an event that made a server forget the grant: a failover to a replica that had not \
+    received it, or a restart without data. [The guarantees](../guarantees.md) permit such an overlap. It is counted \
+    and explained by its event, and one of the two holders must learn of it within the promised time.\n\
+    - **Invalid**: one of the two holders knew that its hold was over, or would have seen it from its deadline. Leases \
+    exist for this case, so it is only counted.\n\n\
     ## How to read a timeline\n\n\
-    It shows some seconds of a run. Each lock has a line for each process; its bars are the holds of that process. A bar \
-    is thick while the hold is valid, and thin and pale when it is past its deadline, in doubt or being released. A thin \
-    grey line is a wait, a small tick above a bar a hand-over from another process. An orange band is the fault. Where two \
-    valid holds overlap, both are red.\n\n";
+    A timeline shows some seconds of a run. Each lock has one line per process. A bar is a hold of that process: thick \
+    while the hold is valid, thin and pale after its deadline, in doubt, or during the release. A thin grey line is a \
+    wait. A small tick above a bar is a hand-over from another process. An orange band is the fault. Two valid holds \
+    that overlap are red.\n\n";
 
-const BEFORE: &str = "## What the report before this claimed, and this one does not\n\n\
-    The report before this one said 750 runs: they were 120 program runs, with 725 cells. Holds took 5 to 60 ms and never \
-    met a renewal, so a build that never renewed, or that ignored losses, passed. A renewed lock that was lost for no \
-    reason was no violation. \u{201c}Told within 136 ms\u{201d} counted the holder's own release. One event excused all \
-    overlaps of the seconds after it. Other libraries ran once a cell, for 13 s, with one injection and with deadlines \
-    other than ours, and only our client was stopped between its look at the lock and its write. Three rows of the table of bad \
-    input were replaced by hand.\n\n";
+const BEFORE: &str = "## What the previous report claimed and this one does not\n\n\
+    The previous report claimed 750 runs. There were 120 program runs with 725 cells. Holds lasted 5 to 60 ms and never \
+    reached a renewal, so a build that never renewed passed, and so did one that ignored losses. Losing a renewed lock \
+    for no reason was not a violation. \u{201c}Told within 136 ms\u{201d} counted the holder's own release. One event \
+    excused every overlap of the next seconds. Other libraries ran one seed a cell, for 13 s, with one injection and \
+    with other deadlines, and only our client was stopped between checking the lock and writing. Three rows of the \
+    table of bad input were edited by hand.\n\n";

@@ -1,4 +1,4 @@
-//! What ran, when, where and by which commands: so that it can be done again.
+//! What ran, when, where and by which commands, so that a reader can reproduce it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,8 +35,8 @@ pub(super) fn what_ran(report: &Report) -> String {
     let again = cells.filter(|cell| cell.again > 0).count() as u64;
     table(&heads(&columns), rows)
         + &format!(
-            "A cell whose fault met no holder shows nothing of losses: it is run again with another seed, at most four \
-             times, and only the last run of it is here. That was so for {}.\n",
+            "A cell whose fault met no holder says nothing about losses. It is repeated with another seed, up to four times, \
+             and only its last run counts here. {} ran again.\n",
             count(again, "cell")
         )
 }
@@ -78,10 +78,10 @@ pub(super) fn again(report: &Report) -> String {
         ("seeds of the long runs", seeds(&report.facts.long)),
     ];
     let rows = rows.map(|(what, value)| vec![what.to_owned(), value]);
-    let about = "`tests/faults/publish` does all of it again, and writes these pages. The schedule of the faults comes from \
-                 the seed. What the threads of the machine make of it differs from run to run.";
+    let about = "`tests/faults/publish` repeats everything and writes these pages. The seed decides the schedule of the faults. \
+                 The timing of threads still differs from run to run.";
     section(
-        "Do it again",
+        "Reproduce it",
         about,
         &(table(&heads(&["", ""]), rows) + &commands(&parts_of(parts)) + ONE_CELL),
     )
@@ -94,10 +94,10 @@ const ONE_CELL: &str = "\nOne run of the matrix, with all its cells and the time
     cargo run --release -p leasehold-faults -- --deployment sentinel --fault partition --history \
     target/one-run/history-1.jsonl\n\
     ```\n\n\
-    The first command leaves `cells.json`, a picture `WORKLOAD.svg` for each cell, and the history; the second one checks \
-    that history again. `LEASEHOLD_SERVER=PATH` chooses another server. After a whole run, `target/fault-run/results.json` \
-    has the result of each cell, and `target/fault-run/runs/LIBRARY-DEPLOYMENT-FAULT-SEED` its timeline and, if the run \
-    was not as it must be, its history.\n";
+    The first command writes `cells.json`, a picture `WORKLOAD.svg` for each cell, and the history. The second command \
+    checks that history again. `LEASEHOLD_SERVER=PATH` chooses another server. After the whole run, \
+    `target/fault-run/results.json` has the result of each cell. `target/fault-run/LIBRARY-DEPLOYMENT-FAULT-SEED` has its \
+    timeline and, if there was a violation, its history.\n";
 
 type Command<'a> = (&'a str, u64, i32);
 
@@ -118,7 +118,7 @@ fn commands(parts: &[Command<'_>]) -> String {
         format!("{command}   # {}{ended}\n", duration(seconds * 1000))
     });
     format!(
-        "Its commands, and how long each took; some ran beside each other:\n\n```sh\n{}```\n",
+        "The commands, and how long each took. Some ran in parallel:\n\n```sh\n{}```\n",
         lines.collect::<String>()
     )
 }

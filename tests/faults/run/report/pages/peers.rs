@@ -73,29 +73,29 @@ pub(super) fn page(report: &Report, taught: &[&Taught<'_>]) -> String {
     let sum: Sum = compared.iter().copied().collect();
     let parts = [
         format!(
-            "# Faults: other libraries\n\n{WRITTEN}The same program, workload, faults, deployments and seeds for all: {} with {} \
-             and {}. Each library is used as its documentation says, and checked for what that documentation promises. \
-             [What the words mean](README.md).\n\n",
+            "# Faults: other libraries\n\n{WRITTEN}All libraries ran the same program, workloads, faults, deployments and seeds: {} with {} \
+             and {}. Each library is used as its documentation recommends, and checked for what that documentation promises. \
+             [Definitions](README.md#what-counts-as-an-overlap).\n\n",
             count(sum.runs(), "program run"),
             count(sum.cells, "compared cell"),
             count(sum.injections(), "injection"),
         ),
         section(
             "Two holders at once",
-            "*Seeds with two holders*: in how many of the seeds two processes were told at the same time that they hold a \
-             lock, excused or not, with Wilson's 95 % interval for the share. *Each met*: such overlaps for each injection \
-             that met a holder. An overlap is *excused* if the library does not promise that it cannot be. The longest \
-             wait of a seed is given as the median and the range over the seeds.",
+            "*Seeds with two holders*: the seeds in which two processes were told at the same time that they held a lock, \
+             excused or not, with Wilson's 95 % interval for the share. *Per met*: such overlaps per injection that met a \
+             holder. An overlap is *excused* if the library does not promise to prevent it. *Longest wait*: the median and \
+             the range over the seeds.",
             &each(&compared),
         ),
         section(
             "Violations",
-            "What must not be, by what the library promises.",
+            "Each breaks a promise of that library.",
             &sentences(compared.iter().copied(), |cell| &cell.violations, again, VIOLATIONS),
         ),
         section("Timelines", "", &timelines(taught)),
         section(
-            "What excuses the overlaps",
+            "Excused events",
             "",
             &sentences(compared.iter().copied(), |cell| &cell.explained, again, EXCUSES),
         ),
@@ -113,7 +113,7 @@ fn each(compared: &[&Cell]) -> String {
         "seeds with two holders",
         "overlaps",
         "met a holder",
-        "each met",
+        "per met",
         "holds lost",
         "longest wait",
         "violations",

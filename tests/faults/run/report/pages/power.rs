@@ -1,4 +1,4 @@
-//! What the run can find: faults that were put into the library on purpose.
+//! Bugs that were put into the library on purpose, and whether the run detected them.
 
 use super::super::facts::Deliberate;
 use super::super::markdown;
@@ -6,7 +6,7 @@ use super::{WRITTEN, in_order, of, section};
 use markdown::{code, escaped, heads, table};
 
 pub(super) fn page(power: &[Deliberate]) -> String {
-    let columns = ["class", "fault", "found", "what the run said", "time", "arguments"];
+    let columns = ["class", "bug", "detected", "violation", "time", "arguments"];
     let rows = power.iter().map(|one| {
         vec![
             escaped(&one.class),
@@ -19,14 +19,14 @@ pub(super) fn page(power: &[Deliberate]) -> String {
     });
     let parts = [
         format!(
-            "# Faults: what the run can find\n\n{WRITTEN}A run without violations says little if it could not have had any. \
-             So faults are put into the library on purpose, one at a time, and the run must see each. \
-             Without the fault the same run has no violation.\n\n\
-             Every one is a patch in `tests/mutants`, and `cargo run -p leasehold-mutants -- fault-run` tries all of \
+            "# Faults: bugs that the run detects\n\n{WRITTEN}A run without violations proves little unless bugs cause violations. \
+             So bugs are put into the library on purpose, one at a time, and the run must detect each of them. The same \
+             run without the bug has no violation.\n\n\
+             Each bug is a patch in `tests/mutants`. `cargo run -p leasehold-mutants -- fault-run` tries all of \
              them.\n\n"
         ),
         section("By class", "", &by_class(power)),
-        section("Each fault", "", &table(&heads(&columns), rows)),
+        section("Each bug", "", &table(&heads(&columns), rows)),
     ];
     parts.concat().trim_end().to_owned() + "\n"
 }
@@ -44,5 +44,5 @@ pub(super) fn by_class(power: &[Deliberate]) -> String {
         .map(|class| row(escaped(class), power.iter().filter(|one| one.class == class).collect()))
         .collect();
     rows.push(row("all".to_owned(), power.iter().collect()));
-    table(&heads(&["class of faults", "found", "not found"]), rows)
+    table(&heads(&["class of bugs", "detected", "not detected"]), rows)
 }

@@ -1,4 +1,4 @@
-//! Beside the matrix: long runs, many names, bad input, and what names mean.
+//! Long runs, many names, bad input, and what the names of faults and workloads mean.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ pub(super) fn long(report: &Report) -> String {
         return String::new();
     }
     let violated = sentences(long.iter(), |cell| &cell.violations, again_long(report), VIOLATIONS);
-    let about = "One fault after the other, chosen by the seed, and now and then two at once.";
+    let about = "The seed chooses one fault after another, and sometimes two at once.";
     section("Long runs, with mixed faults", about, &(table(&heads(&columns), rows) + &violated))
 }
 
@@ -73,8 +73,8 @@ pub(super) fn names(names: &ManyNames) -> String {
         names.seed
     );
     let rest = format!(
-        "After the end: {} in the internal tables, {} at the server, {} beside the {} of fenced locks, \
-         which must stay. {}Violations: {}.",
+        "At the end, {} remained in the internal tables, {} at the server, and {} besides the {} of fenced locks, \
+         which must remain. {}Violations: {}.",
         entries(names.at_rest.entries()),
         count(left.channels + left.patterns, "subscription"),
         count(left.others_total, "key"),
@@ -106,8 +106,7 @@ fn entries(of: u64) -> String {
 }
 
 pub(super) fn fuzz(fuzz: &Fuzz) -> String {
-    let columns =
-        ["what was fed", "inputs", "time", "panics", "hangs", "most memory for one input"];
+    let columns = ["target", "inputs", "time", "panics", "hangs", "most memory for one input"];
     let rows = fuzz.targets.iter().map(|target| {
         // A hang ends the program, which does not know its own time or memory then.
         let known = |text: String| {

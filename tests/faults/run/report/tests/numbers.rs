@@ -27,8 +27,8 @@ fn runs_cells_injections_and_grants_are_counted_apart() {
         "| the comparison: the others | 10 | 10 | 10 | 30 | 12,340 |"
     );
     assert_eq!(
-        line(page, "| cells' injections"),
-        "| cells' injections that met a holder | 36 of 72 |"
+        line(page, "| injections that met a holder"),
+        "| injections that met a holder, counted per cell | 36 of 72 |"
     );
     assert!(line(page, "| servers ").contains("Redis 7.0.15: 36 program runs"), "{page}");
     assert!(line(page, "| commit ").contains(&format!("`{COMMIT}`, the work tree was clean")));

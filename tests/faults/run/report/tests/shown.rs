@@ -22,7 +22,7 @@ fn an_incomplete_report_says_so_first() {
         )
     );
     assert!(page.contains(
-        "## What is missing\n\nThis report is not complete.\n\n- one\n- two\n- three\n- four\n"
+        "## What is missing\n\nThis report is incomplete.\n\n- one\n- two\n- three\n- four\n"
     ));
 }
 
@@ -73,7 +73,12 @@ fn links_lead_to_files() {
     for (page, text) in files.iter().filter(|(name, _)| is_page(name)) {
         for link in text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
             let outside = link == "../guarantees.md";
-            assert!(outside || to.0.join(link).is_file(), "{page} leads nowhere: {link}");
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            assert!(outside || to.0.join(file).is_file(), "{page} leads nowhere: {link}");
+            let heading = format!("## {}\n", heading.replace('-', " "));
+            let target = files.get(file).map_or("", |text| text);
+            let is_there = target.to_lowercase().contains(&heading);
+            assert!(!link.contains('#') || is_there, "{page} leads nowhere: {link}");
             followed += 1;
         }
     }
