@@ -44,10 +44,14 @@ impl Fault<'_> {
         self.scope.slots.is_empty() || self.scope.slots.iter().any(contains)
     }
 
+    pub(super) fn names(&self, process: u32) -> bool {
+        self.scope.processes.contains(&process)
+    }
+
     /// Whether it reaches this process, or one of these locks.
     pub(super) fn reaches(&self, process: u32, slots: &[u16]) -> bool {
         let reaches_a_lock = || slots.iter().any(|slot| self.reaches_slot(*slot));
-        self.scope.processes.contains(&process)
+        self.names(process)
             || (self.scope.processes.is_empty() || !self.scope.slots.is_empty()) && reaches_a_lock()
     }
 
@@ -126,7 +130,7 @@ impl<'a> Faults<'a> {
 
     /// Whether a fault that is on in this time is aimed at this process.
     pub(super) fn hold_up(&self, process: u32, span: Span) -> bool {
-        let is_aimed = |fault: &Fault<'_>| fault.scope.processes.contains(&process);
+        let is_aimed = |fault: &Fault<'_>| fault.names(process);
         self.begun(span.to).any(|fault| is_aimed(fault) && fault.is_on_in(span, 0))
     }
 

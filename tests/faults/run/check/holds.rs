@@ -80,6 +80,7 @@ impl OpenHold {
             stale: Vec::new(),
             told: Vec::new(),
             left: None,
+            died: false,
             answers: Vec::new(),
             signatures: vec![Signature { from, by: grant.at, until }],
             shows_renewals: grant.until.is_some(),
@@ -279,6 +280,7 @@ impl OpenHold {
     pub(super) fn vanish(&mut self, at: u64) {
         self.end_by_last_positive(at);
         self.hold.left.get_or_insert(at);
+        self.hold.died = true;
     }
 
     pub(super) fn wrote(&mut self, write: Write) {

@@ -3,7 +3,7 @@
 use crate::result::Cell;
 
 use super::Context;
-use super::story::{Hold, Story};
+use super::story::{Hold, Story, Wait, WaitEnd};
 use super::times::Span;
 
 pub(super) fn count(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
@@ -14,9 +14,19 @@ pub(super) fn count(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
         let waits = || story.waits.iter().filter(|wait| reaches(wait.who.process, wait.name));
         let met = &mut cell.met;
         met.injections += 1;
-        met.holders += u64::from(holds().any(|hold| is_held_in(hold, span)));
-        let is_in = |asked, ended| Span { from: asked, to: ended }.common(span).is_some();
-        met.waiters += u64::from(waits().any(|wait| is_in(wait.asked, wait.ended)));
+        // A process that is killed gave its last sign of life before that.
+        let killed = |process, last_sign| fault.names(process) && last_sign <= span.to;
+        let held = |hold: &Hold| {
+            let last_sign = hold.left.unwrap_or(hold.granted);
+            is_held_in(hold, span) || hold.died && killed(hold.who.process, last_sign)
+        };
+        met.holders += u64::from(holds().any(held));
+        let waited = |wait: &Wait| {
+            let died = wait.end == WaitEnd::Vanished;
+            let waited = Span { from: wait.asked, to: wait.ended };
+            waited.common(span).is_some() || died && killed(wait.who.process, wait.ended)
+        };
+        met.waiters += u64::from(waits().any(waited));
         met.renewals += u64::from(holds().any(|hold| is_renewed_in(hold, span)));
     }
 }

@@ -24,8 +24,8 @@ pub(crate) struct Plan {
     pub(crate) seeds: usize,
     pub(crate) peer_seeds: usize,
     pub(crate) peers: String,
-    pub(crate) peer_faults: String,
-    pub(crate) peer_deployments: String,
+    /// `DEPLOYMENT:FAULT,FAULT`, with spaces between deployments.
+    pub(crate) peer_runs: String,
     /// What the fuzzer feeds.
     pub(crate) fuzz: String,
 }
@@ -102,17 +102,17 @@ fn of_peers(plan: &Plan, cells: &[Cell], is_possible: Possible) -> Vec<String> {
     }
     let seeds = seeds(cells);
     let mut missing = Vec::new();
-    for library in plan.peers.split(',') {
-        for kind in plan.peer_deployments.split(',') {
-            let Ok(kind) = Kind::from_str(kind, false) else {
-                missing.push(format!("the deployment {kind}, which is not known"));
-                continue;
-            };
-            if Peer::named(library).is_some_and(|peer| !peer.places.contains(&kind)) {
-                continue;
-            }
-            let here = |fault: &fault::Fault| fault.on.contains(&kind) && is_possible(fault.needs);
-            for fault in plan.peer_faults.split(',') {
+    for runs in plan.peer_runs.split_whitespace() {
+        let (name, faults) = runs.split_once(':').unwrap_or((runs, ""));
+        let Ok(kind) = Kind::from_str(name, false) else {
+            missing.push(format!("the deployment {name}, which is not known"));
+            continue;
+        };
+        let here = |fault: &fault::Fault| fault.on.contains(&kind) && is_possible(fault.needs);
+        let is_at_home =
+            |library: &&str| Peer::named(library).is_none_or(|peer| peer.places.contains(&kind));
+        for library in plan.peers.split(',').filter(is_at_home) {
+            for fault in faults.split(',') {
                 if fault::named(fault).is_some_and(here) {
                     missing.extend(lacks(&seeds, (library, kind, fault), plan.peer_seeds));
                 }

@@ -65,6 +65,22 @@ fn it_meets_only_what_it_reaches() {
 }
 
 #[test]
+fn a_process_that_is_killed_held_and_waited_until_then() {
+    let killed = |script: Script, number| {
+        let killed = script.on_at(1_000, "kill", process(number)).off(1_100, "kill");
+        let met = killed.cell().met;
+        (met.holders, met.waiters)
+    };
+    let holder = || by(A).asks(0).gets(10).holds(900);
+    assert_eq!(killed(holder(), 1), (1, 0));
+    assert_eq!(killed(holder(), 2), (0, 0), "another process was killed");
+    assert_eq!(killed(holder().releases(950), 1), (0, 0), "released before");
+    assert_eq!(killed(holder().holds(1_200), 1), (1, 0), "it died later, and held all the while");
+    assert_eq!(killed(by(A).asks(1_200).gets(1_210).holds(1_300), 1), (0, 0), "granted later");
+    assert_eq!(killed(holder().by(B).asks(950), 2), (0, 1));
+}
+
+#[test]
 fn of_several_locks_one_within_reach_is_enough() {
     let held = by(A.of("multi:0+1")).has(0, 10, 1_500);
     let there = |lock| {

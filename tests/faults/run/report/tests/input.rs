@@ -31,8 +31,7 @@ fn an_incomplete_input_is_missed() {
         seeds: 2,
         peer_seeds: 10,
         peers: "leasehold".to_owned(),
-        peer_faults: "freeze-client,partition".to_owned(),
-        peer_deployments: "single".to_owned(),
+        peer_runs: "single:freeze-client,partition".to_owned(),
         fuzz: "url".to_owned(),
         ..Plan::default()
     };
