@@ -1,9 +1,8 @@
 //! Distributed locks on Redis and Valkey, wire-compatible with Java's Redisson.
 //!
-//! A [`Client`] is one set of connections to a Redis server. A client makes [`Lock`] values, a lock
-//! gives a [`LockGuard`] for each acquisition, and the guard releases the lock when it is dropped. While
-//! the guard lives, the lease is renewed in the background, and the guard knows without asking Redis
-//! whether the lock is still held.
+//! A [`Client`] is a set of connections to Redis, and makes [`Lock`] values. Each acquisition of a lock
+//! gives a [`LockGuard`], which releases the lock when it is dropped. While the guard lives, the lease is
+//! renewed in the background, and the guard knows without asking Redis whether the lock is still held.
 //!
 //! # First steps
 //!
@@ -20,8 +19,8 @@
 //!
 //! // Waits at most two seconds; not getting the lock is an error.
 //! let guard = lock.try_lock(Duration::from_secs(2), Lease::Renewed).await?;
-//! guard.run(async { /* the work: dropped if the lock is lost */ }).await?;
-//! guard.check()?; // before a step that cannot be taken back
+//! guard.run(async { /* the work: cancelled if the lock is lost */ }).await?;
+//! guard.check()?; // before an irreversible step
 //! guard.unlock().await?;
 //!
 //! client.shutdown(Duration::from_secs(5)).await?;
@@ -29,79 +28,80 @@
 //! # }
 //! ```
 //!
-//! - [`Lock::lock`] waits as long as it takes; [`Lock::try_lock`] takes *wait* and *lease*, in this
-//!   order; [`Lock::acquire`] is the fluent form with all settings.
-//! - Every acquisition is an owner of its own: two acquisitions exclude each other, even from one lock
-//!   value, one task or one client.
-//! - Code inside a section ([`Lock::run`], [`LockGuard::run`]) takes the same lock again by its name;
-//!   so does [`LockGuard::reenter`]. See [taking it again](Lock#taking-it-again).
-//! - [`Error`] says what the caller should do; [`Error::may_be_held`] is true if Redis may have changed.
-//! - [`blocking`] has the same locks for threads without a runtime.
-//! - `EmbeddedRedis` (feature `embedded`) is an engine in memory, for tests of *your* service under
-//!   paused time.
+//! - [`Lock::lock`] waits as long as it takes. [`Lock::try_lock`] takes a *wait* and a *lease*, in this
+//!   order. [`Lock::acquire`] is a builder with all settings.
+//! - Every acquisition is its own owner: two acquisitions exclude each other, even from one lock value,
+//!   one task or one client.
+//! - Code inside a section ([`Lock::run`], [`LockGuard::run`]) can take the same lock again by its name.
+//!   [`LockGuard::reenter`] takes it again as well. See [taking it again](Lock#taking-it-again).
+//! - [`Error`] says what the caller should do. [`Error::may_be_held`] is true if Redis may have changed.
+//! - [`blocking`] has the same locks for threads without an async runtime.
+//! - `EmbeddedRedis` (feature `embedded`) is an in-memory engine for tests of *your* service under paused
+//!   time.
 //!
-//! A lock with a lease cannot stop a holder that is paused beyond it: see
-//! [what a lock does not protect](Lock#what-it-does-not-protect), and [`FencingToken`] for what helps.
+//! A lock with a lease cannot stop a holder that is paused for longer than the lease. See
+//! [what a lock does not protect](Lock#what-it-does-not-protect), and [`FencingToken`] for the remedy.
 //!
 //! # Kinds
 //!
 //! | Call of [`Client`] | What it gives |
 //! |--------------------|---------------|
 //! | [`lock`](Client::lock) | one holder, re-entrant |
-//! | [`non_reentrant_lock`](Client::non_reentrant_lock) | taking it again while it is held is an error |
-//! | [`fair_lock`](Client::fair_lock) | first come, first served, over all clients |
-//! | [`fenced_lock`](Client::fenced_lock) | guards with a growing number that the resource checks |
+//! | [`non_reentrant_lock`](Client::non_reentrant_lock) | taking it again while holding it is an error |
+//! | [`fair_lock`](Client::fair_lock) | first come, first served, across all clients |
+//! | [`fenced_lock`](Client::fenced_lock) | guards carry a growing number for the resource to check |
 //! | [`read_write_lock`](Client::read_write_lock) | many readers or one writer: a [`ReadWriteLock`] |
 //! | [`multi_lock`](Client::multi_lock), [`Lock::multi`] | several locks as one: all or none |
 //! | [`quorum_lock`](Client::quorum_lock), [`Lock::quorum`] | a majority of independent servers |
-//! | [`spin_lock`](Client::spin_lock) | waiters ask again instead of listening |
+//! | [`spin_lock`](Client::spin_lock) | waiters poll instead of listening |
 //! | [`string_lock`](Client::string_lock) | `SET NX PX`, shared with Laravel, redsync, redis-py and others |
-//! | [`semaphore`](Client::semaphore) | a number of permits for all clients: a [`Semaphore`] |
+//! | [`semaphore`](Client::semaphore) | at most n at once across all clients: a [`Semaphore`] |
 //! | [`permit_expirable_semaphore`](Client::permit_expirable_semaphore) | permits with ids and leases |
-//! | [`count_down_latch`](Client::count_down_latch) | many wait for a count: a [`CountDownLatch`] |
+//! | [`count_down_latch`](Client::count_down_latch) | many wait until n things have happened: a [`CountDownLatch`] |
 //!
-//! Take [`lock`](Client::lock) unless another kind fits better; `docs/choosing.md` says when, and what
-//! each kind costs. All locks are [`Lock`] values with the same calls. `docs/coming-from.md` lists the
-//! calls of other libraries beside those of this crate.
+//! Take [`lock`](Client::lock) unless another kind fits better. All locks are [`Lock`] values with the same
+//! calls. `docs/choosing.md` compares the kinds and their costs. `docs/coming-from.md` maps the calls of other
+//! libraries to this crate.
 //!
 //! # Cancel safety
 //!
-//! Any future of this crate may be dropped at any time. *Cancel safety* says at each call what the drop
-//! leaves behind, with one of these verdicts:
+//! Any future of this crate may be dropped at any time. The section *Cancel safety* of each call says what
+//! the drop leaves behind, with one of these verdicts:
 //!
-//! - **Cancel safe.** Nothing is left in Redis, and nothing in the process.
+//! - **Cancel safe.** Nothing is left in Redis or in the process.
 //! - **Cancel safe, with clean-up.** A release is queued. Until it is sent, others may see the lock
-//!   held, at most for the lease. A place among waiters is lost.
-//! - **Not cancel safe.** Something is lost; the call says what settles it. None in this version.
+//!   held, for at most the lease. A waiter loses its place in the queue.
+//! - **Not cancel safe.** Something is lost; the call says how to recover. None in this version.
 //!
-//! A future may also be kept without being polled (a branch of `select!` in a loop, a stream that is not
-//! drained). An acquisition that was woken and is not polled within [`Lock::UNATTENDED`] is passed over:
-//! the client cleans up as if the future had been dropped. A future that is polled later begins again, and is
+//! A future may also be kept without being polled, as in an idle branch of a `select!` loop or a stream that is
+//! not drained. If a woken acquisition is not polled within [`Lock::UNATTENDED`], the client cleans up as if the
+//! future had been dropped, and serves the next waiter. If the future is polled later, it starts again and is
 //! allowed twice as long.
 //!
-//! The client does the clean-up, not the caller's runtime. The client repeats a release until Redis
-//! confirms it or the lease is certainly over.
+//! The client cleans up on its own, without the caller's runtime. It repeats a release until Redis confirms
+//! it or the lease is certainly over.
 //!
 //! # Fork
 //!
-//! A client works in the process that made it. In a fork of that process (by the C library: a raw system call is not
-//! noticed) its calls fail with [`Error::Forked`], and nothing is sent: make a client there. The guards that the fork
-//! has copied are still those of its parent, which goes on holding and renewing: in the fork an unlock fails or does
-//! nothing, and a drop does nothing. Forking a process with threads has other dangers, which are not of this crate: the
-//! threads and runtimes of the parent do not run in the fork. Leave it by `exec` or `exit`, or make a runtime of its
-//! own.
+//! A client works only in the process that made it. In a forked child, its calls send nothing and fail with
+//! [`Error::Forked`]: make a new client there. (A fork by a raw system call, without the C library, goes
+//! unnoticed.) The parent keeps and renews its holds. Copies of its guards in the child do nothing: an unlock
+//! may fail, and a drop has no effect.
+//!
+//! Forking a process with threads has other dangers: the parent's threads and runtimes do not run in the child.
+//! Leave the child by `exec` or `exit`, or make a new runtime there.
 //!
 //! # Features
 //!
 //! | Feature    | Default | What it adds                                                           |
 //! |------------|---------|------------------------------------------------------------------------|
-//! | `tls`      | yes     | `rediss://` URLs, by rustls: the system's root certificates or your own (`TlsOptions`) |
-//! | `embedded` | no      | `Client::embedded` and `EmbeddedRedis`: the same scripts on an engine in memory; compiles Lua |
-//! | `metrics`  | no      | what a client does as metrics, by the facade `metrics`: `docs/telemetry.md` |
-//! | `tracing`  | no      | the same as spans and events, by the facade `tracing` |
-//! | `fred`     | no      | `Client::builder_with_fred`: connections by the client fred, and its limits |
+//! | `tls`      | yes     | `rediss://` URLs with rustls: the system's root certificates or your own (`TlsOptions`) |
+//! | `embedded` | no      | `Client::embedded` and `EmbeddedRedis`: the same scripts in memory; compiles Lua |
+//! | `metrics`  | no      | metrics for the `metrics` facade: `docs/telemetry.md` |
+//! | `tracing`  | no      | spans and events for the `tracing` facade |
+//! | `fred`     | no      | `Client::builder_with_fred`: connections made by the client fred, with its limits |
 //!
-//! `test-util` is for this crate's own tests: it promises nothing and may change at any time.
+//! `test-util` is for this crate's own tests and may change at any time.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod blocking;
