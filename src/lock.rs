@@ -1,4 +1,4 @@
-//! Locks of every kind: one type, one set of calls.
+//! Locks of every kind: one type, one set of methods.
 
 mod acquire;
 mod fenced;
@@ -37,27 +37,28 @@ pub use fenced::FencedGuard;
 pub use guard::{Guard, LockGuard};
 pub use inspect::Waiters;
 
-/// A lock, made by one of the calls of [`Client`](crate::Client): re-entrant, fair, fenced, one side
-/// of a read/write lock, or several locks as one.
+/// A distributed lock of any kind: plain, fair, fenced, one side of a read/write lock, or several locks as
+/// one.
 ///
-/// The call that makes a lock says what is special to its kind; the rest is here. `G` is the type of its
-/// guards: [`LockGuard`], or [`FencedGuard`] for a fenced lock.
+/// The methods of [`Client`](crate::Client) make locks, and describe what is special about each kind.
+/// Everything that all kinds share is described here. `G` is the type of the guards: [`FencedGuard`] for a
+/// fenced lock, [`LockGuard`] for all others.
 ///
 /// # Exclusion
 ///
-/// **Every acquisition is an owner of its own**: two acquisitions exclude each other, even from one lock
-/// value, one task or one client. Share one lock value or clone it, as you like. A guard does not borrow
-/// the lock, and may be moved to and dropped on any thread.
+/// **Every acquisition is its own owner.** Two acquisitions exclude each other, even if they come from the
+/// same lock value, task or client. A lock value can be shared or cloned freely. A guard does not borrow the lock, and can be
+/// moved to another thread and dropped there.
 ///
 /// # Taking it again
 ///
-/// A caller that can show that the lock is held takes it again at once, and the last release frees it:
+/// A caller that can prove that it holds the lock takes it again without waiting, and the last release frees
+/// the lock. The proof is a guard or a section:
 ///
-/// - [`guard.reenter()`](LockGuard::reenter) gives a further guard of the same hold;
-/// - *inside a section*, which is the work that [`lock.run(..)`](Lock::run) or
-///   [`guard.run(..)`](LockGuard::run) polls, the same lock is taken again by its name, from the same
-///   client. Tasks that are spawned there are not inside. Futures that run side by side there are all
-///   inside.
+/// - [`guard.reenter()`](LockGuard::reenter) returns another guard of the same hold.
+/// - Code in a *section* takes the lock by its name, from the same client. A section is the work passed to
+///   [`lock.run(..)`](Lock::run) or [`guard.run(..)`](LockGuard::run). Futures that run concurrently in the
+///   section are all inside. Tasks spawned from it are not.
 ///
 #[cfg_attr(feature = "embedded", doc = "```")]
 #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -84,35 +85,37 @@ pub use inspect::Waiters;
 /// # async fn main() -> Result<(), Error> { transfer(&Client::embedded()).await }
 /// ```
 ///
-/// Any other acquisition waits for the release, even in the task that holds the lock:
-/// [`Error::Timeout`] says whether the hold in the way is one of this client. [`Owner`](crate::Owner) is for code that
-/// has neither a guard nor a section.
+/// Every other acquisition waits for the release, even one in the task that holds the lock. The
+/// [`Error::Timeout`] says whether a hold of this client was in the way. Code that has neither a guard nor a
+/// section can share an [`Owner`](crate::Owner).
 ///
 /// # Futures that nobody polls
 ///
-/// An acquisition that was woken and is not polled within [`UNATTENDED`](Lock::UNATTENDED) is passed over:
-/// its grant goes to the next waiter, or back to Redis. (A runtime that is slow for all its tasks gets a
-/// second.) A future that is polled later begins again, behind the waiters that came meanwhile, and is allowed twice
-/// as long. So a caller that polls late gets the lock in the end; if its wait ends first, [`Error::Timeout`] says so. An
-/// [`unlock`](LockGuard::unlock) is carried out whether its future is polled or not. A guard keeps the
-/// lock, also in a section that nobody polls: [`Acquire::max_hold`] bounds that.
+/// If a woken acquisition is not polled within [`UNATTENDED`](Lock::UNATTENDED), the next waiter is served
+/// instead, or the lock is released. On a runtime that is slow for all its tasks, the limit is about a
+/// second. When the future is polled again, it queues again behind the waiters that came in the meantime, and
+/// its limit doubles. So a caller that polls late still gets the lock. If its wait ends first,
+/// [`Error::Timeout`] reports how often this happened.
+///
+/// [`unlock`](LockGuard::unlock) does not depend on polling: the release is sent in any case. A guard keeps
+/// the lock, even if its section is never polled. [`Acquire::max_hold`] limits that.
 ///
 /// # Fairness
 ///
-/// Waiters of one client are served in the order in which they came; an acquisition with a zero wait does
-/// not queue. Between clients there is no order, but a client that served its own waiters for a while
-/// lets other clients go first.
+/// Waiters of one client are served in the order of arrival. An acquisition with a zero wait does not queue.
+/// There is no order between clients. A client that has served its own waiters for a while lets other clients
+/// go first.
 ///
 /// # Lease
 ///
-/// [`Lease::Renewed`] lasts while the guard lives and its process can reach Redis; a fixed lease
-/// ends by itself. A nested acquisition never shortens the lease, and the release of an inner guard does
-/// not change it.
+/// A hold with [`Lease::Renewed`] lasts while its guard is alive and its process can reach Redis. A fixed
+/// lease expires even if the guard is alive. Taking the lock again never shortens the lease, and releasing an
+/// inner guard does not change it.
 ///
 /// # What it does not protect
 ///
-/// A lease lock cannot stop a holder that is paused beyond its lease. Check the guard before each
-/// irreversible step, and let the resource check a fencing token where that matters.
+/// A lock with a lease cannot stop a holder that is paused for longer than the lease. Check the guard before
+/// each irreversible step. Where that is not enough, let the resource check a fencing token.
 ///
 /// # Redis cost
 ///
@@ -126,15 +129,18 @@ pub use inspect::Waiters;
 /// | while held   | 1 per third of the lease | `lock_renew`, many holds in one call      |
 /// | while waited for | 1 a second  | `keys_exist`, many names in one call               |
 ///
+/// `w` is the number of times that the waiter is woken.
+///
 /// # Keys
 ///
-/// The hash at the name itself, and the channel `redisson_lock__channel:{name}`; both as Redisson's.
+/// The hash at the lock's name and the channel `redisson_lock__channel:{name}`, both as in Redisson.
 pub struct Lock<G = LockGuard> {
     target: Target,
     guard: PhantomData<fn() -> G>,
 }
 
-/// A lock whose guards carry a growing number, made by [`Client::fenced_lock`](crate::Client::fenced_lock).
+/// A fenced lock: its guards carry a growing number. Made by
+/// [`Client::fenced_lock`](crate::Client::fenced_lock).
 ///
 /// # Examples
 ///
@@ -170,7 +176,7 @@ impl Target {
 }
 
 impl Lock {
-    /// An acquisition that was woken and is not polled within this time is passed over.
+    /// If a woken acquisition is not polled within this time, the next waiter is served instead.
     pub const UNATTENDED: Duration = UNATTENDED_MAX;
 }
 
@@ -184,57 +190,65 @@ impl<G: Guard> Lock<G> {
         }))
     }
 
-    /// Takes the lock, waiting as long as it takes; the lease is renewed.
+    /// Takes the lock with a renewed lease, and waits as long as it takes.
     ///
-    /// An unreachable Redis is waited for as well.
+    /// An outage of Redis does not end the wait.
     ///
     /// # Redis cost
     ///
-    /// As in the table of [`Lock`].
+    /// See the table on [`Lock`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up: as [`try_lock`](Lock::try_lock).
+    /// Cancel safe, with clean-up. See [`try_lock`](Lock::try_lock).
     ///
     /// # Errors
     ///
-    /// [`Error::Protocol`] if Redis refuses the call for good, [`Error::Closed`] after shutdown,
-    /// [`Error::AlreadyHeld`] if the call would wait for its own owner, [`Error::Config`] for a bad name.
+    /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
+    /// - [`Error::AlreadyHeld`]: the call would wait for its own owner.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the name or a setting of the lock cannot be used.
     pub async fn lock(&self) -> Result<G, Error> {
         self.take(Options::new(Wait::Forever, Lease::Renewed)).await
     }
 
-    /// Takes the lock, waiting at most `wait` for others to release it.
+    /// Takes the lock, and waits at most `wait` for others to release it.
     ///
-    /// The hold lasts for `lease`. With [`Lease::Renewed`] it is renewed in the background while
-    /// the guard lives; with a fixed lease it ends by itself, even if the guard is still alive.
-    /// A `wait` of zero asks once, as [`try_lock_now`](Lock::try_lock_now); a `wait` of more than a year has
-    /// no end. If a call is on its way when the wait ends, its reply still counts: it is waited for as long
-    /// as replies usually take.
+    /// The hold lasts for `lease`. With [`Lease::Renewed`] the lease is renewed in the background while the
+    /// guard is alive. A fixed lease expires even if the guard is alive.
+    ///
+    /// A `wait` of zero tries once, like [`try_lock_now`](Lock::try_lock_now). A `wait` of more than a year
+    /// never ends. If a call is in flight when the wait ends, its reply still counts: the acquisition waits
+    /// for it about as long as replies usually take.
     ///
     /// # Redis cost
     ///
-    /// As in the table of [`Lock`].
+    /// See the table on [`Lock`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up. The place among this client's waiters is lost. If the future is
-    /// dropped while a call is on its way, a release is queued behind the call. The release undoes this
+    /// Cancel safe, with clean-up. The caller loses its place among the waiters of this client. If a call is
+    /// in flight when the future is dropped, a release is queued behind that call. The release undoes this
     /// attempt only, never an outer hold of the same owner.
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] if `wait` ends first: nothing is held. The error says whether a hold of this
-    /// client is in the way. [`Error::Unavailable`] if Redis did not take the call. [`Error::Unknown`] if
-    /// the reply was lost: the lock may be held until the lease ends, and a release is queued.
-    /// [`Error::Protocol`] if Redis refuses the call for good, [`Error::Closed`] after shutdown,
-    /// [`Error::AlreadyHeld`] if the call would wait for its own owner, [`Error::Config`] for a bad name or
-    /// lease. [`Error::Quorum`] from a quorum lock only.
+    /// - [`Error::Timeout`]: `wait` ended, and nothing is held. The error says whether a hold of this client
+    ///   was in the way.
+    /// - [`Error::Unavailable`]: Redis did not execute the call.
+    /// - [`Error::Unknown`]: the reply was lost. The lock may be held until the lease ends, and a release is
+    ///   queued.
+    /// - [`Error::NotDurable`]: too few copies of the grant were confirmed, and it is being undone.
+    /// - [`Error::Quorum`]: too few servers of a quorum lock answered.
+    /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
+    /// - [`Error::AlreadyHeld`]: the call would wait for its own owner.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the name, the lease or a setting of the lock cannot be used.
     pub async fn try_lock(&self, wait: Duration, lease: Lease) -> Result<G, Error> {
         self.take(Options::new(Wait::from(wait), lease)).await
     }
 
-    /// Takes the lock if it is free: asks once, and neither waits nor listens.
+    /// Takes the lock if it is free, without waiting.
     ///
     /// # Redis cost
     ///
@@ -242,39 +256,41 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up: as [`try_lock`](Lock::try_lock).
+    /// Cancel safe, with clean-up. See [`try_lock`](Lock::try_lock).
     ///
     /// # Errors
     ///
-    /// As [`try_lock`](Lock::try_lock): [`Error::Timeout`] if the lock is held.
+    /// See [`try_lock`](Lock::try_lock). [`Error::Timeout`] if the lock is held.
     pub async fn try_lock_now(&self, lease: Lease) -> Result<G, Error> {
         self.take(Options::new(Wait::Once, lease)).await
     }
 
-    /// Starts an acquisition with settings that [`try_lock`](Lock::try_lock) does not have.
+    /// Starts an acquisition with more settings than [`try_lock`](Lock::try_lock) takes.
     pub fn acquire(&self) -> Acquire<'_, G> {
         Acquire::new(self)
     }
 
-    /// Takes the lock, runs `work` while it is held, and releases it.
+    /// Takes the lock, runs `work` while the lock is held, and releases it.
     ///
-    /// `work` gets the guard, and is a *section*: code that it calls may take the same lock again. If the
+    /// `work` gets the guard and is a *section*: the code that it calls can take the same lock again. If the
     /// lock is lost, `work` is dropped at its next await. The lock stays held until the last clone of the
-    /// guard is dropped, so do not keep a clone beyond `work`.
+    /// guard is dropped, so do not keep a clone after `work`.
     ///
     /// # Redis cost
     ///
-    /// As in the table of [`Lock`]: an acquisition and a release.
+    /// One acquisition and one release: see the table on [`Lock`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up: as [`try_lock`](Lock::try_lock), and `work` is dropped.
+    /// Cancel safe, with clean-up. `work` is dropped; see [`try_lock`](Lock::try_lock) for the acquisition.
     ///
     /// # Errors
     ///
-    /// The errors of [`try_lock`](Lock::try_lock), before `work` began; [`Error::Lost`] if the lock was lost
-    /// before `work` ended. Once `work` has ended its result is returned, also if the release fails: that
-    /// goes on in the background ([`Stats::releases_pending`](crate::Stats::releases_pending)).
+    /// The errors of [`try_lock`](Lock::try_lock) if the lock was not acquired; `work` did not start then.
+    /// [`Error::Lost`] if the lock was lost before `work` ended.
+    ///
+    /// If `work` ended in time, its result is returned even if the release fails. The release then continues
+    /// in the background, and [`Stats::releases_pending`](crate::Stats::releases_pending) counts it.
     pub async fn run<F, W>(&self, wait: Duration, lease: Lease, work: F) -> Result<W::Output, Error>
     where
         F: FnOnce(Arc<G>) -> W,
@@ -283,19 +299,19 @@ impl<G: Guard> Lock<G> {
         run(self.try_lock(wait, lease).await?, work).await
     }
 
-    /// As [`run`](Lock::run), for work that may fail with an error of its own.
+    /// Like [`run`](Lock::run), for work that returns a `Result`.
     ///
     /// # Redis cost
     ///
-    /// As [`run`](Lock::run).
+    /// See [`run`](Lock::run).
     ///
     /// # Cancel safety
     ///
-    /// As [`run`](Lock::run).
+    /// See [`run`](Lock::run).
     ///
     /// # Errors
     ///
-    /// The errors of `work`, and those of [`run`](Lock::run).
+    /// The errors of `work` and of [`run`](Lock::run).
     pub async fn try_run<T, E, F, W>(&self, wait: Duration, lease: Lease, work: F) -> Result<T, E>
     where
         E: From<Error>,
@@ -311,17 +327,17 @@ impl<G: Guard> Lock<G> {
             options.shown = options.shown.iter().cloned().chain(around).collect();
         }
         let guard = G::of(self.target.take(options).await?)?;
-        // Not before: what its caller never had is released at once.
+        // Only now: an acquisition that never reached its caller is released at once.
         guard.as_ref().begins_to_linger();
         Ok(guard)
     }
 
-    /// The name as it was given; empty if the name was refused.
+    /// The name of this value; empty if the name is not allowed.
     pub fn name(&self) -> &str {
         self.target.name()
     }
 
-    /// Is one of `holds` a hold of this lock, or of one of its members?
+    /// Whether one of `holds` belongs to this lock or to one of its members.
     fn is_lock_of_any(&self, holds: &[Arc<Hold>]) -> bool {
         let singles = self.target.singles();
         singles.into_iter().any(|single| holds.iter().any(|hold| single.is_lock_of(hold)))
@@ -358,7 +374,7 @@ impl<G> Clone for Lock<G> {
     }
 }
 
-/// For sets of locks of several kinds. The guards have their token as an [`Option`].
+/// To combine locks of several kinds. [`LockGuard::token`] of the guards still returns the token.
 impl From<FencedLock> for Lock {
     fn from(lock: FencedLock) -> Self {
         Lock::of(lock.target)

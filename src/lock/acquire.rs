@@ -17,11 +17,11 @@ use crate::session::hold::Hold;
 use crate::session::request::{Ends, Options};
 use crate::session::wait::Wait;
 
-/// An acquisition with settings; `.await` it for the guard, or [`run`](Acquire::run) work under it.
+/// An acquisition with settings: `.await` it for a guard, or [`run`](Acquire::run) work while the lock is
+/// held.
 ///
-/// Made by [`Lock::acquire`]. Without settings it waits as long as it takes, and the lease is renewed. Its
-/// cost, its cancel safety and its errors are those of [`Lock::lock`], with a wait those of
-/// [`Lock::try_lock`].
+/// [`Lock::acquire`] makes it. By default it waits as long as it takes, and the lease is renewed. Its cost,
+/// cancel safety and errors are those of [`Lock::lock`], or of [`Lock::try_lock`] if a wait is set.
 ///
 /// # Examples
 ///
@@ -63,52 +63,53 @@ impl<'a, G: Guard> Acquire<'a, G> {
         Acquire { lock, wait, lease, ends: None, within: None, purpose }
     }
 
-    /// Waits at most this long. Zero asks once; more than a year has no end. Default: no end.
+    /// Sets the longest wait. Zero tries once; more than a year never ends. Default: no limit.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// How long Redis keeps the hold without hearing from this client. Default: [`Lease::Renewed`].
+    /// Sets how long Redis keeps the hold if it is not renewed. Default: [`Lease::Renewed`].
     pub fn lease(mut self, lease: Lease) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Ends the hold after this time, even if its guard lives and renewal works. Default: no end.
+    /// Ends the hold after this time, even if its guard is alive and renewals succeed. Default: no limit.
     ///
-    /// For holders that may hang or leak their guard: the lock becomes lost
-    /// ([`LossReason::MaxHold`](crate::LossReason::MaxHold)) and is released. The limits are those of a
-    /// lease.
+    /// This is for holders that may hang or leak their guard. The hold is lost with
+    /// [`LossReason::MaxHold`](crate::LossReason::MaxHold), and the lock is released. The allowed range is
+    /// that of a lease.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.ends.get_or_insert_default().max_hold = Some(max_hold);
         self
     }
 
-    /// Keeps the lock for at least this time, counted from the acquisition, even if it is released sooner.
-    /// Default: a release frees it. From 10 ms to a year, and not longer than a fixed lease.
+    /// Keeps the lock for at least this time after the acquisition, even if it is released sooner. Default: a
+    /// release frees it at once. From 10 ms to a year, and at most the lease if that is fixed.
     ///
-    /// For a job that must not run again too soon: cron on a fleet whose clocks differ, as the
-    /// `lockAtLeastFor` of Java's `ShedLock`. A release before that moment ends the guard as ever, renewals stop, and
-    /// Redis keeps the lock until then by itself: the process may end. Every end of the guard is such a release:
-    /// [`unlock`](LockGuard::unlock), a drop, [`max_hold`](Acquire::max_hold),
-    /// [`Client::shutdown`](crate::Client::shutdown). Nobody is given the lock before, neither other clients nor
-    /// waiters of this one. A process that dies leaves the lock as long: the lease of the acquisition is at least
-    /// this time. Renewals come as ever.
+    /// This is for a job that must not run again too soon, such as a cron job on machines whose clocks
+    /// differ. Java's `ShedLock` calls it `lockAtLeastFor`.
     ///
-    /// - An acquisition that fails or is dropped keeps nothing. A [forced](Lock::force_unlock) release frees the lock
-    ///   at once.
-    /// - Of nested acquisitions the latest moment counts; their guards are released in any order.
-    /// - A hold that is [handed on](LockGuard::hand_on) takes it to no other guard.
-    /// - A read hold that was taken under a write hold and outlives it keeps the write side locked: for as long as
-    ///   it lasts, and up to its lease longer.
+    /// An early release ends the guard as usual and stops the renewals. Redis then keeps the lock until the
+    /// time is over, for other clients and for the waiters of this one. The process may exit. It does not
+    /// matter how the guard ends: by [`unlock`](LockGuard::unlock), a drop, [`max_hold`](Acquire::max_hold)
+    /// or [`Client::shutdown`](crate::Client::shutdown). If the process dies, the lock stays held for this
+    /// long as well, because the lease of the acquisition is at least this time.
     ///
-    /// Not for the read side of a read/write lock, whose readers share the key, nor for sets with such a member:
-    /// [`ConfigError::Setting`].
+    /// - An acquisition that fails or is dropped does not keep the lock.
+    /// - A [forced](Lock::force_unlock) release frees the lock at once.
+    /// - Of nested acquisitions, the latest end counts, in whichever order the guards are released.
+    /// - The setting is lost when the hold is [handed on](LockGuard::hand_on).
+    /// - A read hold taken under a write hold may outlive it. The write side then stays locked until the
+    ///   read hold ends, and for up to the lease of the read hold after that.
+    ///
+    /// The read side of a read/write lock refuses this setting with [`ConfigError::Setting`], because readers
+    /// share the key. A set of locks with such a member refuses it as well.
     ///
     /// # Redis cost
     ///
-    /// None more: the release is 1 round trip, which publishes the new end of the lease.
+    /// Nothing extra. The release is 1 round trip, and it publishes when the lease ends.
     ///
     /// # Examples
     ///
@@ -130,27 +131,28 @@ impl<'a, G: Guard> Acquire<'a, G> {
         self
     }
 
-    /// What the lock is taken for, for people: `"nightly invoices"`. Default: nothing is said.
+    /// Describes for people what the lock is taken for: `"nightly invoices"`. Default: no description.
     ///
-    /// It is shown with the [name](crate::ClientBuilder::name) of the client by
-    /// [`Lock::holder`], by [`Client::locks`](crate::Client::locks), in the [`Error::Timeout`] of others that
-    /// have a purpose, and by the command line. 1 to 256 bytes without control characters; anything else is
-    /// refused with [`ConfigError::OutOfRange`]. A re-entrance says nothing of its own. Semaphores and latches
-    /// have no holders.
+    /// The purpose is shown together with the [name](crate::ClientBuilder::name) of the client: by
+    /// [`Lock::holder`], by [`Client::locks`](crate::Client::locks), by the command line, and in the
+    /// [`Error::Timeout`] of other acquisitions that have a purpose. It takes 1 to 256 bytes without control
+    /// characters; other texts are refused with [`ConfigError::OutOfRange`]. Taking the lock again does not
+    /// change the purpose. Semaphores and latches have none.
     ///
     /// # Redis cost
     ///
-    /// One more call at the grant and one at each renewal, in the background and for many holds at once; one at a
-    /// time-out, to ask who is in the way. As [`describe_holds`](crate::ClientBuilder::describe_holds).
+    /// One more call at the grant and at each renewal. These calls run in the background and cover many holds
+    /// at once. A timeout costs one more call, to find out who is in the way. See
+    /// [`describe_holds`](crate::ClientBuilder::describe_holds).
     pub fn purpose(mut self, purpose: impl Into<String>) -> Self {
         self.purpose = Some(purpose.into());
         self
     }
 
-    /// Takes the lock within the hold of `guard`: re-enters the hold, or reads under a write hold.
+    /// Takes the lock inside the hold of `guard`: the same lock again, or the read side under the write side.
     ///
-    /// [`LockGuard::reenter`] re-enters with fewer words. This call also takes settings, and the other side
-    /// of a read/write lock:
+    /// [`LockGuard::reenter`] is the short form for the same lock. Use this method for settings, or for the
+    /// other side of a read/write lock:
     ///
     #[cfg_attr(feature = "embedded", doc = "```")]
     #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -165,25 +167,25 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// # }
     /// ```
     ///
-    /// A guard of another lock, or of another client, is refused with [`ConfigError::OtherLock`].
+    /// A guard of another lock or client is refused with [`ConfigError::OtherLock`].
     pub fn within(mut self, guard: &'a impl AsRef<LockGuard>) -> Self {
         self.within.get_or_insert_default().extend(guard.as_ref().holds());
         self
     }
 
-    /// Takes the lock, runs `work` while it is held, and releases it: as [`Lock::run`].
+    /// Takes the lock, runs `work` while the lock is held, and releases it. See [`Lock::run`].
     ///
     /// # Redis cost
     ///
-    /// As [`Lock::run`].
+    /// See [`Lock::run`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Lock::run`].
+    /// See [`Lock::run`].
     ///
     /// # Errors
     ///
-    /// As [`Lock::run`].
+    /// See [`Lock::run`].
     pub async fn run<F, W>(self, work: F) -> Result<W::Output, Error>
     where
         F: FnOnce(Arc<G>) -> W,
@@ -192,19 +194,19 @@ impl<'a, G: Guard> Acquire<'a, G> {
         run(self.take().await?, work).await
     }
 
-    /// As [`run`](Acquire::run), for work that may fail: as [`Lock::try_run`].
+    /// Like [`run`](Acquire::run), for work that returns a `Result`.
     ///
     /// # Redis cost
     ///
-    /// As [`Lock::run`].
+    /// See [`Lock::run`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Lock::run`].
+    /// See [`Lock::run`].
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_run`].
+    /// See [`Lock::try_run`].
     pub async fn try_run<T, E, F, W>(self, work: F) -> Result<T, E>
     where
         E: From<Error>,

@@ -7,9 +7,9 @@ use super::guard::{Guard, LockGuard, sealed::Sealed};
 use crate::error::Error;
 use crate::fencing::FencingToken;
 
-/// Holds a fenced lock: a [`LockGuard`] that always has a [`FencingToken`].
+/// A held fenced lock: a [`LockGuard`] that always has a [`FencingToken`].
 ///
-/// [`FencingToken`] shows what the token is for.
+/// [`FencingToken`] shows how a resource uses the token.
 #[derive(Debug)]
 #[must_use = "dropping the guard releases the lock"]
 #[clippy::has_significant_drop]
@@ -21,43 +21,43 @@ pub struct FencedGuard {
 impl FencedGuard {
     /// The token of this hold. Local and free.
     ///
-    /// Nested guards of one hold have the same token.
+    /// All guards of one hold have the same token.
     pub fn token(&self) -> FencingToken {
         self.token
     }
 
-    /// As [`LockGuard::unlock`].
+    /// See [`LockGuard::unlock`].
     pub fn unlock(self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         self.guard.unlock()
     }
 
-    /// As [`LockGuard::reenter`]. The further guard has the same token.
+    /// Like [`LockGuard::reenter`]. The new guard has the same token.
     ///
     /// # Redis cost
     ///
-    /// As [`LockGuard::reenter`].
+    /// See [`LockGuard::reenter`].
     ///
     /// # Cancel safety
     ///
-    /// As [`LockGuard::reenter`].
+    /// See [`LockGuard::reenter`].
     ///
     /// # Errors
     ///
-    /// As [`LockGuard::reenter`].
+    /// See [`LockGuard::reenter`].
     pub async fn reenter(&self) -> Result<FencedGuard, Error> {
         FencedGuard::of(self.guard.reenter().await?)
     }
 
-    /// As [`LockGuard::hand_on`]: the guard that takes the hold over gets a higher token.
+    /// Like [`LockGuard::hand_on`]. The guard that takes the hold over gets a higher token.
     ///
     /// # Errors
     ///
-    /// As [`LockGuard::hand_on`].
+    /// See [`LockGuard::hand_on`].
     pub fn hand_on(self) -> Result<String, Error> {
         self.guard.hand_on()
     }
 
-    /// As [`LockGuard::forget`].
+    /// See [`LockGuard::forget`].
     pub fn forget(self) {
         self.guard.forget();
     }

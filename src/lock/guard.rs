@@ -1,4 +1,4 @@
-//! The guard: the right to be in the critical section, and what this process knows of the hold.
+//! The guard: the right to be in the critical section, and what this process knows about the hold.
 
 pub(super) mod multi;
 pub(super) mod run;
@@ -29,19 +29,19 @@ use run::flat;
 
 pub use sealed::Guard;
 
-/// Holds a lock until it is dropped or unlocked.
+/// A held lock, until the guard is dropped or unlocked.
 ///
 /// # Release
 ///
-/// [`unlock`](LockGuard::unlock) waits for Redis and reports; a drop queues the same release and
-/// returns at once. A drop never blocks, never panics and needs no runtime.
+/// [`unlock`](LockGuard::unlock) waits for Redis and reports the outcome. A drop queues the same release and
+/// returns immediately. A drop never blocks, never panics and needs no runtime.
 ///
 /// # Losing the lease
 ///
-/// The guard compares clocks: its [`deadline`](LockGuard::deadline) is counted from before the
-/// request was sent, so it passes before Redis frees the lock; time for which the machine was suspended
-/// counts. [`state`](LockGuard::state), [`check`](LockGuard::check), [`ended`](LockGuard::ended) and
-/// [`run`](LockGuard::run) build on it.
+/// The guard has a local [`deadline`](LockGuard::deadline), which is counted from before the request was
+/// sent. So it passes before Redis frees the lock. Time during which the machine was suspended counts.
+/// [`state`](LockGuard::state), [`check`](LockGuard::check), [`ended`](LockGuard::ended) and
+/// [`run`](LockGuard::run) compare the deadline with the clock.
 ///
 /// # Examples
 ///
@@ -79,7 +79,7 @@ impl LockGuard {
         LockGuard { share: Share::Multi(multi) }
     }
 
-    /// The share in the hold; of several locks, that in the hold of the first.
+    /// The share in the hold; for several locks as one, the share in the first hold.
     pub(crate) fn share(&self) -> &HoldShare {
         match &self.share {
             Share::Single(share) => share,
@@ -104,7 +104,7 @@ impl LockGuard {
         }
     }
 
-    /// All holds that the guard has a share in.
+    /// All holds that this guard has a share in.
     pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
         match &self.share {
             Share::Single(share) => vec![share.hold().clone()],
@@ -112,7 +112,8 @@ impl LockGuard {
         }
     }
 
-    /// The guard is given to its caller: from now on a release leaves the lock locked for as long as was asked for.
+    /// Called when the caller gets the guard: from now on a release keeps the lock for as long as the caller
+    /// asked.
     pub(super) fn begins_to_linger(&self) {
         match &self.share {
             Share::Single(share) => share.begins_to_linger(),
@@ -129,23 +130,26 @@ impl LockGuard {
 
     /// Releases the lock; the future waits until Redis has confirmed it.
     ///
-    /// The release is carried out whether the future is polled or not, within
-    /// [`Lock::UNATTENDED`](crate::Lock::UNATTENDED). Of nested guards only the last one frees the lock.
+    /// The release is sent within [`Lock::UNATTENDED`](crate::Lock::UNATTENDED), whether the future is polled
+    /// or not. If the hold has several guards, the last one frees the lock.
     ///
     /// # Redis cost
     ///
-    /// 1 round trip; none if the lock was handed to another waiter of this client.
+    /// 1 round trip. None if the lock is handed to another waiter of this client.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up: the release goes on in the background.
+    /// Cancel safe, with clean-up. The release continues in the background.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the hold had ended before: others may have been in the section.
-    /// [`Error::Unavailable`] and [`Error::Unknown`] if Redis did not confirm the release within the command
-    /// time-out, [`Error::Protocol`] if Redis refuses it. The release is then repeated in the background
-    /// until Redis confirms it, and given up two leases and 10 s later.
+    /// - [`Error::Lost`]: the hold had already ended, and others may have been in the section.
+    /// - [`Error::Unavailable`] or [`Error::Unknown`]: Redis did not confirm the release within the command
+    ///   timeout.
+    /// - [`Error::Protocol`]: Redis refused the release.
+    ///
+    /// Except after [`Error::Lost`], the release is retried in the background until Redis confirms it. The
+    /// client gives up two leases and 10 s later.
     pub fn unlock(self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         match self.share {
             Share::Single(share) => share.release().left_future(),
@@ -153,24 +157,25 @@ impl LockGuard {
         }
     }
 
-    /// A further guard of the same hold: the lock is free when its last guard is gone.
+    /// Returns another guard of the same hold; the lock is free when the last guard is gone.
     ///
-    /// On the read side of a read/write lock, the further guard has a hold of its own.
-    /// [`Acquire::within`](crate::Acquire::within) is the same with settings.
+    /// On the read side of a read/write lock, the new guard has its own hold.
+    /// [`Acquire::within`](crate::Acquire::within) does the same with settings.
     ///
     /// # Redis cost
     ///
-    /// 1 round trip; for several locks as one, 1 for each.
+    /// 1 round trip; for several locks as one, 1 for each member.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up: the count is lowered again; this guard is not touched.
+    /// Cancel safe, with clean-up. The hold count is lowered again, and this guard is not affected.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the hold is lost. [`Error::AlreadyHeld`] if the lock is not re-entrant, and for
-    /// permits of a semaphore. [`Error::Unavailable`], [`Error::Unknown`] and [`Error::Protocol`] if Redis
-    /// did not confirm the call within a command time-out: this guard is as it was.
+    /// - [`Error::Lost`]: the hold is lost.
+    /// - [`Error::AlreadyHeld`]: the lock is not re-entrant, or this is the guard of a semaphore's permits.
+    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not confirm the call
+    ///   within the command timeout, or refused it. This guard is not affected.
     pub async fn reenter(&self) -> Result<LockGuard, Error> {
         self.check()?;
         match &self.share {
@@ -179,7 +184,7 @@ impl LockGuard {
         }
     }
 
-    /// What this process knows of the hold. Local and free.
+    /// What this process knows about the hold. Local and free.
     pub fn state(&self) -> HoldState {
         match &self.share {
             Share::Single(share) => share.hold().look(),
@@ -187,10 +192,10 @@ impl LockGuard {
         }
     }
 
-    /// Resolves when the hold has come to its end, and says how: released, lost, or handed on.
+    /// Resolves when the hold ends, and returns how it ended: released, lost or handed on.
     ///
-    /// The future does not borrow the guard, so it may be spawned; it always resolves in the end. To stop
-    /// work at a loss, [`run`](LockGuard::run) is simpler.
+    /// The future does not borrow the guard, so it can be spawned. It always resolves in the end. To stop
+    /// work when the lock is lost, [`run`](LockGuard::run) is simpler.
     ///
     /// ```no_run
     /// # async fn example(guard: leasehold::LockGuard) {
@@ -207,9 +212,11 @@ impl LockGuard {
         self.ended_later()
     }
 
-    /// The instant until which the lock is certainly held, unless the lock is freed by force or Redis
-    /// fails. Local and free. A renewal moves the instant on. It is one of tokio's clock, which may stand still
-    /// while the machine is suspended: a suspension moves the instant back.
+    /// The instant until which the lock is certainly held, unless it is freed by force or Redis loses it.
+    /// Local and free.
+    ///
+    /// A renewal moves the deadline forward. The instant is on tokio's clock, which may stand still while the
+    /// machine is suspended. So a suspension moves the deadline back by as much.
     pub fn deadline(&self) -> Instant {
         match &self.share {
             Share::Single(share) => share.hold().deadline(),
@@ -217,7 +224,7 @@ impl LockGuard {
         }
     }
 
-    /// What is left until the [`deadline`](LockGuard::deadline); zero if the hold is lost. Local and free.
+    /// The time left until the [`deadline`](LockGuard::deadline); zero if the hold is lost. Local and free.
     pub fn remaining(&self) -> Duration {
         match self.loss() {
             None => self.deadline().saturating_duration_since(Instant::now()),
@@ -225,7 +232,7 @@ impl LockGuard {
         }
     }
 
-    /// Fails if the hold is lost. Local and free: call it before each irreversible step.
+    /// Returns an error if the hold is lost. Local and free: call it before each irreversible step.
     ///
     /// # Errors
     ///
@@ -237,10 +244,10 @@ impl LockGuard {
         }
     }
 
-    /// Polls `work` only while the lock is held, and drops it when the lock is lost.
+    /// Polls `work` while the lock is held, and drops it if the lock is lost.
     ///
-    /// `work` is a *section*: code that it calls may take the same lock again, by name or value, from the
-    /// same client ([more](crate::Lock#taking-it-again)).
+    /// `work` is a *section*: the code that it calls can take the same lock again. See [taking it
+    /// again](crate::Lock#taking-it-again).
     ///
     /// # Redis cost
     ///
@@ -248,7 +255,7 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// As `work`; the guard is not touched.
+    /// The same as `work`. The guard is not affected.
     ///
     /// # Errors
     ///
@@ -257,7 +264,7 @@ impl LockGuard {
         let (mut ended, mut work) = (self.ended_later(), pin!(work));
         let holds = Arc::from(self.holds());
         poll_fn(|context| {
-            // A timer fires only when the runtime looks at it; the clock is right at once.
+            // A timer fires only when the runtime gets to it; the clock is accurate at any moment.
             if let Some(reason) = self.loss() {
                 return Poll::Ready(Err(self.lost_error(reason)));
             }
@@ -278,7 +285,7 @@ impl LockGuard {
         .await
     }
 
-    /// As [`run`](LockGuard::run), for work that may fail with an error of its own.
+    /// Like [`run`](LockGuard::run), for work that returns a `Result`.
     ///
     /// # Redis cost
     ///
@@ -286,11 +293,11 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// As [`run`](LockGuard::run).
+    /// See [`run`](LockGuard::run).
     ///
     /// # Errors
     ///
-    /// The errors of `work`, and those of [`run`](LockGuard::run).
+    /// The errors of `work` and of [`run`](LockGuard::run).
     pub async fn try_run<T, E: From<Error>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
@@ -298,7 +305,7 @@ impl LockGuard {
         flat(self.run(work).await)
     }
 
-    /// Makes the hold last at least `lease` from now; never shortens it.
+    /// Extends the hold to at least `lease` from now. It is never shortened.
     ///
     /// # Redis cost
     ///
@@ -306,13 +313,14 @@ impl LockGuard {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the lease is extended or it is not.
+    /// Cancel safe. The lease is either extended or not.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the hold is gone. [`Error::Unavailable`] and [`Error::Unknown`] if Redis gave no
-    /// answer, [`Error::Protocol`] if Redis refuses: the old deadline stands.
-    /// [`Error::Config`] for a bad lease.
+    /// - [`Error::Lost`]: the hold has ended.
+    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer, or refused
+    ///   the call. The old deadline still holds.
+    /// - [`Error::Config`]: the lease is out of range.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         let lease = Lease::checked("lease", lease)?;
         match &self.share {
@@ -321,10 +329,10 @@ impl LockGuard {
         }
     }
 
-    /// How many guards of this hold live. Local and free.
+    /// The number of live guards of this hold. Local and free.
     ///
-    /// Each read acquisition is a hold of its own. Of several locks as one, this is how often all of them
-    /// are held; of a quorum lock, how often a majority is held.
+    /// Each read acquisition has its own hold. For several locks as one, this is the number of times that all
+    /// members are held; for a quorum lock, that a majority is held.
     pub fn hold_count(&self) -> u32 {
         match &self.share {
             Share::Single(share) => share.hold().guards(),
@@ -332,9 +340,9 @@ impl LockGuard {
         }
     }
 
-    /// The token, if this is a guard of a fenced lock. Local and free.
+    /// The fencing token, if this is the guard of a fenced lock. Local and free.
     ///
-    /// [`FencedGuard::token`](crate::FencedGuard::token) is for code that knows the kind of the lock.
+    /// Code that knows that the lock is fenced can use [`FencedGuard::token`](crate::FencedGuard::token).
     pub fn token(&self) -> Option<FencingToken> {
         match &self.share {
             Share::Single(share) => share.hold().token().map(FencingToken::from_value),
@@ -342,7 +350,7 @@ impl LockGuard {
         }
     }
 
-    /// The lock's name.
+    /// The name of the lock.
     pub fn name(&self) -> &str {
         match &self.share {
             Share::Single(share) => &share.hold().resource.name,
@@ -350,17 +358,18 @@ impl LockGuard {
         }
     }
 
-    /// The owner's name on the wire, as other clients see it; of several locks, that of the first.
+    /// The owner of the hold on the wire, as other clients see it; for several locks as one, that of the
+    /// first member.
     ///
-    /// For logs, and to compare with [`Holder::owner`](crate::Holder). A hold that is handed over to the
-    /// next waiter of this client keeps its owner, except for string and fenced locks.
+    /// It is useful in logs, and can be compared with [`Holder::owner`](crate::Holder). When a hold is handed
+    /// to the next waiter of this client, the owner stays the same, except for string and fenced locks.
     pub fn owner(&self) -> &str {
         &self.share().hold().field
     }
 
-    /// Leaves the lock to its lease: it is neither renewed nor released any more.
+    /// Leaves the lock to its lease: this client no longer renews or releases it.
     ///
-    /// While other guards of this hold live, it ends this guard only.
+    /// If the hold has other guards, only this guard ends.
     pub fn forget(self) {
         match self.share {
             Share::Single(share) => drop(share.let_go(Heir::Nobody)),
@@ -368,7 +377,7 @@ impl LockGuard {
         }
     }
 
-    /// Keeps permits of a semaphore taken for good: no hold gives them back.
+    /// Keeps the permits of a semaphore for good: nothing gives them back when the hold ends.
     pub(crate) fn keep_for_good(self) {
         if let Share::Single(share) = self.share {
             let (handle, hold) = (share.handle().clone(), share.hold().clone());
@@ -378,7 +387,7 @@ impl LockGuard {
         }
     }
 
-    /// The share of a single lock; the guard of several locks is released as by a drop.
+    /// The share of a single lock. The guard of several locks is released, as if it were dropped.
     pub(super) fn into_single(self) -> Option<HoldShare> {
         match self.share {
             Share::Single(share) => Some(share),

@@ -19,18 +19,21 @@ use crate::session::wait::Wait;
 const TEXT_MAX: usize = 64 * 1024;
 
 impl LockGuard {
-    /// Hands the hold on as text, which [`Lock::restore`](crate::Lock::restore) turns into a guard again.
+    /// Turns the guard into text, from which [`Lock::restore`](crate::Lock::restore) makes a guard again.
     ///
-    /// That may be in another task, client or process. If several processes restore one text, only one
-    /// process gets the hold; the exception is a string lock, whose text is the value of the key. The hold is
-    /// not renewed any more: if it is not taken over before its lease ends, the lock is free then. The text
-    /// is the right to be in the section: keep it as you keep the guard.
+    /// The receiver may be another task, client or process. If several processes restore the same text, only
+    /// one of them gets the hold. String locks are the exception, because their text is the value of the key.
+    /// The hold is not renewed until it is restored. If its lease ends first, the lock is free.
+    ///
+    /// The text is the right to be in the section: protect it like the guard.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the hold is lost. [`Error::Config`] while other guards of the hold live, for a write
-    /// lock whose owner has also taken the read lock since, and for several locks as one. In each case this
-    /// guard is released as by a drop.
+    /// - [`Error::Lost`]: the hold is lost.
+    /// - [`Error::Config`]: the hold has other guards, or this is the guard of several locks as one, or it is
+    ///   a write hold whose owner has also taken the read lock since.
+    ///
+    /// In each case this guard is released, as if it were dropped.
     ///
     /// # Examples
     ///
@@ -69,16 +72,16 @@ impl LockGuard {
 }
 
 impl<G: Guard> Lock<G> {
-    /// Takes over a hold that was handed on, here or in another process.
+    /// Takes over a hold that was handed on, in this process or in another.
     ///
-    /// `text` is that of [`LockGuard::hand_on`]. The hold gets a fresh owner on the wire and this client's
-    /// lease, and is renewed from now on. The fresh owner is why only one of several callers with the same
-    /// text gets the hold.
+    /// `text` comes from [`LockGuard::hand_on`]. The hold gets a new owner on the wire and the lease of this
+    /// client, and is renewed from now on. Because of the new owner, only one of several callers with the
+    /// same text gets the hold.
     ///
-    /// **For a string lock** the text is the value of the key, and may come from another program: the
-    /// owner of Laravel's lock, the value of redsync's mutex. The value stays as it is, because that
+    /// **For a string lock** the text is the value of the key. It may come from another program, such as the
+    /// owner of Laravel's lock or the value of redsync's mutex. The value stays the same, because that
     /// program may still use it. So two *processes* that restore the same text both believe that they hold
-    /// the lock: give it to one process only. Within one client only one caller gets the hold.
+    /// the lock: give the text to one process only. Within one client, only one caller gets the hold.
     ///
     /// # Redis cost
     ///
@@ -86,16 +89,17 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up: if a call is on its way, the hold is released.
+    /// Cancel safe, with clean-up. If a call is in flight, the hold is released.
     ///
     /// # Errors
     ///
-    /// [`Error::NotOwner`] if the hold has ended, was taken over, or is being released by this client;
-    /// [`Error::AlreadyHeld`] if a guard of this client holds the value of a string lock: nothing changed.
-    /// [`Error::Unavailable`] if Redis did not take the call: the hold is as it was. [`Error::Unknown`] if
-    /// the reply was lost, [`Error::Protocol`] if Redis refused, [`Error::Closed`] after shutdown: a hold
-    /// that was taken is being released. [`Error::Config`] for a bad name, for a text that was changed or
-    /// is of another lock, and for several locks as one.
+    /// - [`Error::NotOwner`]: the hold has ended, was taken over, or is being released by this client.
+    /// - [`Error::AlreadyHeld`]: a guard of this client holds this value of a string lock. Nothing changed.
+    /// - [`Error::Unavailable`]: Redis did not execute the call. The hold did not change.
+    /// - [`Error::Unknown`], [`Error::Protocol`] or [`Error::Closed`]: the reply was lost, Redis refused the
+    ///   call, or the client was shut down. If the hold was taken, it is being released.
+    /// - [`Error::Config`]: the name cannot be used, the text was changed or belongs to another lock, or this
+    ///   is several locks as one.
     pub async fn restore(&self, text: &str) -> Result<G, Error> {
         let Target::Single(single) = &self.target else {
             return Err(Error::Config(ConfigError::Several { call: "restore" }));
@@ -108,7 +112,8 @@ impl<G: Guard> Lock<G> {
             }));
         }
         let request = single.request(&Options::new(Wait::Once, Lease::Renewed))?;
-        // A caller that is passed over cannot take the hold again. So it has as long as the lease that it takes over.
+        // An unattended caller cannot restore the hold a second time, so it has as long as the lease that it
+        // takes over.
         let patience = Patience::lasting(request.terms.first_lease());
         let request = request.with_patience(patience);
         let share = if request.resource.kind == Kind::String {

@@ -1,4 +1,4 @@
-//! The state of a lock in Redis, and its release by force.
+//! The state of a lock in Redis, and its forced release.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::error::{ConfigError, Error};
 use crate::holder::Holder;
 use crate::protocol::waiters::Waiting;
 
-/// Who waits for a lock, as far as Redis knows; see [`Lock::waiters`].
+/// The waiters of a lock that Redis knows about; see [`Lock::waiters`].
 ///
 /// # Examples
 ///
@@ -25,18 +25,19 @@ use crate::protocol::waiters::Waiting;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiters {
-    /// The owners in the queue of a fair lock, the next one first, the first 1000; empty for other kinds.
+    /// The first 1,000 owners in the queue of a fair lock, the next one first. Empty for other kinds.
     pub queue: Vec<String>,
-    /// How many clients listen for the release, this one included, on the server that has the lock: one for all
-    /// waiters of a client, and for a moment after the last of them.
+    /// The number of clients that listen for the release, including this one, on the server that has the
+    /// lock.
     ///
-    /// `None` for a fair lock, for kinds whose waiters ask instead of listening, and if this user may not ask
-    /// (`PUBSUB`).
+    /// A client counts once, however many waiters it has, and still counts for a moment after its last waiter
+    /// left. `None` for fair locks, for kinds that poll instead of listening, and if this user has no right
+    /// to `PUBSUB`.
     pub listening: Option<u64>,
 }
 
 impl<G: Guard> Lock<G> {
-    /// Is the lock held, by this client or another?
+    /// Returns whether any client holds the lock.
     ///
     /// # Redis cost
     ///
@@ -48,8 +49,10 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`] if Redis gives no answer,
-    /// [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name.
+    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer, or refused
+    ///   the call.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the name or a setting of the lock cannot be used.
     pub async fn is_locked(&self) -> Result<bool, Error> {
         match &self.target {
             Target::Single(single) => Ok(single.inspect().await?.is_some()),
@@ -57,14 +60,14 @@ impl<G: Guard> Lock<G> {
         }
     }
 
-    /// Does Redis say that this client holds the lock?
+    /// Returns whether Redis says that this client holds the lock.
     ///
-    /// Of a lock that is [`owned_by`](Lock::owned_by) an owner: that this owner holds it.
-    /// [`LockGuard::check`](crate::LockGuard::check) answers locally and at no cost.
+    /// If the lock is [`owned_by`](Lock::owned_by) an owner, only the holds of that owner count.
+    /// [`LockGuard::check`](crate::LockGuard::check) answers locally and is free.
     ///
     /// # Redis cost
     ///
-    /// 1 round trip; none if this process knows that it does not hold the lock.
+    /// 1 round trip. None if this process knows that it does not hold the lock.
     ///
     /// # Cancel safety
     ///
@@ -72,18 +75,18 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Lock::is_locked).
+    /// See [`is_locked`](Lock::is_locked).
     pub async fn is_held(&self) -> Result<bool, Error> {
         Ok(self.hold_count().await? > 0)
     }
 
-    /// How many times does Redis say that this client holds the lock?
+    /// Returns how many times this client holds the lock, according to Redis.
     ///
-    /// Of a lock that is [`owned_by`](Lock::owned_by) an owner: how many times this owner holds it.
+    /// If the lock is [`owned_by`](Lock::owned_by) an owner, only the holds of that owner count.
     ///
     /// # Redis cost
     ///
-    /// 1 round trip; none if this process knows that it does not hold the lock.
+    /// 1 round trip. None if this process knows that it does not hold the lock.
     ///
     /// # Cancel safety
     ///
@@ -91,7 +94,7 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Lock::is_locked).
+    /// See [`is_locked`](Lock::is_locked).
     pub async fn hold_count(&self) -> Result<u64, Error> {
         match &self.target {
             Target::Single(single) => single.hold_count().await,
@@ -99,9 +102,10 @@ impl<G: Guard> Lock<G> {
         }
     }
 
-    /// What is left of the holder's lease; `None` if the lock is free.
+    /// Returns the remaining lease of the holder; `None` if the lock is free.
     ///
-    /// [`Duration::MAX`] for a key without expiry, which no client of this library or of Redisson leaves.
+    /// [`Duration::MAX`] means that the key has no expiry. Neither this library nor Redisson leaves such a
+    /// key.
     ///
     /// # Redis cost
     ///
@@ -113,7 +117,7 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Lock::is_locked).
+    /// See [`is_locked`](Lock::is_locked).
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
         match &self.target {
             Target::Single(single) => {
@@ -123,9 +127,9 @@ impl<G: Guard> Lock<G> {
         }
     }
 
-    /// Who holds the lock; `None` if it is free.
+    /// Returns the holder of the lock; `None` if the lock is free.
     ///
-    /// Of many readers this is one, with the longest lease of all readers.
+    /// If several readers hold it, this is the one with the longest lease.
     /// [`Client::locks`](crate::Client::locks) lists every reader with its own lease.
     ///
     /// # Redis cost
@@ -138,7 +142,7 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Lock::is_locked).
+    /// See [`is_locked`](Lock::is_locked).
     pub async fn holder(&self) -> Result<Option<Holder>, Error> {
         let single = match &self.target {
             Target::Single(single) => single,
@@ -147,7 +151,7 @@ impl<G: Guard> Lock<G> {
         Ok(single.inspect().await?.and_then(|seen| seen.holders.into_iter().next()))
     }
 
-    /// Who waits for the lock.
+    /// Returns the waiters of the lock.
     ///
     /// # Redis cost
     ///
@@ -159,7 +163,7 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Lock::is_locked); [`Error::Config`] for several locks as one.
+    /// See [`is_locked`](Lock::is_locked). [`Error::Config`] for several locks as one.
     pub async fn waiters(&self) -> Result<Waiters, Error> {
         match &self.target {
             Target::Single(single) => {
@@ -170,11 +174,10 @@ impl<G: Guard> Lock<G> {
         }
     }
 
-    /// Frees the lock by force, also if another client holds it; false if the lock was free.
+    /// Frees the lock by force, even if another client holds it; returns false if it was free.
     ///
-    /// A holder with a renewed lease learns of its loss at the next renewal, at the latest after a third
-    /// of the lease. A holder with a fixed lease learns of it when it extends, re-enters or releases the
-    /// lock.
+    /// A holder with a renewed lease notices the loss at its next renewal, after a third of the lease at the
+    /// latest. A holder with a fixed lease notices it when it extends, re-enters or releases the lock.
     ///
     /// # Redis cost
     ///
@@ -182,11 +185,11 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the lock is freed or it is not.
+    /// Cancel safe. The lock is either freed or not.
     ///
     /// # Errors
     ///
-    /// As [`is_locked`](Lock::is_locked).
+    /// See [`is_locked`](Lock::is_locked).
     pub async fn force_unlock(&self) -> Result<bool, Error> {
         match &self.target {
             Target::Single(single) => single.force_unlock().await,

@@ -8,13 +8,13 @@ use super::{Lock, Target};
 use crate::error::ConfigError;
 use crate::protocol::kind::Kind;
 
-/// The most members of one set: one script takes them all, and Redis does nothing else meanwhile.
+/// The largest set: one script takes all members, and Redis does nothing else meanwhile.
 const MEMBERS_MAX: usize = 1024;
 
 /// Why these locks cannot be one lock.
 ///
-/// A member that can never be taken is refused here. Later it would look like a server that is down: a
-/// quorum would go on without it.
+/// A member that can never be taken is refused here. Later it would look like a server that is down, and a
+/// quorum would continue without it.
 pub(super) fn set_error_of(members: &[Lock]) -> Option<ConfigError> {
     let reason = if members.is_empty() {
         "no lock was given"
@@ -28,7 +28,7 @@ pub(super) fn set_error_of(members: &[Lock]) -> Option<ConfigError> {
     Some(ConfigError::Members { reason })
 }
 
-/// The same lock of one client is there twice, directly or within nested sets.
+/// Whether the same lock of one client is there twice, directly or in nested sets.
 fn has_duplicates(locks: &[Lock]) -> bool {
     let singles = locks.iter().flat_map(Lock::singles);
     let mut keys = singles.filter_map(|single| {
@@ -39,7 +39,7 @@ fn has_duplicates(locks: &[Lock]) -> bool {
     !keys.all(|key| seen.insert(key))
 }
 
-/// Two clients of one server ask for the same lock: the server never grants it to both, unless both read.
+/// Whether two clients of one server ask for the same lock. The server grants it to both only if both read.
 pub(super) fn conflicts_on_a_server(locks: &[Lock]) -> bool {
     let mut seen = HashMap::new();
     locks.iter().filter_map(Lock::single).any(|single| {
@@ -63,8 +63,8 @@ impl Lock {
         }
     }
 
-    /// The locks that must all be held: the members of a set, or the lock itself. A quorum and a refused
-    /// set stay as they are.
+    /// The locks that must all be held: the members of a set, or the lock itself. A quorum and a refused set
+    /// stay as they are.
     pub(super) fn into_members(self) -> Vec<Lock> {
         match self.target {
             Target::Multi(multi) if !multi.quorum && multi.check().is_ok() => multi.members.clone(),
@@ -80,7 +80,7 @@ impl Lock {
         }
     }
 
-    /// The place in the order in which members are taken: by key, then by server.
+    /// The position in the order in which members are taken: by key, then by server.
     pub(super) fn rank(&self) -> Option<(Arc<str>, String)> {
         match &self.target {
             Target::Single(single) => {

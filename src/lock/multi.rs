@@ -1,4 +1,4 @@
-//! Several locks as one: all of them. [`quorum`] has the other rule: a majority.
+//! Several locks as one: all of them. [`quorum`] implements the other rule, a majority.
 
 mod inspect;
 mod quorum;
@@ -25,46 +25,47 @@ use crate::session::wait::Wait;
 
 /// The longest wait for a member while other members are held.
 const HELD_WAIT: Duration = Duration::from_secs(1);
-/// The longest pause between two rounds: other clients get their chance.
+/// The longest pause between two rounds, so that other clients get a chance.
 const PAUSE: Duration = Duration::from_millis(50);
-/// A server has this part of the lease to answer: a twentieth.
+/// The divisor of the lease that gives a server's time to answer: a twentieth.
 const SERVER_SHARE: u32 = 20;
 
 #[derive(Clone)]
 pub(crate) struct MultiLock {
     pub(super) members: Vec<Lock>,
-    /// How many members must be held.
+    /// The number of members that must be held.
     required: usize,
-    /// The members are on servers that know nothing of each other.
+    /// Whether the members are on independent servers.
     pub(super) quorum: bool,
     name: Arc<str>,
     /// Why these members can never be one lock.
     set_error: Option<ConfigError>,
-    /// How often a quorum asks again, and when.
+    /// How often a quorum retries, and when.
     pub(super) settings: LockSettings,
 }
 
 impl Lock {
-    /// Several locks as one: all of them or none.
+    /// Combines several locks into one: all of them are held, or none.
     ///
-    /// Members may be of any kinds and of any clients. The wait is one for all members, and the guard is
-    /// lost when one member is lost. A failure releases exactly the members that were taken. A fixed lease
-    /// begins when the last member is taken; the members before it are extended then.
+    /// Members can be of any kind and from any client. The wait covers all members together. If an
+    /// acquisition fails, exactly the members that it took are released. The guard is lost as soon as one
+    /// member is lost. A fixed lease starts when the last member is taken: the members taken before are
+    /// extended then.
     ///
-    /// If all members are plain, spin, fenced, string or write locks of one client, and free, one script
-    /// call takes them. Otherwise members are taken one after another, by key and then by the address of
-    /// the server. The order in which they are given does not matter, so two owners of overlapping sets
-    /// do not wait for each other.
+    /// One script call takes all members if they are free, belong to one client and are plain, spin, fenced,
+    /// string or write locks. Otherwise the members are taken one after another, by key and then by server
+    /// address. The order of `members` does not matter, so two owners of overlapping sets do not deadlock.
     ///
-    /// If a member stays busy for about a second, everything is released and that member is waited for
-    /// first, as in the `std::lock` of C++. A member with a long queue is taken in the end, and a program
-    /// that takes the same locks in another order (Redisson's `RMultiLock` keeps the given one) can go on.
+    /// If a member stays busy for about a second, everything is released and that member is waited for first,
+    /// as in the `std::lock` of C++. So a member with a long queue is taken in the end. A program that takes
+    /// the same locks in another order makes progress too; Redisson's `RMultiLock`, for example, keeps the
+    /// given order.
     ///
-    /// The first call refuses with [`ConfigError::Members`](crate::ConfigError::Members):
+    /// The first call refuses these sets with [`ConfigError::Members`](crate::ConfigError::Members):
     ///
-    /// - no members, or more than 1024;
-    /// - the same lock of one client twice, also within nested sets;
-    /// - the same lock of two clients with one server address, unless both are read sides.
+    /// - no members, or more than 1024
+    /// - the same lock of one client twice, directly or in nested sets
+    /// - the same lock of two clients with one server address, unless both are read sides
     ///
     /// A member with a bad name is refused with [`ConfigError::Name`](crate::ConfigError::Name).
     ///
@@ -93,7 +94,7 @@ impl Lock {
 
 impl MultiLock {
     pub(crate) fn all(members: Vec<Lock>) -> Self {
-        // Members of nested sets are sorted with the others: one order for all.
+        // Members of nested sets are sorted with the others, so that there is one order for all.
         let mut members: Vec<_> = members.into_iter().flat_map(Lock::into_members).collect();
         members.sort_by_cached_key(Lock::rank);
         let required = members.len();
@@ -116,7 +117,7 @@ impl MultiLock {
         &self.name
     }
 
-    /// Refuses members that can never be one lock, and bad settings.
+    /// Refuses bad settings, and members that can never be one lock.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         if let Some(error) = &self.set_error {
             return Err(error.clone());
@@ -130,24 +131,24 @@ impl MultiLock {
         self.members = members.into_iter().map(change).collect();
     }
 
-    /// Takes the locks for a caller that may stop polling. The members that were taken until then are
-    /// released as by a drop.
+    /// Takes the locks for a caller that may stop polling. The members taken until then are released, as if
+    /// they were dropped.
     ///
-    /// Boxed, as a member may be a set itself.
+    /// Boxed because a member may itself be a set.
     pub(super) fn attended(
         self: Arc<Self>,
         options: Options,
     ) -> BoxFuture<'static, Result<LockGuard, Error>> {
         Box::pin(async move {
             self.check()?;
-            // Before one of them is asked: a quorum would go on without it.
+            // Before any member is asked, because a quorum would continue without a bad one.
             let singles = self.members.iter().flat_map(|member| member.target.singles());
             singles.into_iter().try_for_each(|single| single.resource_for(&options).map(drop))?;
             let first = self.members.iter().find_map(|member| member.target.singles().pop());
             let session = first.expect("BUG: there are members").handle.session.clone();
             let started = Instant::now();
-            // A member that is passed over would begin again within its own part of the wait. So it has the
-            // patience of the set.
+            // An unattended member would start again within its own part of the wait. So it has the patience
+            // of the set.
             let work = |patience| {
                 let (multi, options) = (self.clone(), Options { patience, ..options.clone() });
                 async move { multi.take(&options, started).await }
@@ -167,7 +168,7 @@ impl MultiLock {
         taken.map(|guards| LockGuard::of(MultiGuard::new(self.name.clone(), guards, self.required)))
     }
 
-    /// The error of a wait that ended; `errors` are those of the last round.
+    /// The error when the wait ends; `errors` are those of the last round.
     fn timed_out(&self, started: Instant, errors: &[Error]) -> Error {
         let (name, waited) = (self.name.clone(), started.elapsed());
         let stays = |error: &&Error| matches!(error, Error::Timeout { no_expiry: true, .. });
@@ -207,7 +208,7 @@ impl MultiLock {
                 // The lease of one member ended while another member was waited for.
                 Ok(guards) => self.release(guards, options.wait).await,
                 Err(error) if !is_tried_again(&error) => return Err(error),
-                // It had all of the wait, and has asked as often as it may.
+                // This member had the whole wait, and has used up its retries.
                 Err(error) if first == waited_for && gave_up(&error, options.wait) => {
                     return Err(in_doubt.unwrap_or_else(|| self.timed_out(started, &[error])));
                 }
@@ -228,7 +229,7 @@ impl MultiLock {
         }
     }
 
-    /// Takes all members by one call. `None` if they are not single locks of one client, or not all free.
+    /// Takes all members in one call. `None` if they are not single locks of one client, or not all free.
     async fn take_together(&self, options: &Options) -> Result<Option<Vec<LockGuard>>, Error> {
         let singles: Option<Vec<&SingleLock>> = self.members.iter().map(Lock::single).collect();
         let Some(singles) = singles.filter(|singles| singles.len() > 1) else { return Ok(None) };
@@ -242,8 +243,8 @@ impl MultiLock {
         Ok(taken.map(|shares| shares.into_iter().map(LockGuard::new).collect()))
     }
 
-    /// Takes one member after another. If a member cannot be taken, the members before it are released,
-    /// and it is the `first` of the next round. With nothing held, it is waited for as long as its queue
+    /// Takes one member after another. If a member cannot be taken, the members before it are released, and
+    /// it becomes the `first` of the next round. With nothing held, it is waited for as long as its queue
     /// takes, as in the `std::lock` of C++.
     async fn take_in_order(
         &self,
@@ -277,7 +278,7 @@ impl MultiLock {
         Ok(guards)
     }
 
-    /// Returns when the client of a member shuts down: without that member the set cannot be held.
+    /// Returns when the client of a member shuts down: the set cannot be held without that member.
     async fn closing(&self) {
         let mut seen = HashSet::new();
         let clients =
@@ -291,7 +292,7 @@ impl MultiLock {
         }
     }
 
-    /// A fixed lease begins when the last member is taken: the members before it are extended.
+    /// Starts a fixed lease when the last member is taken: extends the members taken before.
     async fn begin_lease(&self, guards: &[LockGuard], options: &Options) {
         let Lease::Fixed(lease) = options.lease else { return };
         let whole = Instant::now() + lease - lease / SERVER_SHARE;
@@ -301,14 +302,14 @@ impl MultiLock {
             .await;
     }
 
-    /// Releases the members. A release that is not confirmed within the wait goes on in the background.
+    /// Releases the members. Releases not confirmed within the wait continue in the background.
     async fn release(&self, guards: Vec<LockGuard>, wait: Wait) {
-        // CANCEL: a release that is dropped goes on in the background.
+        // CANCEL: a dropped release continues in the background.
         self.bounded(wait, join_all(guards.into_iter().map(|guard| Box::pin(guard.unlock()))))
             .await;
     }
 
-    /// The instant after which an answer is too late for the wait.
+    /// The instant after which a reply is too late for the wait.
     fn reply_deadline(&self, wait: Wait) -> Option<Instant> {
         let singles = self.members.iter().flat_map(|member| member.target.singles());
         let grace = singles.map(|single| single.handle.session.grace()).max().unwrap_or_default();
@@ -320,7 +321,7 @@ impl MultiLock {
         }
     }
 
-    /// Runs `work` until an answer is too late for the wait.
+    /// Runs `work` until a reply would be too late for the wait.
     async fn bounded(&self, wait: Wait, work: impl Future) {
         match self.reply_deadline(wait) {
             Some(limit) => drop(timeout_at(limit, work).await),
@@ -329,7 +330,7 @@ impl MultiLock {
     }
 }
 
-/// The wait for a member while others are held. It is short, as their lease runs meanwhile.
+/// The wait for a member while others are held. It is short because their leases are running.
 fn member_wait(options: &Options) -> Wait {
     let most = match options.lease {
         Lease::Fixed(lease) => HELD_WAIT.min(lease / 2),
@@ -343,12 +344,13 @@ fn member_wait(options: &Options) -> Wait {
     }
 }
 
-/// The member that is waited for with nothing held ended before the wait: it has a retry count.
+/// Whether the member that was waited for with nothing held gave up before the wait ended: it has a retry
+/// count.
 fn gave_up(error: &Error, wait: Wait) -> bool {
     matches!(error, Error::Timeout { .. } | Error::Quorum { .. }) && !wait.is_over()
 }
 
-/// While the wait lasts. A single lock is told at once, too, that replicas are missing.
+/// Whether to retry within the wait. Missing replicas are reported at once, as for a single lock.
 fn is_tried_again(error: &Error) -> bool {
     error.is_retryable() && !matches!(error, Error::NotDurable { .. })
 }

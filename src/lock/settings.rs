@@ -1,4 +1,4 @@
-//! Settings of one lock value, in place of its client's.
+//! Settings of one lock value that override those of its client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,42 +11,42 @@ use crate::session::lock_settings::OwnSettings;
 
 /// # Settings
 ///
-/// A lock value has the settings of its client, unless it has settings of its own. They belong to the value and
-/// its clones, do no I/O, and are checked by the first call, which refuses a bad value with
-/// [`ConfigError::OutOfRange`](crate::ConfigError::OutOfRange) and one that means nothing for the kind with
-/// [`ConfigError::Setting`](crate::ConfigError::Setting) before anything is sent. Of several locks as one, a
-/// setting is made for each member.
+/// A lock value uses the settings of its client unless it overrides them. An override applies to this value
+/// and its clones, and does no I/O. The first call checks it before anything is sent. A value out of range is
+/// refused with [`ConfigError::OutOfRange`](crate::ConfigError::OutOfRange), and a setting that this kind
+/// does not have with [`ConfigError::Setting`](crate::ConfigError::Setting). On several locks as one, a
+/// setting applies to each member.
 ///
-/// Two values of one name may have different settings. They exclude each other and share the queue of their
-/// client as ever:
+/// Two values with the same name may have different settings. They still exclude each other and share the
+/// local queue of their client:
 ///
-/// - Each hold has the lease of the acquisition that got it, and is renewed every third of that.
-/// - A hold passes within the client only to a waiter whose lease is as long, or longer. Otherwise it is
-///   released and taken again.
-/// - A nested acquisition never shortens a lease: a hold is renewed with the longest lease that a renewed guard
-///   of it asked for.
-/// - Each waiter is looked after as often as its own safety poll says.
+/// - Each hold has the lease of its acquisition and is renewed every third of that lease.
+/// - Within the client, a hold is handed only to a waiter whose lease is as long or longer. Otherwise it is
+///   released and acquired again.
+/// - Taking the lock again never shortens the lease. A hold is renewed with the longest lease among its
+///   renewed guards.
+/// - Each waiter is checked at the interval of its own safety poll.
 impl<G: Guard> Lock<G> {
     /// Makes `owner` the owner of all acquisitions through this value.
     ///
-    /// They re-enter the holds of the owner, so that **they do not exclude each other**. See [`Owner`] for
-    /// what to take instead.
+    /// These acquisitions re-enter the holds of the owner, so **they do not exclude each other**. See
+    /// [`Owner`] for the alternatives.
     #[must_use = "the lock is moved into the returned value"]
     pub fn owned_by(self, owner: &Owner) -> Self {
         self.changed(&|single| single.owner = Some(owner.clone()))
     }
 
-    /// Makes it an error to take the lock again: inside a section, by a guard, or by an [`Owner`].
+    /// Refuses to take the lock again inside a section, with a guard, or with an [`Owner`].
     ///
-    /// The error is [`Error::AlreadyHeld`](crate::Error::AlreadyHeld), at once.
+    /// Such an acquisition fails at once with [`Error::AlreadyHeld`](crate::Error::AlreadyHeld).
     #[must_use = "the lock is moved into the returned value"]
     pub fn non_reentrant(self) -> Self {
         self.changed(&|single| single.change(|resource| resource.reentrant = false))
     }
 
-    /// What [`Lease::Renewed`](crate::Lease::Renewed) means for this value, and so the lease of
-    /// [`lock`](Lock::lock). Default: [`ClientBuilder::lease`](crate::ClientBuilder::lease). From 100 ms to a
-    /// year.
+    /// Sets the lease that [`Lease::Renewed`](crate::Lease::Renewed) means for this value, and so the lease
+    /// of [`lock`](Lock::lock). Default: [`ClientBuilder::lease`](crate::ClientBuilder::lease). From 100 ms
+    /// to a year.
     ///
     /// # Examples
     ///
@@ -69,35 +69,38 @@ impl<G: Guard> Lock<G> {
         self.changed(&|single| single.settings.own_mut().lease = Some(lease))
     }
 
-    /// How often this value's waiters are looked after, in case a message was lost. Default:
+    /// Sets how often waiters of this value check the lock, in case a message was lost. Default:
     /// [`ClientBuilder::safety_poll`](crate::ClientBuilder::safety_poll). From 10 ms to 60 s.
     ///
-    /// Waiters with similar spans share their calls, one for each 500 names: the span is shortened, by less than a
-    /// quarter, to 10, 12, 15, 20, 25, 30, 40, 50, 60 or 80 ms, or to one of these times ten, a hundred or a
-    /// thousand. Not for fair locks, whose waiters have a heartbeat.
+    /// Waiters with similar intervals share their calls: one call covers 500 names. For that the interval is
+    /// shortened, by less than a quarter, to 10, 12, 15, 20, 25, 30, 40, 50, 60 or 80 ms, or to one of these
+    /// values times 10, 100 or 1,000. Fair locks do not have this setting: their waiters send heartbeats.
     #[must_use = "the lock is moved into the returned value"]
     pub fn with_safety_poll(self, every: Duration) -> Self {
         self.changed(&|single| single.settings.own_mut().safety_poll = Some(every))
     }
 
-    /// How often an acquisition asks again before it ends with [`Error::Timeout`](crate::Error::Timeout), even
-    /// if its wait is longer. Default: no limit but the wait. Zero asks once.
+    /// Limits how often an acquisition retries before it fails with
+    /// [`Error::Timeout`](crate::Error::Timeout), even if its wait is longer. Default: no limit except the
+    /// wait. Zero tries once.
     ///
-    /// For kinds that ask: spin, string and quorum locks. Questions without an answer do not count, nor does
-    /// the time behind another waiter of this client, which asks for all. A quorum lock asks all its servers at
-    /// once, and counts that as one question. Several locks as one end when one of them has asked so often with
-    /// none of the others held.
+    /// Only kinds that poll have this setting: spin, string and quorum locks.
+    ///
+    /// - Tries without an answer do not count. Nor does the time behind another waiter of this client, which
+    ///   polls for all of them.
+    /// - A quorum lock asks all its servers at once, and that counts as one try.
+    /// - A multi lock gives up once one member has used up its retries while no other member is held.
     #[must_use = "the lock is moved into the returned value"]
     pub fn with_retry_count(self, retries: u32) -> Self {
         self.changed_where_it_asks(&|settings| settings.retry_count = Some(retries))
     }
 
-    /// The pauses between two questions: they double from `first` to `longest`, each shortened by up to a half
-    /// at random. Default: 1 to 128 ms for spin locks, 5 to 100 ms for string locks, 50 to 200 ms for quorum
-    /// locks. From 1 ms to 60 s; equal ones do not grow.
+    /// Sets the pauses between tries: they double from `first` to `longest`, and each is shortened at random
+    /// by up to half. Default: 1 to 128 ms for spin locks, 5 to 100 ms for string locks, 50 to 200 ms for
+    /// quorum locks. From 1 ms to 60 s. If both are equal, the pauses do not grow.
     ///
-    /// For kinds that ask: spin, string and quorum locks. A pause never goes beyond the lease of the holder, as
-    /// far as it is known.
+    /// Only kinds that poll have this setting: spin, string and quorum locks. A pause never lasts beyond the
+    /// lease of the holder, as far as that is known.
     ///
     /// # Examples
     ///
@@ -136,7 +139,7 @@ impl<G: Guard> Lock<G> {
         self
     }
 
-    /// A quorum asks as a whole; several locks of which all are needed ask one by one.
+    /// A quorum retries as a whole; in a lock of all members, each member retries by itself.
     fn changed_where_it_asks(mut self, change: &dyn Fn(&mut OwnSettings)) -> Self {
         match &mut self.target {
             Target::Single(single) => change(single.settings.own_mut()),

@@ -1,4 +1,4 @@
-//! One lock on one server: what it asks of the session.
+//! One lock on one server, and the calls that it makes to the session.
 
 use std::sync::Arc;
 
@@ -18,27 +18,28 @@ use crate::session::{Handle, HoldShare};
 pub(crate) struct SingleLock {
     pub(crate) handle: Arc<Handle>,
     pub(crate) resource: Result<Arc<Resource>, ConfigError>,
-    /// The owner of all acquisitions; without one, each acquisition is an owner of its own.
+    /// The owner of all acquisitions; without one, each acquisition is its own owner.
     pub(crate) owner: Option<Owner>,
     pub(crate) settings: LockSettings,
 }
 
 impl SingleLock {
-    /// What every call looks at first: a bad name and bad settings are refused.
+    /// The first step of every call: refuses a bad name and bad settings.
     pub(crate) fn resource(&self) -> Result<&Arc<Resource>, ConfigError> {
         let resource = self.resource.as_ref().map_err(Clone::clone)?;
         self.settings.own().check(resource.kind)?;
         Ok(resource)
     }
 
-    /// Changes the resource for later acquisitions; a hold keeps the resource that it was taken for.
+    /// Changes the resource for later acquisitions; existing holds keep the resource that they were taken
+    /// for.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Resource)) {
         if let Ok(resource) = &mut self.resource {
             change(Arc::make_mut(resource));
         }
     }
 
-    /// As [`resource`](Self::resource), and what this lock cannot do is refused.
+    /// Like [`resource`](Self::resource), and refuses options that this lock does not support.
     pub(crate) fn resource_for(&self, options: &Options) -> Result<&Arc<Resource>, ConfigError> {
         let resource = self.resource()?;
         if options.unlock_not_before().is_some() && !resource.can_linger() {
@@ -64,7 +65,8 @@ impl SingleLock {
         let proofs = Proofs { holds, owner: self.owner.clone() };
         let description = session.description(&resource, options.purpose.as_deref());
         let request = Request::new(session, resource, proofs, terms, options.wait);
-        // Who says something of itself is told of others; a quorum asks its members again and again.
+        // A client that describes its holds also learns who holds a lock. A quorum does not ask, because it
+        // retries often.
         let asks_who = description.is_some() && !options.of_quorum;
         let request = request.with_settings(self.settings.clone()).described(description);
         let request = request.with_patience(options.patience);
@@ -75,7 +77,7 @@ impl SingleLock {
         crate::session::acquire::acquire(&self.handle, self.request(options)?).await
     }
 
-    /// Is `hold` a hold of this lock: of its client, under its key?
+    /// Whether `hold` is a hold of this lock: of its client, under its key.
     pub(crate) fn is_lock_of(&self, hold: &Hold) -> bool {
         let client = self.handle.session.client_id();
         self.resource.as_ref().is_ok_and(|resource| hold.is_under(client, &resource.key))
@@ -101,7 +103,7 @@ impl SingleLock {
         self.handle.session.ask(&resource.name, call, replies::yes_or_no).await
     }
 
-    /// How many times Redis says that the [`Owner`] holds the lock; without one, that this client does.
+    /// How many times Redis says that the [`Owner`], or without one this client, holds the lock.
     pub(crate) async fn hold_count(&self) -> Result<u64, Error> {
         let resource = self.resource()?;
         let session = &self.handle.session;

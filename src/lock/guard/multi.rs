@@ -1,4 +1,4 @@
-//! The guard of several locks as one, made of the guards of the members.
+//! The guard of several locks as one, made of the guards of its members.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::lease::{Ended, HoldState, LossReason};
 use crate::session::hold::Hold;
 
-/// When enough members have agreed, slower servers get this long, and as long again as those took.
+/// When enough members have agreed, slower servers get as long again as those took, plus this time.
 const GRACE: Duration = Duration::from_millis(2);
 
 /// Held while at least `required` of its guards are held.
@@ -38,10 +38,10 @@ impl MultiGuard {
 
     /// Releases the members; an error if too few were still held.
     ///
-    /// The future ends when enough members have confirmed. CANCEL: the other releases go on in the
+    /// The future ends when enough members have confirmed. CANCEL: the other releases continue in the
     /// background.
     ///
-    /// Boxed, as a member may be a set itself.
+    /// Boxed because a member may itself be a set.
     pub(crate) fn unlock(self) -> BoxFuture<'static, Result<(), Error>> {
         let spare = self.guards.len() - self.required;
         let guards = self.guards.into_iter();
@@ -49,7 +49,7 @@ impl MultiGuard {
         released(releases, self.required, spare).boxed()
     }
 
-    /// A further share in the hold of each member.
+    /// Another share in the hold of each member.
     pub(crate) fn reenter(&self) -> BoxFuture<'_, Result<MultiGuard, Error>> {
         let again = self.guards.iter().map(|guard| guard.reenter().boxed());
         async move {
@@ -80,7 +80,7 @@ impl MultiGuard {
 
     /// The instant at which too few members are left.
     pub(crate) fn deadline(&self) -> Instant {
-        // The members that are lost come last.
+        // Lost members sort last.
         let end = |guard: &LockGuard| (guard.loss().is_none(), guard.deadline());
         let mut ends: Vec<_> = self.guards.iter().map(end).collect();
         ends.sort_unstable_by(|left, right| right.cmp(left));
@@ -112,7 +112,7 @@ impl MultiGuard {
     pub(crate) async fn extend(&self, lease: Duration) -> Result<(), Error> {
         let guards = self.guards.iter();
         let extended = guards.map(|guard| Box::pin(guard.extend(lease)));
-        // CANCEL: each lease is extended or it is not.
+        // CANCEL: each lease is either extended or not.
         let (extended, errors) = gather(extended, self.required).await;
         if extended.len() >= self.required {
             return Ok(());
@@ -120,7 +120,7 @@ impl MultiGuard {
         Err(decisive(errors, self.guards.len() - self.required))
     }
 
-    /// How often enough members are held.
+    /// How many times enough members are held.
     pub(crate) fn hold_count(&self) -> u32 {
         let mut counts: Vec<_> = self.guards.iter().map(LockGuard::hold_count).collect();
         counts.sort_unstable_by(|left, right| right.cmp(left));
@@ -136,7 +136,7 @@ impl MultiGuard {
     }
 }
 
-/// Waits until enough members are released; an error if too many fail.
+/// Waits until enough members are released; an error if too many releases fail.
 async fn released(
     mut releases: FuturesUnordered<BoxFuture<'static, Result<(), Error>>>,
     required: usize,
@@ -155,7 +155,7 @@ async fn released(
     Err(decisive(errors, spare))
 }
 
-/// Asks all members at once. When enough have agreed, slower ones get as long again and a moment.
+/// Asks all members at once. Once enough have agreed, slower members get as long again plus [`GRACE`].
 pub(in crate::lock) async fn gather<T>(
     asked: impl Iterator<Item = impl Future<Output = Result<T, Error>>>,
     required: usize,
@@ -180,7 +180,7 @@ pub(in crate::lock) async fn gather<T>(
     }
 }
 
-/// The error that decides: a loss if too many members are lost, else another failure.
+/// The error that decides: a loss if too many members are lost, otherwise another failure.
 fn decisive(errors: Vec<Error>, spare: usize) -> Error {
     let is_loss = |error: &Error| matches!(error, Error::Lost { .. });
     let lost = errors.iter().filter(|error| is_loss(error)).count() > spare;

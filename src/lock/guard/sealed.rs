@@ -1,11 +1,11 @@
-//! The trait of the two types of guards.
+//! The trait that both guard types implement.
 
 use super::LockGuard;
 use crate::error::Error;
 
-/// The guard of a [`Lock`](crate::Lock): a [`LockGuard`], or a [`FencedGuard`](crate::FencedGuard).
+/// A guard of a [`Lock`](crate::Lock): either [`LockGuard`] or [`FencedGuard`](crate::FencedGuard).
 ///
-/// Only this crate implements it. It is for code that takes locks of both types.
+/// Use it in code that is generic over both types. Only this crate can implement it.
 ///
 /// # Examples
 ///
@@ -34,7 +34,7 @@ pub trait Guard:
     fn of(guard: LockGuard) -> Result<Self, Error>;
 }
 
-/// Only this crate makes guards.
+/// Seals [`Guard`]: only this crate makes guards.
 pub trait Sealed {}
 
 impl Sealed for LockGuard {}

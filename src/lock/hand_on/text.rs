@@ -1,17 +1,17 @@
-//! A hold as text, on its way from one guard to the next.
+//! The text form of a hold that moves from one guard to another.
 
 use crate::error::ConfigError;
 
 /// The version of the text form.
 const VERSION: &str = "leasehold2";
 
-/// The text of a hold that left its guard. Its checksum covers the version, the owner and the key, so that
-/// a cut or changed text, and a text of another lock, is refused before anything is sent.
+/// Encodes a hold. The checksum covers the version, the owner and the key. So a text that was cut or changed,
+/// or that belongs to another lock, is refused before anything is sent.
 pub(super) fn encode(key: &str, field: &str) -> String {
     format!("{VERSION} {} {field}", checksum(key, field))
 }
 
-/// The hash field of the hold, which is its owner on the wire.
+/// Returns the hash field of the hold, which is its owner on the wire.
 pub(super) fn decode<'a>(key: &str, text: &'a str) -> Result<&'a str, ConfigError> {
     let refuse = |reason| Err(ConfigError::HandOnText { reason });
     let [version, sum, field] = text.splitn(3, ' ').collect::<Vec<_>>()[..] else {

@@ -1,4 +1,4 @@
-//! The state of several locks as one: the answers of the members, combined.
+//! The state of several locks as one: the combined answers of the members.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ impl MultiLock {
         Ok(self.is_blocked(seen.iter().filter(|locked| **locked).count(), seen.len()))
     }
 
-    /// Too few of the members that answered are free.
+    /// Whether too few of the members that answered are free.
     pub(super) fn is_blocked(&self, locked: usize, answered: usize) -> bool {
         answered - locked < self.required
     }

@@ -14,30 +14,31 @@ use crate::session::request::Options;
 use crate::session::retry_delay::GrowingPause;
 use crate::session::wait::Wait;
 
-/// The pause between two rounds, unless the lock has its own: rivals that took a part each drift apart.
+/// The default pause between two rounds. It is random, so that rivals that each took a part drift apart.
 const PAUSE: Duration = Duration::from_millis(200);
 
 impl Lock {
-    /// A quorum lock (`RedLock`): held while a majority of its members is held.
+    /// Combines locks on independent servers into a quorum lock (`RedLock`): held while a majority of its
+    /// members is held.
     ///
-    /// Each member belongs on a server of its own, independent of the others: the lock survives the
-    /// loss of a minority of the servers. `docs/guarantees.md` says what it gives and what it does not.
-    /// Over string locks it is shared with redsync, node-redlock and others.
+    /// Give each member its own server, independent of the others. The lock survives the loss of a minority
+    /// of the servers. `docs/guarantees.md` says what it guarantees. With string locks as members it
+    /// interoperates with redsync, node-redlock and others.
     ///
     /// The algorithm is Redlock. All members are asked at once, and each server has a twentieth of the lease
-    /// to answer. The lock is granted if a majority agrees and validity is left: the lease less the time
-    /// that the asking took, and less an allowance for clock drift (1 % and 2 ms). Otherwise all members
-    /// are released, also where a reply was lost, and asked again after a random pause. Members are renewed
-    /// one by one; the guard is lost when too few members are left for a majority.
+    /// to answer. The lock is granted if a majority agrees and some validity is left. The validity is the
+    /// lease minus the time spent asking and an allowance for clock drift (1 % and 2 ms). Otherwise all
+    /// members are released, even where a reply was lost, and asked again after a random pause. Members are
+    /// renewed independently. The guard is lost when too few members are left for a majority.
     ///
-    /// The first call refuses no members, more than 1024, and the same lock of one client twice with
-    /// [`ConfigError::Members`](crate::ConfigError::Members), and a member with a bad name with
-    /// [`ConfigError::Name`](crate::ConfigError::Name).
+    /// The first call refuses these sets with [`ConfigError::Members`](crate::ConfigError::Members): no
+    /// members, more than 1024, or the same lock of one client twice. A member with a bad name is refused
+    /// with [`ConfigError::Name`](crate::ConfigError::Name).
     ///
     /// # Errors
     ///
-    /// Besides those of other locks, [`Error::Quorum`](crate::Error::Quorum) if too
-    /// few servers answered within the wait.
+    /// Acquisitions have one more error than other locks: [`Error::Quorum`](crate::Error::Quorum) if too few
+    /// servers answered within the wait.
     ///
     /// # Examples
     ///
@@ -85,7 +86,7 @@ impl MultiLock {
             }
             let heard = guards.len() + errors.iter().filter(|error| error.is_timeout()).count();
             self.release(guards, options.wait).await;
-            // More servers will never agree than the majority can spare.
+            // If more servers refuse for good than the majority can spare, it can never be reached.
             let mut fatal = errors.iter().filter(|error| !error.is_retryable());
             if let Some(error) = fatal.nth(self.members.len() - self.required) {
                 return Err(error.clone());
@@ -112,7 +113,7 @@ impl MultiLock {
         }
     }
 
-    /// Asks all servers at once, and waits for each at most a part of the lease.
+    /// Asks all servers at once, and gives each at most its share of the lease.
     async fn ask_all(&self, options: &Options) -> (Vec<LockGuard>, Vec<Error>) {
         let once = &Options { wait: Wait::Once, of_quorum: true, ..options.clone() };
         let started = Instant::now();
