@@ -25,16 +25,15 @@ use crate::stats::Stats;
 pub use builder::ClientBuilder;
 pub use local_handover::LocalHandover;
 
-/// A connection to Redis from which locks are made.
+/// A client of Redis or Valkey, which makes locks, semaphores and latches.
 ///
-/// The calls that make locks, semaphores and latches do no I/O. A bad name is refused at the first call
-/// of the lock, semaphore or latch, before anything is sent. Names have 1 to 1024 bytes, the client's
-/// prefix included; a brace must be part of a hash tag (`{shop}:orders`), except in the name of a string
-/// lock.
+/// The methods that make locks, semaphores and latches do no I/O. A bad name is refused at their first call,
+/// before anything is sent. A name has 1 to 1024 bytes, including the client's prefix. A brace must be part
+/// of a hash tag (`{shop}:orders`), except in the name of a string lock.
 ///
-/// Clones are the same client. A client keeps its connections, one thread and its subscriptions
-/// until [`shutdown`](Client::shutdown), or until the last clone, lock and guard of the client is gone.
-/// In both cases all holds are released first.
+/// Clones are the same client. A client keeps its connections, one thread and its subscriptions until
+/// [`shutdown`](Client::shutdown), or until its last clone, lock and guard is dropped. In both cases all
+/// holds are released first.
 ///
 /// # Examples
 ///
@@ -60,7 +59,7 @@ impl Client {
     /// Connects to `url` with the default settings.
     ///
     /// `url` is `redis://[user:password@]host[:port][/database]`, `rediss://…` for TLS, or
-    /// `redis+unix:///path`; `valkey://`, `valkeys://` and `valkey+unix://` mean the same.
+    /// `redis+unix:///path`. The schemes `valkey://`, `valkeys://` and `valkey+unix://` mean the same.
     ///
     /// # Redis cost
     ///
@@ -68,39 +67,39 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the connections are closed.
+    /// Cancel safe. The connections are closed.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the URL cannot be used or there is no tokio runtime, [`Error::Unavailable`] if no
-    /// server answers within the connect time-out, [`Error::Protocol`] if the server refuses the user, the
-    /// password or the database.
+    /// - [`Error::Config`]: the URL cannot be used, or there is no tokio runtime.
+    /// - [`Error::Unavailable`]: no server answered within the connect timeout.
+    /// - [`Error::Protocol`]: the server refused the user, the password or the database.
     pub async fn connect(url: &str) -> Result<Client, Error> {
         Client::builder(url).connect().await
     }
 
-    /// Starts a client with settings; [`ClientBuilder`] lists them.
+    /// Starts a client with settings. [`ClientBuilder`] lists them.
     pub fn builder(url: &str) -> ClientBuilder {
         ClientBuilder::new(url)
     }
 
-    /// Starts a client whose connections are made by fred, as `pattern` is configured.
+    /// Starts a client whose connections are made by fred, with the configuration of `pattern`.
     ///
-    /// Taken from `pattern` are the server, user and password or credential provider, TLS connector,
-    /// database and resolver. For programs that configure their Redis through fred; take
-    /// [`builder`](Client::builder) otherwise. `pattern` need not be connected, and its connections are not
-    /// used. The locks are the same. [`fred`](crate::fred) is the version of fred that `pattern` must have.
+    /// This is for programs that configure their Redis through fred; other programs use
+    /// [`builder`](Client::builder). The client takes the server, the user and password or credential
+    /// provider, the TLS connector, the database and the resolver from `pattern`. `pattern` need not be
+    /// connected, and its connections are not used. The locks behave the same. [`fred`](crate::fred) is the
+    /// version of fred that `pattern` must have.
     ///
     /// # Limits
     ///
-    /// - One server: configurations of Sentinel and Cluster are refused by
-    ///   [`connect`](ClientBuilder::connect).
-    /// - The builder's time-outs and this crate's reconnecting count. Settings of `pattern` for performance,
-    ///   connections, reconnecting and the version of RESP are ignored. RESP3 is needed.
-    /// - Calls are not batched: a call costs two to eight times the CPU of this crate's own connection.
-    /// - [`Error::Unknown`] comes more often: fred cannot tell whether a call that it was given was sent.
+    /// - One server. [`connect`](ClientBuilder::connect) refuses configurations of Sentinel and Cluster.
+    /// - The timeouts of the builder and the reconnecting of this crate apply. Settings of `pattern` for
+    ///   performance, connections, reconnecting and the version of RESP are ignored. RESP3 is required.
+    /// - Calls are not batched. A call costs two to eight times the CPU of this crate's own connection.
+    /// - [`Error::Unknown`] is more frequent, because fred cannot tell whether it sent a call.
     /// - If the server refuses a channel to this user, each wait for that name costs the connection for
-    ///   messages; all other waiters of the client ask again.
+    ///   messages, and all other waiters of the client retry.
     ///
     /// # Examples
     ///
@@ -121,16 +120,16 @@ impl Client {
         ClientBuilder::with_fred(pattern)
     }
 
-    /// A client on an in-memory engine of its own: no server, the same behaviour.
+    /// Makes a client with its own in-memory engine, which behaves like a server.
     ///
-    /// For a quickstart, and for tests of your service under paused time. To let several clients
-    /// contend, make them from one [`EmbeddedRedis`](crate::EmbeddedRedis).
+    /// Use it for a quickstart, and to test your service under paused time. To let several clients contend,
+    /// make them from one [`EmbeddedRedis`](crate::EmbeddedRedis).
     #[cfg(feature = "embedded")]
     pub fn embedded() -> Client {
         crate::EmbeddedRedis::new().client()
     }
 
-    /// How many requests wait for their answer, to an engine in this process.
+    /// The number of requests in flight to an engine in this process.
     #[cfg(feature = "test-util")]
     #[doc(hidden)]
     pub fn calls_under_way(&self) -> usize {
@@ -148,10 +147,10 @@ impl Client {
 
     /// Sets the string at `key`, unless a holder with a later token has set it.
     ///
-    /// Redis is then a resource that checks the fencing token of its writers. The key and its highest
-    /// token must be written by this call only. The highest token is at `leasehold_fence:{key}`; for a key
-    /// with braces of its own it is at `leasehold_fence::key`, with two colons. The client's prefix is put
-    /// before the key.
+    /// This makes Redis a resource that checks the fencing token of its writers. Only this method may write
+    /// the key and its highest token. The highest token is kept at `leasehold_fence:{key}`, or at
+    /// `leasehold_fence::key` (two colons) if the key has braces of its own. The client's prefix is prepended
+    /// to `key`.
     ///
     /// # Redis cost
     ///
@@ -159,14 +158,15 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the value is set or it is not. The same token may set it again.
+    /// Cancel safe. The value is either set or not, and the same token may set it again.
     ///
     /// # Errors
     ///
-    /// [`Error::StaleToken`] if a later token was there: nothing changed, stop the work.
-    /// [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`] if Redis gives no answer,
-    /// [`Error::Closed`] after shutdown; [`Error::Config`] for a bad key, and for a token that no lock
-    /// gives: below 1.
+    /// - [`Error::StaleToken`]: a later token was there. Nothing changed; stop the work.
+    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer, or refused
+    ///   the call.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the key cannot be used, or the token is below 1, which no lock hands out.
     ///
     /// # Examples
     ///
@@ -202,18 +202,20 @@ impl Client {
         Err(Error::StaleToken { key: resource.name.clone(), token })
     }
 
-    /// Lists the locks that are held now, by any client, whose names fit `pattern`.
+    /// Lists the locks held now, by any client, whose names match `pattern`.
     ///
-    /// The pattern is that of `SCAN`: `*` is any text, `?` any letter, `[ab]` one of the letters. The
-    /// client's prefix is put before it. Found are hash locks of this library and of Redisson, and string
-    /// locks of this library. A lock that more than a thousand readers hold is not found, and a lock that
-    /// comes or goes during the search may be missing. The search is bounded: 10,000 locks, about five
-    /// million keys, and 30 s; [`LockList::is_truncated`] says whether it ended there.
+    /// The pattern is that of `SCAN`: `*` matches any text, `?` any letter, and `[ab]` one of the letters.
+    /// The client's prefix is prepended.
+    ///
+    /// The search finds hash locks of this library and of Redisson, and string locks of this library. It does
+    /// not find a lock that more than a thousand readers hold, and may miss a lock that comes or goes during
+    /// the search. It stops after 10,000 locks, about five million keys, or 30 s. [`LockList::is_truncated`]
+    /// says whether it stopped early.
     ///
     /// # Redis cost
     ///
-    /// 1 round trip for each 500 keys of the whole database: about a third of a millisecond of the
-    /// server each where few keys fit, up to three where all do.
+    /// 1 round trip for each 500 keys of the whole database. Each takes about a third of a millisecond of
+    /// the server's time if few keys match, and up to three milliseconds if all do.
     ///
     /// # Cancel safety
     ///
@@ -221,31 +223,33 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`] if Redis gives no answer,
-    /// [`Error::Closed`] after shutdown.
+    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer, or refused
+    ///   the call.
+    /// - [`Error::Closed`]: the client was shut down.
     pub async fn locks(&self, pattern: &str) -> Result<LockList, Error> {
         crate::locks::search(&self.handle, pattern).await
     }
 
-    /// The id of this client, a UUID in lower case: the same for its clones, and no other client's.
+    /// The id of this client and its clones: a unique UUID in lower case.
     ///
-    /// Redis has it too: the owner of every hold begins with the id and a colon
-    /// ([`LockGuard::owner`](crate::LockGuard::owner)), and the connections are called `leasehold:<id>`,
-    /// or by the client's [`name`](crate::ClientBuilder::name) instead of `leasehold`.
+    /// The id is visible in Redis. The owner of every hold starts with the id and a colon
+    /// ([`LockGuard::owner`](crate::LockGuard::owner)). The connections are named `leasehold:<id>`; if the
+    /// client has a [`name`](crate::ClientBuilder::name), it replaces `leasehold`.
     pub fn id(&self) -> String {
         self.handle.session.client_id().to_string()
     }
 
-    /// The connections of all servers, by `CLIENT LIST`: for an operator, to find the process of a holder.
+    /// Lists the connections of all servers with `CLIENT LIST`, so that an operator can find the process of a
+    /// holder.
     ///
-    /// The [owner](crate::Holder::owner) of a hold of this library begins with the
-    /// [`client`](Connection::client) of its connections. Redisson's does not: its connections are found if they
-    /// are [named](Connection::name) by Redisson's `clientName`. The embedded engine has no such list: it is
-    /// empty.
+    /// If a hold was taken by this library, its [owner](crate::Holder::owner) starts with the
+    /// [`client`](Connection::client) of its connections. That is not so for Redisson. Its connections can be
+    /// found by [name](Connection::name), if its setting `clientName` is used. The embedded engine has no
+    /// such list and returns an empty one.
     ///
     /// # Redis cost
     ///
-    /// 1 command to each server, which looks at all its connections.
+    /// 1 command for each server, which visits all its connections.
     ///
     /// # Cancel safety
     ///
@@ -253,8 +257,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if a server gives no answer, [`Error::Protocol`] if the user may not ask
-    /// (`CLIENT LIST` is one of the dangerous commands), [`Error::Closed`] after shutdown.
+    /// - [`Error::Unavailable`]: a server did not answer.
+    /// - [`Error::Protocol`]: the user has no right to `CLIENT LIST`, which is one of the dangerous commands.
+    /// - [`Error::Closed`]: the client was shut down.
     ///
     /// # Examples
     ///
@@ -274,11 +279,11 @@ impl Client {
         crate::connections::list(&self.handle.session).await
     }
 
-    /// Checks that this client could ask for a lock now, for a readiness probe.
+    /// Checks that this client can send lock calls now. Use it for a readiness probe.
     ///
     /// The server runs a script that does nothing, on the connection that acquisitions use. The script
-    /// reads and writes no key, so the reply does not show whether the server takes writes, or which rights
-    /// the user has to keys.
+    /// touches no key. So a success does not show whether the server accepts writes, or which keys the user
+    /// may access.
     ///
     /// # Redis cost
     ///
@@ -290,28 +295,30 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if there is no connection or the server is not ready,
-    /// [`Error::Unknown`] if no reply came within the command time-out, [`Error::Protocol`] if the user
-    /// may not run scripts, [`Error::Closed`] after shutdown.
+    /// - [`Error::Unavailable`]: there is no connection, or the server is not ready.
+    /// - [`Error::Unknown`]: no reply came within the command timeout.
+    /// - [`Error::Protocol`]: the user has no right to run scripts.
+    /// - [`Error::Closed`]: the client was shut down.
     pub async fn ping(&self) -> Result<(), Error> {
         let (name, call) = (Arc::from("ping"), existence::keys_exist(vec![]));
         self.handle.session.ask(&name, call, |reply| existence::missing(reply, 0)).await.map(drop)
     }
 
-    /// Looks at the servers and says which guarantee results, in words.
+    /// Inspects the servers, and reports in words which guarantee this deployment gives.
     ///
-    /// Reported of each server are its version, replicas, eviction, persistence, clock, round trip, cluster
-    /// settings, and the rights that this client's user lacks: see
-    /// [`ServerState`](crate::preflight::ServerState). With sentinels or in a cluster, how long a failover takes
-    /// is compared with the client's lease. What the user may not look at is reported as not known. By default,
-    /// rights are those for everything that this crate can do;
-    /// [`uses`](PreflightCheck::uses) and [`name`](PreflightCheck::name) narrow that. For the start of a
-    /// program, and for an operator. Nothing is written.
+    /// Use it when a program starts, or as an operator. It writes nothing. The report covers the version,
+    /// replicas, eviction, persistence, clock, round trip and cluster settings of each server, and the rights
+    /// that the user of this client lacks: see [`ServerState`](crate::preflight::ServerState). With sentinels
+    /// or in a cluster, it compares the duration of a failover with the client's lease. What the user has no
+    /// right to see is reported as unknown.
+    ///
+    /// By default it checks the rights for everything that this crate can do. [`uses`](PreflightCheck::uses)
+    /// and [`name`](PreflightCheck::name) narrow that.
     ///
     /// # Redis cost
     ///
-    /// 14 commands to each server, 15 in a cluster, in 8 round trips; servers are asked side by side. Two commands
-    /// to each sentinel, in one more.
+    /// 14 commands for each server, or 15 in a cluster, in 8 round trips. All servers are asked concurrently.
+    /// Each sentinel gets two commands, in one more round trip.
     ///
     /// # Cancel safety
     ///
@@ -319,8 +326,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name. A server that cannot be reached is
-    /// no error: its [`NodeReport`](crate::preflight::NodeReport) says why.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the name cannot be used.
+    ///
+    /// A server that cannot be reached is not an error: its [`NodeReport`](crate::preflight::NodeReport) says
+    /// why.
     ///
     /// # Examples
     ///
@@ -343,20 +353,20 @@ impl Client {
         PreflightCheck::new(&self.handle)
     }
 
-    /// An error if the deployment gives less.
+    /// An error if the deployment gives less than required.
     async fn meets(&self, requirements: &Requirements) -> Result<(), Error> {
         let check = PreflightCheck::for_requirements(&self.handle, requirements);
         requirements.check(&check.await?, self.handle.session.settings.lease)
     }
 
-    /// What this client has done and what it keeps, as plain counters.
+    /// A snapshot of what this client has done and what it keeps, as plain counters.
     pub fn stats(&self) -> Stats {
         self.handle.session.stats()
     }
 
-    /// Releases all holds, wakes all waiters, closes the connections and ends the background task.
+    /// Shuts the client down: releases all holds, wakes all waiters and closes the connections.
     ///
-    /// Guards that are alive become lost; waiting calls and new calls end with [`Error::Closed`].
+    /// Live guards become lost. Waiting calls and new calls fail with [`Error::Closed`].
     ///
     /// # Redis cost
     ///
@@ -364,18 +374,18 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the shutdown goes on in the background until its deadline; if the client and all its
-    /// locks and guards are gone, for two seconds at most.
+    /// Cancel safe. The shutdown continues in the background until its deadline. If the client and all its
+    /// locks and guards are dropped, it continues for two seconds at most.
     ///
     /// # Errors
     ///
     /// [`Error::Unknown`] if Redis did not confirm every release within `deadline`, or if a call without a
-    /// reply may yet take a lock. The leases end these holds.
+    /// reply may still take a lock. The leases end these holds.
     pub async fn shutdown(&self, deadline: Duration) -> Result<(), Error> {
         self.handle.session.shutdown(deadline).await
     }
 
-    /// Until nothing of this client runs any more. Does not keep the client.
+    /// Resolves when nothing of this client runs any more. Does not keep the client alive.
     pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
         let session = self.handle.session.clone();
         async move { session.ended().await }

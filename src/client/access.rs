@@ -1,4 +1,4 @@
-//! How a client gets into its servers: TLS and logins, checked before anything is sent.
+//! How a client gets access to its servers: TLS and logins, checked before anything is sent.
 
 use tokio::runtime::Handle;
 
@@ -9,11 +9,11 @@ use crate::transport::redis::deployment::Deployment;
 use crate::transport::redis::dial::Tls;
 
 impl ClientBuilder {
-    /// TLS options and credentials are for servers of a URL that needs them.
+    /// Refuses TLS options and credentials that the target does not need.
     pub(super) fn check_access(&self) -> Result<(), ConfigError> {
         let credentials = |reason| Err(ConfigError::Credentials { reason });
         match &self.target {
-            // A URL that cannot be used is refused when the client connects.
+            // A bad URL is refused when the client connects.
             Target::Url(Err(_)) => Ok(()),
             Target::Url(Ok(deployment)) => {
                 #[cfg(feature = "tls")]
@@ -46,7 +46,7 @@ impl ClientBuilder {
         }
     }
 
-    /// What the servers of a deployment need. Certificates and keys are read on `runtime`.
+    /// TLS and credentials for the servers of a deployment. Certificates and keys are read on `runtime`.
     pub(super) async fn access(
         &self,
         deployment: &Deployment,

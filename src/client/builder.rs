@@ -35,18 +35,18 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// A round trip takes well under a millisecond in one data centre: a second is far too long.
 const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
-/// A server makes a hundred TLS handshakes in a second or so: a crowd that comes back has to wait.
+/// A server makes about a hundred TLS handshakes a second: a crowd that reconnects has to wait.
 const CONNECT_TIMEOUT_TLS: Duration = Duration::from_secs(5);
 const POLL_DEFAULT: Duration = Duration::from_secs(1);
 /// Several heartbeats of a living waiter, and a short wait behind a dead waiter.
 const FAIR_CLAIM_DEFAULT: Duration = Duration::from_secs(2);
 const PREFIX_MAX: usize = 256;
-/// Bytes of a name in CLIENT LIST, which has a line for each connection.
+/// The longest name in bytes: CLIENT LIST repeats it on a line for each connection.
 const NAME_MAX: usize = 64;
 
-/// Settings of a client; [`Client::builder`](crate::Client::builder) starts with a URL.
+/// The settings of a client; start with [`Client::builder`](crate::Client::builder) and a URL.
 ///
-/// Settings are checked by [`connect`](ClientBuilder::connect), before anything is sent.
+/// [`connect`](ClientBuilder::connect) checks the settings before anything is sent.
 ///
 /// # Examples
 ///
@@ -98,7 +98,7 @@ pub struct ClientBuilder {
     machine: crate::clock::Machine,
 }
 
-/// Where the locks live.
+/// Where the locks are.
 #[derive(Clone, Debug)]
 pub(super) enum Target {
     Url(Result<Deployment, ConfigError>),
@@ -146,140 +146,142 @@ impl ClientBuilder {
         }
     }
 
-    /// The lease of renewed holds. Default: 30 s, as Redisson's watchdog. From 100 ms to a year.
+    /// Sets the lease of renewed holds. Default: 30 s, like Redisson's watchdog. From 100 ms to a year.
     ///
-    /// Renewals come every third of it. Longer: fewer renewals, and a lock whose holder died stays
-    /// held longer. Shorter: a shorter outage loses the lock.
+    /// A hold is renewed every third of the lease. With a longer lease there are fewer renewals, and a lock
+    /// whose holder died stays held for longer. With a shorter lease, a shorter outage loses the lock.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Whether releases in a cluster are published within their shard. Default: if the servers can, as
-    /// Redisson's `shardedSubscriptionMode` AUTO. Elsewhere than in a cluster it means nothing.
+    /// Sets whether a cluster publishes releases with sharded Pub/Sub. Default: if the servers support it,
+    /// like Redisson's `shardedSubscriptionMode` AUTO. It has no effect outside a cluster.
     ///
-    /// All clients of a lock must agree, those in Java too: a waiter that listens elsewhere goes on only at its
-    /// next poll. A channel that lies in another slot than its lock is published to all nodes in any case: that
-    /// of a count-down latch whose name has braces.
+    /// All clients of a lock must agree, including those in Java. A waiter that listens on the other kind of
+    /// channel goes on only at its next poll. A channel in a different slot from its lock is always published
+    /// to all nodes. This applies to count-down latches whose name has braces.
     pub fn sharded_pubsub(mut self, sharded: ShardedPubSub) -> Self {
         self.sharded_pubsub = sharded;
         self
     }
 
-    /// How many servers must have a copy of a grant before it counts. Default: none but the primary.
+    /// Sets how many servers must have a copy of a grant before it counts. Default: only the primary.
     ///
-    /// An acquisition waits for the copies behind its script. If they do not come in time, what was taken is
-    /// given back, and the call ends with [`Error::NotDurable`](crate::Error::NotDurable). A renewal waits
-    /// as well: without the copies the hold is uncertain, and is renewed again. It makes the loss of a lock at
-    /// a failover or a restart rarer, and not impossible: see `docs/guarantees.md`.
+    /// An acquisition waits for the copies after its script. If they do not come in time, the grant is undone
+    /// and the call fails with [`Error::NotDurable`](crate::Error::NotDurable). A renewal waits as well:
+    /// without the copies the hold becomes uncertain, and the renewal is repeated. Copies make it less likely
+    /// to lose a lock in a failover or a restart, but not impossible: see `docs/guarantees.md`.
     ///
     /// # Redis cost
     ///
     /// One command for each acquisition and each batch of renewals. The server answers nothing else on that
-    /// connection until the copies are there: all calls of this client to that server share this delay.
+    /// connection until the copies are there. So all calls of this client to that server share the delay.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
     }
 
-    /// How long one call may take before its reply counts as lost. Default: 1 s. From 10 ms to 60 s.
+    /// Sets how long a call may take before its reply counts as lost. Default: 1 s. From 10 ms to 60 s.
     ///
-    /// Longer: a dead server is noticed later. Shorter: a slow server is taken for dead. It may be longer
-    /// than the lease: the reply to a renewal is waited for a third of the lease at most, then the renewal
-    /// is sent again.
+    /// With a longer timeout, a dead server is noticed later. With a shorter one, a slow server looks dead.
+    /// The timeout may exceed the lease: a renewal without a reply is sent again after a third of the lease
+    /// at most.
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
         self.command_timeout = timeout;
         self
     }
 
-    /// How long a connection may take to be made. Default: 1 s, with TLS 5 s. From 10 ms to 60 s.
+    /// Sets how long it may take to open a connection. Default: 1 s, or 5 s with TLS. From 10 ms to 60 s.
     ///
-    /// Shorter than a crowded server needs for a TLS handshake, it makes the crowd come back again and again.
+    /// If it is shorter than a TLS handshake with a crowded server takes, all clients reconnect over and
+    /// over.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = Some(timeout);
         self
     }
 
-    /// How often locks with waiters are checked, in case a message was lost. Default: 1 s. From 10 ms
-    /// to 60 s.
+    /// Sets how often waiters check their locks, in case a message was lost. Default: 1 s. From 10 ms to 60
+    /// s.
     ///
-    /// Costs one call for each 500 names with waiters. Longer: a lost message delays a waiter longer.
+    /// Each check costs one call for 500 names with waiters. With a longer interval, a lost message delays a
+    /// waiter for longer.
     pub fn safety_poll(mut self, every: Duration) -> Self {
         self.safety_poll = every;
         self
     }
 
-    /// How long a waiter of a fair lock keeps its place in the queue without a heartbeat.
-    /// Default: 2 s. From 100 ms to 60 s.
+    /// Sets how long a waiter of a fair lock keeps its place in the queue without a heartbeat. Default: 2 s.
+    /// From 100 ms to 60 s.
     ///
-    /// A client sends heartbeats for its waiters in the background, at least every third of the claim.
-    /// Shorter: a dead waiter delays the waiters behind it less, and a stalled waiter loses its place
-    /// sooner. Keep the claim several times longer than a slow answer of the server takes. Clients may
-    /// have different claims.
+    /// A client sends heartbeats for its waiters in the background, at least every third of the claim. With a
+    /// shorter claim, a dead waiter delays the waiters behind it less, but a stalled waiter loses its place
+    /// sooner. Keep the claim several times longer than a slow reply of the server. Clients may have
+    /// different claims.
     pub fn fair_claim(mut self, claim: Duration) -> Self {
         self.fair_claim = claim;
         self
     }
 
-    /// The text put before every name. Default: empty. At most 256 bytes.
+    /// Sets the text that is prepended to every name. Default: empty. At most 256 bytes.
     ///
-    /// Other programs see the whole key: Java's clients must have the prefix in their names.
+    /// Other programs see the whole key, so Java clients must put the prefix into their names.
     pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.key_prefix = prefix.into();
         self
     }
 
-    /// What this client is called, for people: `billing@pod-7`. Default: `leasehold`. 1 to 64 printable ASCII
-    /// characters without blanks.
+    /// Names this client for people: `billing@pod-7`. Default: `leasehold`. 1 to 64 printable ASCII
+    /// characters without blanks. The name need not be unique.
     ///
-    /// `CLIENT LIST` shows its three connections as `<name>:<id>`, with [`Client::id`](crate::Client::id): owners
-    /// on the wire begin with the id, so that the connections of a holder are found. A server that does not
-    /// allow `CLIENT SETNAME` shows no name. The embedded engine has no `CLIENT LIST`.
-    /// [`describe_holds`](ClientBuilder::describe_holds) shows the name where a lock is held.
-    ///
-    /// The name need not be unique.
+    /// `CLIENT LIST` shows the three connections of the client as `<name>:<id>`, with
+    /// [`Client::id`](crate::Client::id). Owners on the wire start with the same id, so the connections of a
+    /// holder can be found. A server without `CLIENT SETNAME` shows no name. The embedded engine has no
+    /// `CLIENT LIST`. [`describe_holds`](ClientBuilder::describe_holds) shows the name on each held lock.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Lets every hold of a lock say who holds it and since when: the [name](ClientBuilder::name) of the client,
-    /// and the [purpose](crate::Acquire::purpose) if there is one. Default: those with a purpose do, others do not.
+    /// Describes every hold in Redis: the [name](ClientBuilder::name) of the client, since when it holds the
+    /// lock, and the [purpose](crate::Acquire::purpose) if there is one. Default: only holds with a purpose
+    /// are described.
     ///
-    /// [`Lock::holder`](crate::Lock::holder), [`Client::locks`](crate::Client::locks) and the command line show
-    /// it, and an [`Error::Timeout`](crate::Error::Timeout) says who is in the way.
+    /// [`Lock::holder`](crate::Lock::holder), [`Client::locks`](crate::Client::locks) and the command line
+    /// show the description. An [`Error::Timeout`](crate::Error::Timeout) says who is in the way.
     ///
     /// # Redis cost
     ///
-    /// One more call (`hold_describe`) for each grant and each renewal, which nobody waits for: it goes out in the
-    /// background, for up to 100 holds at once. One more call (`lock_inspect`) when a wait ends in vain, before
-    /// the error is returned.
+    /// One more call (`hold_describe`) for each grant and each renewal. It is sent in the background for up
+    /// to 100 holds at once, and nothing waits for it. When a wait times out, one more call (`lock_inspect`)
+    /// precedes the error.
     ///
     /// # Keys
     ///
-    /// The hash `leasehold_holders:{name}`, with up to 64 owners. Clients that do not know it, as Redisson, do
-    /// not read it. It goes when the lease ends, also if the lock is released sooner, and what is said of a hold that
-    /// was released is not shown any more. So with long fixed leases each name leaves a small hash until then.
+    /// The hash `leasehold_holders:{name}`, with up to 64 owners. Redisson and other clients that do not know
+    /// the hash ignore it. It expires with the lease, even if the lock is released sooner, but the
+    /// description of a released hold is no longer shown. So with long fixed leases, each name leaves a small
+    /// hash until then.
     pub fn describe_holds(mut self) -> Self {
         self.describe_holds = true;
         self
     }
 
-    /// Whether holds pass between this client's waiters directly. Default: [`LocalHandover::Streak`], 256
-    /// hand-overs within 5 ms.
+    /// Sets whether holds pass directly between the waiters of this client. Default:
+    /// [`LocalHandover::Streak`] with 256 hand-overs within 5 ms.
     pub fn local_handover(mut self, handover: LocalHandover) -> Self {
         self.handover = handover;
         self
     }
 
-    /// Adds a label `name` to the metrics of locks, by a function from a lock's name to the label; `None` is no
-    /// label. Default: none has one.
+    /// Adds the label `name` to the metrics of locks. The function maps a lock's name to the label, or to
+    /// `None` for no label. Default: no labels.
     ///
-    /// Each label is a series of its own at the exporter, for as long as the process lives. So map names to few
+    /// Each label is its own series at the exporter for as long as the process lives. So map names to few
     /// texts: `orders:42` to `orders`.
     ///
-    /// The function is called for each acquisition and each hold, and must be fast. It may use the client. If it
-    /// panics, there is no label.
+    /// The function is called for each acquisition and each hold, and must be fast. It may use the client. If
+    /// it panics, there is no label.
     #[cfg(feature = "metrics")]
     pub fn metric_name(
         mut self,
@@ -289,34 +291,35 @@ impl ClientBuilder {
         self
     }
 
-    /// Refuses a deployment that gives less than this. Default: any is taken.
+    /// Refuses deployments that give less than `requirements`. Default: any deployment is accepted.
     ///
-    /// [`connect`](ClientBuilder::connect) then asks every server once, as
-    /// [`Client::preflight`](crate::Client::preflight) does, and ends with
-    /// [`Error::Requirements`](crate::Error::Requirements) if something is missing or may not be looked at. So does
-    /// [`connect_in_background`](ClientBuilder::connect_in_background), also if a server cannot be reached.
+    /// [`connect`](ClientBuilder::connect) then asks every server once, like
+    /// [`Client::preflight`](crate::Client::preflight). It fails with
+    /// [`Error::Requirements`](crate::Error::Requirements) if something is missing, or if the user has no
+    /// right to see it. [`connect_in_background`](ClientBuilder::connect_in_background) does the same, and
+    /// also fails if a server cannot be reached.
     pub fn require(mut self, requirements: Requirements) -> Self {
         self.requirements = Some(requirements);
         self
     }
 
-    /// Which servers a `rediss://` URL trusts, and the certificate that the client shows to them. Default: the
-    /// system's authorities, and none.
+    /// Sets which servers a `rediss://` URL trusts, and which client certificate to use. Default: the
+    /// system's root certificates, and no client certificate.
     ///
-    /// Certificates and keys are read and checked before anything is sent. For another URL, the embedded
-    /// engine or a client of fred the options are refused.
+    /// Certificates and keys are read and checked before anything is sent. The options are refused for other
+    /// URLs, for the embedded engine and for a client of fred.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, options: TlsOptions) -> Self {
         self.tls = Some(options);
         self
     }
 
-    /// User and password for each login, where they are not in the URL. Default: those of the URL.
+    /// Sets the user and password for each login. Default: those of the URL.
     ///
-    /// For [`Credentials`](crate::Credentials) that change, and for some that should not be in a URL.
-    /// [`CredentialsProvider`] says when the provider is asked. With credentials in the URL, on the embedded
-    /// engine or with a client of fred a provider is refused. Sentinels are not servers: their user and
-    /// password stay in the URL.
+    /// Use it for [`Credentials`](crate::Credentials) that change, or that do not belong in a URL.
+    /// [`CredentialsProvider`] says when the provider is asked. A provider is refused if the URL has
+    /// credentials, for the embedded engine, and for a client of fred. It is not used for sentinels: their
+    /// user and password stay in the URL.
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.credentials = Some(Provider::new(provider));
         self

@@ -29,7 +29,7 @@ use crate::transport::redis::endpoint::Endpoint;
 use crate::transport::redis::memory_network::MemoryNetwork;
 use crate::transport::redis::{self, IfUnreachable, Opening};
 
-/// The parts that the transport and the session of a client share. They are made before both.
+/// The parts that the transport and the session of a client share. They are made first.
 struct SharedParts {
     counters: Arc<Counters>,
     reported: Reported,
@@ -56,42 +56,40 @@ impl ClientBuilder {
     ///
     /// # Redis cost
     ///
-    /// Three connections; with [requirements](ClientBuilder::require) also a
-    /// [preflight](Client::preflight).
+    /// Three connections. With [requirements](ClientBuilder::require), also a [preflight](Client::preflight).
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the connections are closed.
+    /// Cancel safe. The connections are closed.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] names the setting, its value and its limits, or says that there is no tokio
-    /// runtime; nothing was sent. [`Error::Requirements`] if the deployment gives less than is required. [`Error::Unavailable`] if no server answers within the connect
-    /// time-out, [`Error::Protocol`] if the server refuses the user, the password or the database.
+    /// - [`Error::Config`]: a setting is out of range, with its value and its limits, or there is no tokio
+    ///   runtime. Nothing was sent.
+    /// - [`Error::Requirements`]: the deployment gives less than required.
+    /// - [`Error::Unavailable`]: no server answered within the connect timeout.
+    /// - [`Error::Protocol`]: the server refused the user, the password or the database.
     pub async fn connect(self) -> Result<Client, Error> {
         self.connect_to(IfUnreachable::Fail).await
     }
 
-    /// As [`connect`](ClientBuilder::connect), but a server that cannot be reached is no error.
+    /// Like [`connect`](ClientBuilder::connect), but does not fail if a server cannot be reached.
     ///
-    /// The client goes on connecting in the background. Until it is connected, its calls end with
-    /// [`Error::Unavailable`] or wait, as in an outage. For the servers of a quorum lock: a minority of the
-    /// servers may be down when the program starts.
+    /// The client keeps connecting in the background. Until it is connected, its calls fail with
+    /// [`Error::Unavailable`] or wait, as in an outage. Use it for the servers of a quorum lock, so that the
+    /// program can start while a minority of the servers is down.
     ///
     /// # Redis cost
     ///
-    /// Three connections; with [requirements](ClientBuilder::require) also a
-    /// [preflight](Client::preflight).
+    /// Three connections. With [requirements](ClientBuilder::require), also a [preflight](Client::preflight).
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the connections are closed.
+    /// Cancel safe. The connections are closed.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] names the setting, its value and its limits, or says that there is no tokio
-    /// runtime; nothing was sent. [`Error::Requirements`] if the deployment gives less than is required. [`Error::Protocol`] if the server refuses the user, the password or the
-    /// database.
+    /// Those of [`connect`](ClientBuilder::connect), except that an unreachable server is not an error.
     pub async fn connect_in_background(self) -> Result<Client, Error> {
         self.connect_to(IfUnreachable::RetryLater).await
     }
@@ -117,7 +115,7 @@ impl ClientBuilder {
             #[cfg(feature = "embedded")]
             Target::Engine(engine) => return Ok(self.embed(engine, settings)),
         };
-        // Without a runtime tokio would panic later.
+        // Without a runtime, tokio would panic later.
         if Handle::try_current().is_err() {
             return Err(Error::Config(ConfigError::NoRuntime));
         }
@@ -135,7 +133,7 @@ impl ClientBuilder {
         Ok(Client::new(session))
     }
 
-    /// A session on a deployment.
+    /// Opens a session on a deployment.
     async fn session(
         &self,
         place: Place,
@@ -183,7 +181,7 @@ impl ClientBuilder {
 /// Where a client connects to.
 enum Place {
     Deployment(Deployment),
-    /// A server in a way of its own.
+    /// A server with its own way to dial.
     #[cfg(feature = "fred")]
     Server(Dial, Endpoint),
 }
@@ -200,14 +198,14 @@ impl fmt::Display for Place {
 
 #[cfg(feature = "embedded")]
 impl EmbeddedRedis {
-    /// A client of this engine with the default settings.
+    /// Makes a client of this engine with the default settings.
     ///
-    /// Inside a tokio runtime all its tasks run there, so that paused time is the same for all.
-    /// Outside a runtime they get a thread.
+    /// Inside a tokio runtime, all its tasks run there, so that paused time applies to all of them. Outside a
+    /// runtime, they get a thread.
     ///
     /// # Panics
     ///
-    /// Outside a runtime, if the system gives no thread.
+    /// Outside a runtime, if the system cannot start a thread.
     ///
     /// # Examples
     ///
@@ -241,8 +239,8 @@ impl EmbeddedRedis {
 
 #[cfg(feature = "embedded")]
 impl ClientBuilder {
-    /// A client on an engine in this process. All its tasks run on the caller's runtime, so
-    /// that paused time is the same for all; without a runtime they get a thread.
+    /// A client of an engine in this process. All its tasks run on the caller's runtime, so that paused time
+    /// applies to all of them. Without a runtime they get a thread.
     fn embed(&self, engine: &EmbeddedRedis, settings: Settings) -> Client {
         let thread = match Handle::try_current() {
             Ok(_) => None,
@@ -261,7 +259,7 @@ impl ClientBuilder {
         Client::new(session)
     }
 
-    /// A client without a thread of its own.
+    /// Connects a client without its own thread.
     #[cfg(feature = "test-util")]
     async fn connect_here(
         &self,
@@ -275,7 +273,7 @@ impl ClientBuilder {
         Ok(Client::new(session))
     }
 
-    /// In place of TCP, TLS and Unix sockets: `dial` gets `host:port` or a path. All tasks of the client run on
+    /// Replaces TCP, TLS and Unix sockets: `dial` gets `host:port` or a path. All tasks of the client run on
     /// the caller's runtime, under its paused time.
     #[cfg(feature = "test-util")]
     #[doc(hidden)]

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-/// May a released hold pass to the next waiter of the same client without going through Redis?
+/// Whether a released hold may pass to the next waiter of the same client without going through Redis.
 ///
-/// A hand-over saves the waiter two round trips. The streak of hand-overs is bounded, so that waiters of
-/// other clients get their turn: after it the lock is released, and when it has had its turn, this client lets
-/// others go first, for longer the further away they are.
+/// A hand-over saves the waiter two round trips. Hand-overs in a row are limited, so that waiters of other
+/// clients get their turn. After such a streak the lock is released. When the client has had its turn, it
+/// lets other clients go first, for longer if they are farther away.
 ///
 /// # Examples
 ///
-/// A client whose locks are fair to other clients rather than fast for its own waiters:
+/// A client that favours fairness between clients over speed for its own waiters:
 ///
 #[cfg_attr(feature = "embedded", doc = "```")]
 #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -28,12 +28,12 @@ use std::time::Duration;
 pub enum LocalHandover {
     /// Every release goes to Redis.
     Off,
-    /// At most `count` hand-overs in a row, all within `time`. A count or a time of zero is
+    /// At most `count` hand-overs in a row, all within `time`. A count or time of zero means
     /// [`Off`](LocalHandover::Off).
     Streak {
-        /// Hand-overs in a row. Raising it favours this client's waiters over those of others.
+        /// Hand-overs in a row. A higher count favours the waiters of this client over those of others.
         count: u32,
-        /// Time from the first acquisition of the streak.
+        /// The time since the first acquisition of the streak.
         time: Duration,
     },
 }
