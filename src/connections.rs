@@ -1,4 +1,4 @@
-//! The connections of a server, and whose they are.
+//! The connections of a server, and the clients that they belong to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,31 +10,33 @@ use crate::protocol::{Unexpected, Value};
 use crate::session::Session;
 use crate::transport::{DeploymentKind, Lane};
 
-/// A connection to a server, as `CLIENT LIST` shows it; see [`Client::connections`](crate::Client::connections).
+/// A connection to a server, as `CLIENT LIST` shows it; see
+/// [`Client::connections`](crate::Client::connections).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Connection {
     /// The server.
     pub server: String,
-    /// Where the connection comes from: address and port.
+    /// The remote address and port of the connection.
     pub address: String,
-    /// The name that it was given: of a client of this library, [its own](crate::ClientBuilder::name).
+    /// The name of the connection. For a client of this library, it is [the client's
+    /// name](crate::ClientBuilder::name).
     pub name: Option<String>,
-    /// The [id](crate::Client::id) of its client, if that is one of this library: the owners of its holds begin
-    /// with it.
+    /// The [id](crate::Client::id) of the client, if it uses this library. The owners of its holds start with
+    /// this id.
     pub client: Option<String>,
-    /// Name and version of the library, as it says itself. Servers before Redis 7.2 do not know it.
+    /// The name and version of the library, as it reports them. Unknown before Redis 7.2.
     pub library: Option<String>,
-    /// Since it was made.
+    /// The time since the connection was made.
     pub age: Duration,
-    /// Since its last command.
+    /// The time since its last command.
     pub idle: Duration,
-    /// Channels and patterns that it listens to.
+    /// The number of channels and patterns that it subscribes to.
     pub subscriptions: u64,
 }
 
 impl Connection {
-    /// A line of `CLIENT LIST`; `None` if it has no address.
+    /// Reads a line of `CLIENT LIST`; `None` if it has no address.
     fn read(server: &str, line: &str) -> Option<Self> {
         let mut connection = Connection { server: server.to_owned(), ..Connection::default() };
         let (mut library, mut version) = ("", "");
@@ -61,7 +63,7 @@ impl Connection {
         (!connection.address.is_empty()).then_some(connection)
     }
 
-    /// `<name>:<id>`, or the name that another library gave.
+    /// Splits `<name>:<id>`; a connection of another library has a name only.
     fn is_called(&mut self, given: &str) {
         let ours = given.rsplit_once(':').filter(|(_, id)| Uuid::try_parse(id).is_ok());
         let (name, id) = ours.map_or((given, None), |(name, id)| (name, Some(id.to_owned())));
@@ -83,7 +85,7 @@ pub(crate) async fn list(session: &Session) -> Result<Vec<Connection>, Error> {
         let server = transport.server_of(group);
         let reply = transport.command(group, Lane::Caller, &[b"CLIENT", b"LIST"]).await;
         let name: Arc<str> = Arc::from(&*server);
-        // Nothing was taken: a lost reply leaves nothing in doubt.
+        // The call takes nothing, so a lost reply leaves nothing in doubt.
         let reply =
             reply.map_err(|error| Error::from_call(&name, Duration::ZERO, error.took_nothing()))?;
         let Value::Text(text) = reply else {

@@ -39,24 +39,26 @@ const WITHIN_DEFAULT: Duration = Duration::from_millis(500);
 const REPLICAS_MAX: u32 = 1_000;
 
 impl Durability {
-    /// So many replicas have it in memory (`WAIT`). A failover to one of them loses nothing; one to another
-    /// replica does.
+    /// `number` replicas have the grant in memory (`WAIT`).
+    ///
+    /// A failover to one of these replicas loses nothing. A failover to another replica does.
     pub fn replicas(number: u32) -> Self {
         Durability { replicas: number, fsync: Fsync::No, within: WITHIN_DEFAULT }
     }
 
-    /// The primary and so many replicas have it on disk (`WAITAOF`, from Redis 7.2 and in Valkey). A restart
-    /// loses nothing. All of them must run with `appendonly yes`.
+    /// The primary and `replicas` replicas have the grant on disk (`WAITAOF`: Redis 7.2 and Valkey).
+    ///
+    /// A restart loses nothing. All these servers must run with `appendonly yes`.
     pub fn on_disk(replicas: u32) -> Self {
         Durability { replicas, fsync: Fsync::PrimaryAndReplicas, within: WITHIN_DEFAULT }
     }
 
-    /// So many replicas, and not the primary, have it on disk (`WAITAOF`).
+    /// `number` replicas have the grant on disk (`WAITAOF`). The disk of the primary does not count.
     pub fn on_disk_of_replicas(number: u32) -> Self {
         Durability { replicas: number, fsync: Fsync::Replicas, within: WITHIN_DEFAULT }
     }
 
-    /// How long the copies may take. Default: 500 ms. At least 1 ms, and less than the command time-out.
+    /// Sets how long the copies may take. Default: 500 ms. At least 1 ms, and less than the command timeout.
     pub fn within(mut self, span: Duration) -> Self {
         self.within = span;
         self
@@ -77,17 +79,17 @@ impl Durability {
         Ok(self)
     }
 
-    /// The copies that there must be.
+    /// The number of copies that must exist.
     pub(crate) fn wanted(self) -> u32 {
         self.replicas + self.on_primary()
     }
 
-    /// Of them, those on the primary's own disk: none or one.
+    /// How many of them are on the primary's own disk: none or one.
     pub(crate) fn on_primary(self) -> u32 {
         u32::from(self.fsync == Fsync::PrimaryAndReplicas)
     }
 
-    /// Copies in memory are not enough.
+    /// Whether copies in memory are not enough.
     pub(crate) fn needs_disk(self) -> bool {
         self.fsync != Fsync::No
     }
@@ -103,7 +105,7 @@ impl Durability {
         }
     }
 
-    /// The copies that there are, of those that there must be.
+    /// The number of copies that exist, out of those that must.
     pub(crate) fn obtained(self, on_primary: i64, replicas: i64) -> u32 {
         let most = |number: i64, most: u32| u32::try_from(number).unwrap_or(0).min(most);
         most(on_primary, self.on_primary()) + most(replicas, self.replicas)

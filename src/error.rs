@@ -1,4 +1,4 @@
-//! The one error of all calls.
+//! The error type of all methods.
 
 mod config;
 mod unmet;
@@ -15,15 +15,14 @@ pub use unmet::Unmet;
 
 use unmet::list;
 
-/// Why a call failed, in terms of what to do about it.
+/// Why a call failed, and what the caller can do about it.
 ///
-/// Messages name the lock; the text of a cause is in [`source`](std::error::Error::source) and is
-/// no part of the API.
+/// Messages name the lock. The text of the cause is available from [`source`](std::error::Error::source) and
+/// is not part of the API.
 ///
 /// # Examples
 ///
-/// A caller that must decide, with [`is_retryable`](Error::is_retryable) for the variants that it does not
-/// name:
+/// A caller that handles some variants itself, and uses [`is_retryable`](Error::is_retryable) for the others:
 ///
 #[cfg_attr(feature = "embedded", doc = "```")]
 #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -49,10 +48,11 @@ use unmet::list;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another owner held the lock for all of the wait, or the future was polled too rarely (`passed_over`).
+    /// The wait ended before the lock was acquired, because another owner held it or the future was polled
+    /// too rarely.
     ///
-    /// Nothing is held. Try later, or shed the work. If `by_this_client` is set and the calling code holds
-    /// the lock itself, [re-enter](crate::Lock#taking-it-again).
+    /// Nothing is held. Try later, or shed the work. If `by_this_client` is set and the caller itself holds
+    /// the lock, [take it again](crate::Lock#taking-it-again) with a guard or a section.
     #[error(
         "not acquired in time: name=`{name}`, waited=`{waited:?}`{}{}{}{}",
         match holder {
@@ -71,45 +71,46 @@ pub enum Error {
         name: Arc<str>,
         /// How long the call waited.
         waited: Duration,
-        /// The key has no expiry: only its owner or a forced unlock frees the lock.
+        /// The key has no expiry: only its owner or a forced unlock can free the lock.
         no_expiry: bool,
-        /// A hold of this client keeps the lock, or kept it a moment ago.
+        /// A hold of this client is in the way, or was a moment ago.
         by_this_client: bool,
-        /// Who is in the way: a hold of this client, or, if this client
-        /// [describes its holds](crate::ClientBuilder::describe_holds) or the acquisition has a
-        /// [purpose](crate::Acquire::purpose), one that was there when the wait had ended.
+        /// The holder that is in the way, if it is known: a hold of this client, or another holder that was
+        /// there when the wait ended. Other holders are only looked up if this client [describes its
+        /// holds](crate::ClientBuilder::describe_holds) or the acquisition has a
+        /// [purpose](crate::Acquire::purpose).
         holder: Option<Box<Holder>>,
-        /// How often the acquisition began again because its future was woken and not polled: see
+        /// How often the acquisition started again because its future was woken but not polled: see
         /// [`Lock`](crate::Lock#futures-that-nobody-polls). If it is not zero, the lock may have been free.
         passed_over: u32,
     },
-    /// Redis certainly did not take the call: no connection, refused, loading, read-only, out of memory.
+    /// Redis certainly did not execute the call: no connection, refused, loading, read-only or out of memory.
     ///
-    /// Nothing changed. Retry with a pause.
+    /// Nothing changed. Retry after a pause.
     #[error("redis is not available: name=`{name}`")]
     Unavailable {
         /// The lock, or the call.
         name: Arc<str>,
-        /// What the connection or the server said.
+        /// What the connection or the server reported.
         source: Cause,
     },
-    /// The call was sent and no reply came: Redis may have changed.
+    /// The call was sent but no reply came, so it may have taken effect.
     ///
-    /// Assume that the lock may be held until `lease` has passed: do not enter; retry. This client goes on
-    /// releasing it in the background.
+    /// Assume that the lock may be held until `lease` has passed: do not enter, and retry. This client keeps
+    /// releasing the lock in the background.
     #[error("the reply was lost: name=`{name}`, lease=`{lease:?}`")]
     Unknown {
         /// The lock.
         name: Arc<str>,
-        /// After this time the lock is free at the latest.
+        /// The lock is free after this time at the latest.
         lease: Duration,
         /// What happened to the reply.
         source: Cause,
     },
-    /// Too few servers have a copy of the grant: see
+    /// Too few servers confirmed a copy of the grant: see
     /// [`ClientBuilder::durability`](crate::ClientBuilder::durability).
     ///
-    /// Nothing is held: what was taken is being given back. Retry with a pause; if it stays so, look at the
+    /// Nothing is held: the grant is being undone. Retry after a pause. If it keeps failing, check the
     /// replicas.
     #[error(
         "too few copies of the grant: name=`{name}`, wanted=`{wanted}`, acknowledged=`{acknowledged}`"
@@ -117,15 +118,15 @@ pub enum Error {
     NotDurable {
         /// The lock.
         name: Arc<str>,
-        /// The copies that the client's settings ask for.
+        /// The number of copies that the client's settings ask for.
         wanted: u32,
-        /// The copies that were acknowledged in time.
+        /// The number of copies that were acknowledged in time.
         acknowledged: u32,
     },
     /// The hold ended before it was released.
     ///
-    /// Stop the work; others may hold the lock now. Writes after the loss are refused only by a resource
-    /// that checks a fencing token.
+    /// Stop the work, because others may hold the lock now. Only a resource that checks a fencing token
+    /// refuses writes after the loss.
     #[error("the lock was lost: name=`{name}`, reason=`{reason}`")]
     Lost {
         /// The lock.
@@ -133,27 +134,27 @@ pub enum Error {
         /// Why the hold ended.
         reason: LossReason,
     },
-    /// The permit of an id, or the hold of a text, is not there: it ended, or another client took it over.
+    /// The permit with this id, or the hold with this text, has ended or belongs to another client now.
     ///
-    /// Nothing changed. This is a mistake in the program, unless several callers were meant to try.
+    /// Nothing changed. This is a bug in the program, unless several callers were meant to try.
     #[error("not held any more, or taken over by another owner: name=`{name}`")]
     NotOwner {
         /// The lock.
         name: Arc<str>,
     },
-    /// The caller holds the lock already, and the call would wait for the caller's own release.
+    /// The caller already holds the lock, and the call would wait for the caller's own release.
     ///
-    /// The hold is that of a guard that the caller gave, of the section around the call, or of its
-    /// [`Owner`](crate::Owner). Nothing changed. This is a mistake in the program: release first, or make
-    /// the call outside of the section.
+    /// A guard passed to the call, the section around it, or its [`Owner`](crate::Owner) shows the hold.
+    /// Nothing changed. This is a bug in the program: release the lock first, or make the call outside the
+    /// section.
     #[error("already held by this owner: name=`{name}`, {how}")]
     AlreadyHeld {
         /// The lock.
         name: Arc<str>,
-        /// How the lock is held, and why the call would wait for it.
+        /// How the lock is held, and why the call would wait for that hold.
         how: &'static str,
     },
-    /// A later fencing token was at the resource.
+    /// The resource has already seen a later fencing token.
     ///
     /// Nothing changed. The holder of this token was paused beyond its lease: stop the work.
     #[error("a later fencing token was there: key=`{key}`, token=`{token}`")]
@@ -163,50 +164,48 @@ pub enum Error {
         /// The token that was refused.
         token: FencingToken,
     },
-    /// Too few independent nodes answered.
+    /// Too few independent servers answered.
     ///
     /// The members that were taken are being released. Retry later.
     #[error("no quorum: needed=`{needed}`, obtained=`{obtained}`, nodes=`{nodes}`")]
     Quorum {
-        /// Nodes that must agree.
+        /// The number of servers that must agree.
         needed: usize,
-        /// Nodes that answered, with a grant or a refusal.
+        /// The number of servers that answered, whether they granted or refused.
         obtained: usize,
-        /// Nodes that were asked.
+        /// The number of servers that were asked.
         nodes: usize,
     },
-    /// Redis refused the call, and repeating will not help: another type under the key, no permission, a
-    /// node of a cluster.
+    /// Redis refused the call, and retrying does not help: the key has another type, the user lacks a right,
+    /// or the server is a cluster node.
     ///
-    /// Nothing is held: changes that a script made before it was refused are being undone. An operator must
-    /// look at the key, at the user's rights or at the URL.
+    /// Nothing is held. If a script made changes before it was refused, they are being undone. An operator
+    /// must check the key, the rights of the user or the URL.
     #[error("redis refused the call: name=`{name}`, detail=`{detail}`")]
     Protocol {
         /// The lock, or the call.
         name: Arc<str>,
-        /// What Redis answered.
+        /// The answer of Redis.
         detail: String,
     },
     /// The deployment gives less than [`ClientBuilder::require`](crate::ClientBuilder::require) asks for.
     ///
-    /// No lock was touched, and the connections are closed. An operator must look at the servers, or the program
-    /// must ask for less.
+    /// No lock was touched, and the connections are closed. An operator must check the servers, or the
+    /// program must ask for less.
     #[error("the deployment gives less than is required: {}", list(unmet))]
     Requirements {
-        /// What is not met, server by server.
+        /// The requirements that are not met, server by server.
         unmet: Vec<Unmet>,
     },
-    /// The client was shut down.
-    ///
-    /// Make a new client.
+    /// The client was shut down. Make a new one.
     #[error("the client is closed")]
     Closed,
-    /// This process is a fork of the one that made the client.
+    /// The client was made before a fork, by the parent process.
     ///
     /// Nothing was sent. Make a client in this process.
     #[error("the client was made before a fork, by another process")]
     Forked,
-    /// An argument or a setting cannot be used. Nothing was sent.
+    /// An argument or a setting is not allowed. Nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }
@@ -223,12 +222,12 @@ impl Cause {
 }
 
 impl Error {
-    /// Another owner held the lock for all of the wait.
+    /// Returns whether the wait ended before the lock was acquired: [`Error::Timeout`].
     pub fn is_timeout(&self) -> bool {
         matches!(self, Error::Timeout { .. })
     }
 
-    /// The same call may succeed later, with no change to the program or the server.
+    /// Returns whether the same call may succeed later, with no change to the program or the server.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
@@ -240,12 +239,12 @@ impl Error {
         )
     }
 
-    /// Redis may have changed: the lock may be held although the caller has no guard.
+    /// Returns whether the lock may be held although the caller has no guard: [`Error::Unknown`].
     pub fn may_be_held(&self) -> bool {
         matches!(self, Error::Unknown { .. })
     }
 
-    /// A word for it that never changes, for telemetry.
+    /// A stable word for telemetry.
     #[cfg(any(feature = "metrics", feature = "tracing"))]
     pub(crate) fn label(&self) -> &'static str {
         match self {

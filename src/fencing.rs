@@ -1,12 +1,12 @@
-//! The number that a fenced lock gives with each acquisition.
+//! The number that a fenced lock hands out with each acquisition.
 
 use std::fmt;
 
 /// A number that grows with every acquisition of a fenced lock.
 ///
-/// Let the resource remember the highest token that it has seen, and refuse lower tokens: then a holder
-/// that was paused beyond its lease can do no harm. `docs/fencing.md` has patterns for SQL and for object
-/// stores; [`Client::set_fenced`](crate::Client::set_fenced) is one for Redis.
+/// The resource remembers the highest token that it has seen and refuses lower ones. Then a holder that was
+/// paused beyond its lease can do no harm. `docs/fencing.md` has patterns for SQL and for object stores.
+/// [`Client::set_fenced`](crate::Client::set_fenced) does it in Redis.
 ///
 /// # Examples
 ///
@@ -35,12 +35,13 @@ use std::fmt;
 pub struct FencingToken(i64);
 
 impl FencingToken {
-    /// The token with this number, for code that got the number from the holder. It is not checked.
+    /// Makes a token from its number, for code that got the number from the holder. The number is not
+    /// checked.
     pub fn from_value(value: i64) -> Self {
         FencingToken(value)
     }
 
-    /// The number: at least 1 for a token of a lock.
+    /// The number. For a token from a lock, it is at least 1.
     pub fn value(self) -> i64 {
         self.0
     }

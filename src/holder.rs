@@ -1,4 +1,4 @@
-//! Who holds a lock.
+//! The holder of a lock.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 /// A holder of a lock, as Redis sees it; see [`Lock::holder`](crate::Lock::holder),
 /// [`LockInfo`](crate::LockInfo) and [`Error::Timeout`](crate::Error::Timeout).
 ///
-/// `name`, `purpose` and `held_for` are known of holders that tell them: those of a client that
-/// [describes its holds](crate::ClientBuilder::describe_holds), and of an acquisition with a
+/// `name`, `purpose` and `held_for` are only known if the hold was described. That is the case if the
+/// holder's client [describes its holds](crate::ClientBuilder::describe_holds) or its acquisition has a
 /// [purpose](crate::Acquire::purpose).
 ///
 /// # Examples
@@ -27,21 +27,21 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The owner's name on the wire, `<client uuid>:<number>`; of Redisson, `<client uuid>:<thread>`.
+    /// The owner on the wire: `<client uuid>:<number>`, or `<client uuid>:<thread>` for Redisson.
     pub owner: String,
     /// How many times this owner holds the lock.
     pub holds: u64,
-    /// What is left of the lease; `None` if the key has no expiry.
+    /// The remaining lease; `None` if the key has no expiry.
     pub lease: Option<Duration>,
-    /// What its client is [called](crate::ClientBuilder::name).
+    /// The [name](crate::ClientBuilder::name) of the holder's client.
     pub name: Option<String>,
-    /// What it holds the lock for.
+    /// What the lock is held for.
     pub purpose: Option<String>,
-    /// Since when it holds the lock: for so long.
+    /// How long the lock has been held.
     pub held_for: Option<Duration>,
 }
 
-/// The name, or else the owner, and the purpose.
+/// The name, or else the owner; and the purpose.
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name.as_deref().unwrap_or(&self.owner))?;

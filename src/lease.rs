@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use crate::error::ConfigError;
 
-/// How long Redis keeps a hold without hearing from its holder.
+/// How long Redis keeps a hold if it is not renewed.
 ///
-/// A lease has a type of its own, so that it cannot change places with a wait.
+/// It is a separate type, so that a lease and a wait cannot be swapped.
 ///
 /// # Examples
 ///
@@ -32,51 +32,52 @@ use crate::error::ConfigError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Lease {
-    /// The lock's lease ([`Lock::with_lease`](crate::Lock::with_lease)), or else the client's
-    /// ([`ClientBuilder::lease`](crate::ClientBuilder::lease), 30 s unless set otherwise), renewed in the
-    /// background while the guard lives.
+    /// Renewed in the background while the guard is alive.
+    ///
+    /// The length is that of the lock ([`Lock::with_lease`](crate::Lock::with_lease)), or else that of the
+    /// client ([`ClientBuilder::lease`](crate::ClientBuilder::lease), 30 s by default).
     #[default]
     Renewed,
-    /// As [`Lease::Renewed`], with this lease instead; see [`Lease::renewed`].
+    /// Renewed like [`Lease::Renewed`], with this length; see [`Lease::renewed`].
     RenewedFor(Duration),
-    /// Exactly this long; see [`Lease::fixed`].
+    /// Never renewed; see [`Lease::fixed`].
     Fixed(Duration),
 }
 
 impl Lease {
-    /// The shortest lease: below it the margin for clocks would eat most of it.
+    /// The shortest lease. With a shorter one, the margin for clocks would use up most of it.
     pub const MIN: Duration = Duration::from_millis(10);
     /// The longest lease: a year.
     pub const MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-    /// The shortest lease that is renewed: a renewal has a third of it.
+    /// The shortest renewed lease. A renewal has a third of it.
     pub const RENEWED_MIN: Duration = Duration::from_millis(100);
 
-    /// Exactly `lease` long, [`Lease::MIN`] to [`Lease::MAX`], in whole milliseconds: the hold ends by
-    /// itself even if the guard is still alive.
+    /// A lease that is never renewed: the hold ends after `lease`, even if the guard is still alive.
+    ///
+    /// From [`Lease::MIN`] to [`Lease::MAX`], in whole milliseconds.
     pub const fn fixed(lease: Duration) -> Self {
         Lease::Fixed(lease)
     }
 
-    /// `lease` long, [`Lease::RENEWED_MIN`] to [`Lease::MAX`], and renewed every third of it while the
-    /// guard lives.
+    /// A lease that is renewed every third of `lease` while the guard is alive.
     ///
-    /// A shorter lease frees the lock sooner after its holder died. A longer lease survives a longer
-    /// outage.
+    /// From [`Lease::RENEWED_MIN`] to [`Lease::MAX`]. A shorter lease frees the lock sooner after its holder
+    /// died. A longer lease survives a longer outage.
     pub const fn renewed(lease: Duration) -> Self {
         Lease::RenewedFor(lease)
     }
 
-    /// Checks a lease that a caller gave.
+    /// Checks the lease that a caller passed.
     pub(crate) fn checked(what: &'static str, lease: Duration) -> Result<Duration, ConfigError> {
         Self::at_least(Self::MIN, what, lease)
     }
 
-    /// Checks a lease that is to be renewed.
+    /// Checks a lease that will be renewed.
     pub(crate) fn renewable(what: &'static str, lease: Duration) -> Result<Duration, ConfigError> {
         Self::at_least(Self::RENEWED_MIN, what, lease)
     }
 
-    /// The lease that Redis gets, and whether it is renewed.
+    /// The lease for Redis, and whether it is renewed.
     pub(crate) fn terms(self, of_lock: Duration) -> Result<(Duration, bool), ConfigError> {
         match self {
             Lease::Renewed => Ok((of_lock, true)),
@@ -91,7 +92,7 @@ impl Lease {
         lease: Duration,
     ) -> Result<Duration, ConfigError> {
         if (shortest..=Self::MAX).contains(&lease) {
-            // Redis counts whole milliseconds: with a fraction the deadline would be too late.
+            // Redis counts whole milliseconds: with a fraction, the deadline would be too late.
             return Ok(Duration::from_millis(
                 u64::try_from(lease.as_millis()).expect("BUG: a year fits"),
             ));
@@ -104,7 +105,7 @@ impl Lease {
     }
 }
 
-/// What a guard knows of its lock without asking Redis; see [`LockGuard::state`](crate::LockGuard::state).
+/// What a guard knows about its lock without asking Redis; see [`LockGuard::state`](crate::LockGuard::state).
 ///
 /// # Examples
 ///
@@ -129,9 +130,9 @@ impl Lease {
 pub enum HoldState {
     /// The lock is held at least until the deadline.
     Held,
-    /// Renewal is failing; the deadline has not passed, so no other owner can hold the lock yet.
+    /// Renewals are failing. The deadline has not passed, so no other owner can hold the lock yet.
     Uncertain,
-    /// The hold has ended; others may hold the lock.
+    /// The hold has ended, and others may hold the lock.
     Lost,
 }
 
@@ -139,9 +140,10 @@ pub enum HoldState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// The local deadline passed: a fixed lease ended, or renewal failed for a whole lease.
+    /// The local deadline passed: a fixed lease ended, or renewals failed for a whole lease.
     Expired,
-    /// Redis no longer has the hold: freed by force, deleted, evicted, restarted empty, failed over.
+    /// Redis no longer has the hold: it was freed by force, deleted, evicted, or lost in a restart or
+    /// failover.
     Gone,
     /// The `max_hold` of the acquisition ended.
     MaxHold,
@@ -149,7 +151,7 @@ pub enum LossReason {
     Closed,
 }
 
-/// How a hold came to its end; see [`LockGuard::ended`](crate::LockGuard::ended).
+/// How a hold ended; see [`LockGuard::ended`](crate::LockGuard::ended).
 ///
 /// # Examples
 ///
@@ -173,21 +175,21 @@ pub enum LossReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {
-    /// Its last guard was unlocked or dropped.
+    /// The last guard was unlocked or dropped.
     Released,
-    /// The hold ended before a release: others may hold the lock.
+    /// The hold ended before it was released, and others may hold the lock.
     Lost(LossReason),
-    /// Its guard was forgotten or handed on: this client no longer follows the hold.
+    /// The guard was forgotten or handed on, and this client no longer follows the hold.
     HandedOn,
 }
 
 impl LossReason {
-    /// Every reason, for the labels of an exporter.
+    /// All reasons, for the labels of an exporter.
     pub const ALL: &'static [LossReason] =
         &[LossReason::Expired, LossReason::Gone, LossReason::MaxHold, LossReason::Closed];
 
-    /// A short name that never changes, for labels and logs: `expired`, `gone`, `max_hold` and
-    /// `closed`. [`Display`](fmt::Display) is for people.
+    /// A short, stable name for labels and logs: `expired`, `gone`, `max_hold` or `closed`.
+    /// [`Display`](fmt::Display) is for people.
     pub fn as_str(self) -> &'static str {
         match self {
             LossReason::Expired => "expired",
@@ -217,7 +219,7 @@ mod tests {
 
     #[test]
     fn every_reason_is_listed_under_a_name_of_its_own() {
-        // A reason that is new must be put here, and into the list.
+        // Add a new reason here and to the list.
         let number = |reason: &LossReason| match reason {
             LossReason::Expired => 0,
             LossReason::Gone => 1,

@@ -13,13 +13,13 @@ use crate::protocol::kind::Kind;
 use crate::protocol::scan::{self, Found};
 use crate::session::Handle;
 
-/// Keys that Redis looks at in one step.
+/// The number of keys that Redis visits in one step.
 const STEP: i64 = 500;
-/// The most locks that are listed.
+/// The largest number of locks in a list.
 const LOCKS_MAX: usize = 10_000;
-/// The most steps of one search: a keyspace of some five million keys.
+/// The largest number of steps of one search, for about five million keys.
 const STEPS_MAX: usize = 10_000;
-/// No step begins later: each may take as long as any call, and a slow server would keep its caller for hours.
+/// No step begins after this time. Each step may take as long as any call, so a slow server could take hours.
 const SEARCH_MAX: Duration = Duration::from_secs(30);
 
 /// The kind of a lock, as far as its keys show it.
@@ -28,20 +28,20 @@ const SEARCH_MAX: Duration = Duration::from_secs(30);
 pub enum LockKind {
     /// Re-entrant, non-reentrant or spin: their keys look the same.
     Lock,
-    /// Fair: with waiters in its queue, or held by this library. A fair lock that Redisson holds looks
-    /// like a plain lock while it has no waiters.
+    /// Fair, with waiters in its queue or held by this library. If Redisson holds a fair lock without
+    /// waiters, it looks like a plain lock.
     Fair,
-    /// Fenced: with a token counter.
+    /// Fenced, with a token counter.
     Fenced,
     /// Held by readers.
     Read,
-    /// Held by a writer, perhaps with read holds of its own.
+    /// Held by a writer, which may also have read holds.
     Write,
-    /// A string lock of this library. The keys of other libraries have no mark, and are not found.
+    /// A string lock of this library. Those of other libraries have no mark and are not found.
     String,
 }
 
-/// A lock that is held, found by [`Client::locks`](crate::Client::locks).
+/// A held lock that [`Client::locks`](crate::Client::locks) found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
@@ -49,14 +49,14 @@ pub struct LockInfo {
     pub key: String,
     /// The kind, as far as the keys show it.
     pub kind: LockKind,
-    /// The holders. Each reader has a lease of its own.
+    /// The holders. Each reader has its own lease.
     pub holders: Vec<Holder>,
-    /// What is left of the longest lease; `None` if the key has no expiry.
+    /// The longest remaining lease; `None` if the key has no expiry.
     pub lease: Option<Duration>,
-    /// How many wait in the queue of a fair lock.
+    /// The number of waiters in the queue of a fair lock.
     pub queue: u64,
-    /// How many clients listen for the release of a lock of another kind, each for all its waiters; as
-    /// [`Waiters::listening`](crate::Waiters::listening).
+    /// The number of clients that listen for the release of a lock of another kind, each for all its waiters;
+    /// see [`Waiters::listening`](crate::Waiters::listening).
     pub listening: Option<u64>,
 }
 
@@ -90,7 +90,7 @@ pub struct LockList {
 }
 
 impl LockList {
-    /// The search ended at its bounds: there may be more locks.
+    /// Returns whether the search stopped at its limits. There may be more locks.
     pub fn is_truncated(&self) -> bool {
         self.truncated
     }
@@ -143,7 +143,7 @@ impl fmt::Display for LockKind {
     }
 }
 
-/// Searches step by step; a key that SCAN gives twice is listed once.
+/// Searches step by step. A key that SCAN returns twice is listed once.
 pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, Error> {
     let pattern = format!("{}{pattern}", escaped(&handle.session.settings.key_prefix));
     let name = Arc::from(pattern.as_str());
@@ -175,7 +175,7 @@ pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, E
     Ok(LockList { locks, truncated })
 }
 
-/// A prefix with the special letters of SCAN's patterns escaped.
+/// Escapes the special letters of SCAN patterns in a prefix.
 fn escaped(prefix: &str) -> String {
     let special = |letter| matches!(letter, '*' | '?' | '[' | ']' | '\\' | '^');
     let mut text = String::with_capacity(prefix.len());

@@ -1,4 +1,4 @@
-//! What a client has done and what it keeps: plain counters, always on.
+//! Plain counters of what a client has done and what it keeps. They are always on.
 
 use std::fmt;
 
@@ -26,8 +26,8 @@ macro_rules! stats {
 
         /// What a client has done since it was made, and what it keeps now.
         ///
-        /// A snapshot, made by [`Client::stats`](crate::Client::stats). It is not consistent across its
-        /// fields.
+        /// [`Client::stats`](crate::Client::stats) takes this snapshot. The fields are read one after
+        /// another, so they need not be consistent with each other.
         ///
         /// # Examples
         ///
@@ -54,9 +54,9 @@ macro_rules! stats {
         }
 
         impl Stats {
-            /// Every field by its name, in the order of their declaration: for an exporter.
+            /// Every field with its name, in the order of declaration, for an exporter.
             ///
-            /// The fields that say *now* are gauges; the others only rise.
+            /// The fields whose description says *now* are gauges. The others only rise.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [
                     $((stringify!($name), self.$name),)*
@@ -110,9 +110,9 @@ stats! {
     looked_up {
         /// Connections that were made again after they broke.
         reconnects,
-        /// Channels subscribed now, those kept warm included.
+        /// Channels subscribed now, including those kept warm.
         subscriptions,
-        /// Registrations of waiters with channels now.
+        /// Waiters registered with channels now.
         listeners,
         /// Names held or waited for now.
         local_queues,
@@ -120,12 +120,12 @@ stats! {
         waiting,
         /// Holds that the watchdog knows now.
         holds,
-        /// Releases that are not settled now.
+        /// Releases not yet settled now.
         releases_pending,
     }
 }
 
-/// `name=value` for each field, with blanks between them.
+/// `name=value` for each field, separated by blanks.
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, (name, value)) in self.iter().enumerate() {

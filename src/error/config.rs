@@ -1,6 +1,6 @@
-//! Settings and arguments that cannot be used. They are refused before anything is sent.
+//! Settings and arguments that are not allowed. They are refused before anything is sent.
 
-/// A setting or an argument that cannot be used. Nothing was sent; the message says what would be right.
+/// A setting or an argument that is not allowed. Nothing was sent, and the message says what is allowed.
 ///
 /// # Examples
 ///
@@ -21,84 +21,84 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A URL that cannot be used. The text says why and never repeats a password.
+    /// The URL cannot be used. The text says why, and never contains a password.
     #[error("unusable url: {reason}")]
     Url {
-        /// What is wrong and what would be right.
+        /// What is wrong, and what is allowed.
         reason: String,
     },
-    /// TLS options that cannot be used: a file or a key that cannot be read, a certificate and a key that do
-    /// not belong together, options for a URL that is not `rediss://`. The text never has a part of a key.
+    /// The TLS options cannot be used: a file or key cannot be read, the certificate and key do not match, or the
+    /// URL is not `rediss://`. The text never contains part of a key.
     #[error("unusable TLS options: {reason}")]
     Tls {
         /// What is wrong, and in which file.
         reason: String,
     },
-    /// Credentials for a target that has its own.
+    /// The target does not take credentials: it has its own, or it has no users.
     #[error("unusable credentials: {reason}")]
     Credentials {
-        /// What is wrong and what would be right.
+        /// What is wrong, and what is allowed.
         reason: &'static str,
     },
-    /// A configuration of fred that is not for one server.
+    /// The configuration of fred is not for a single server.
     #[cfg(feature = "fred")]
     #[error("unusable configuration of fred: {reason}")]
     Fred {
-        /// What is wrong and what would be right.
+        /// What is wrong, and what is allowed.
         reason: &'static str,
     },
-    /// A value outside its range.
+    /// The value is out of range.
     #[error("{what} is out of range: given=`{given}`, allowed=`{allowed}`")]
     OutOfRange {
         /// The setting or the argument.
         what: &'static str,
-        /// The value that was given.
+        /// The given value.
         given: String,
-        /// The values that are allowed.
+        /// The allowed values.
         allowed: String,
     },
-    /// A setting that means nothing for this kind of lock.
+    /// This kind of lock does not have the setting.
     #[error("`{setting}` is not for a {kind}: {reason}")]
     Setting {
-        /// The call that made the setting.
+        /// The method that sets it.
         setting: &'static str,
         /// The kind of the lock.
         kind: String,
-        /// Why not, or what to take instead.
+        /// The reason, or what to use instead.
         reason: &'static str,
     },
-    /// A lock name that cannot be used.
+    /// The name of a lock is not allowed.
     #[error("unusable lock name: {reason}, name=`{name}`")]
     Name {
-        /// The name, cut if it is long.
+        /// The name, shortened if it is long.
         name: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// Members that cannot be one lock: see [`Lock::multi`](crate::Lock::multi) and
+    /// The members cannot be combined into one lock: see [`Lock::multi`](crate::Lock::multi) and
     /// [`Lock::quorum`](crate::Lock::quorum).
     #[error("these locks cannot be one lock: {reason}")]
     Members {
         /// What is wrong with the members.
         reason: &'static str,
     },
-    /// Connecting outside a tokio runtime, which drives the connections.
+    /// There is no tokio runtime to drive the connections.
     #[error(
         "no tokio runtime: connect within one, for example in `#[tokio::main]` or `Runtime::block_on`"
     )]
     NoRuntime,
-    /// A text that is not from [`LockGuard::hand_on`](crate::LockGuard::hand_on) of this lock.
+    /// The text is not from [`LockGuard::hand_on`](crate::LockGuard::hand_on) of this lock.
     #[error(
         "not the text of a hold that was handed on: {reason}; pass the text of `hand_on` on as it is"
     )]
     HandOnText {
-        /// What is wrong with it.
+        /// What is wrong with the text.
         reason: &'static str,
     },
-    /// A call for a single lock, made on several locks as one.
+    /// The method is for a single lock, and was called on several locks as one.
     #[error("`{call}` is for a single lock, not for several locks as one: call it for each member")]
     Several {
-        /// The call.
+        /// The method.
         call: &'static str,
     },
     /// A hold cannot be handed on while it has other guards, or if its owner also took the read lock.
@@ -109,13 +109,13 @@ pub enum ConfigError {
         /// The lock.
         name: String,
     },
-    /// A guard given to [`Acquire::within`](crate::Acquire::within) that is of another lock or client.
+    /// The guard given to [`Acquire::within`](crate::Acquire::within) belongs to another lock or client.
     #[error("the guard given to `within` is of another lock or client: name=`{name}`")]
     OtherLock {
         /// The lock of the acquisition.
         name: String,
     },
-    /// A text that is not the id of a permit.
+    /// The text is not the id of a permit.
     #[error(
         "not the id of a permit: pass 32 lower-case hex digits, as `ExpirablePermit::id` gives them"
     )]

@@ -8,9 +8,9 @@ use std::fmt;
 pub struct Unmet {
     /// The server.
     pub server: String,
-    /// What is required of it.
+    /// The requirement.
     pub requirement: String,
-    /// What was found, or why that is not known.
+    /// What was found, or why it is unknown.
     pub found: String,
 }
 
