@@ -1,4 +1,4 @@
-//! The count-down latch: it is waited for and never held.
+//! The count-down latch, which callers wait for but never hold.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,11 +11,10 @@ use crate::protocol::replies::yes_or_no;
 use crate::session::wait::Wait;
 use crate::synchronizer::Synchronizer;
 
-/// A count under one name, whose waiters go on when it is zero, shared with Redisson's
-/// `RCountDownLatch`.
+/// A distributed count whose waiters go on when it reaches zero, shared with Redisson's `RCountDownLatch`.
 ///
-/// A latch that was never set is open. Waiters listen, and ask again about once a second, so that a
-/// waiter that comes late or misses a message does not hang.
+/// A latch that was never set is open. Waiters listen for a message and poll about once a second, so a waiter
+/// that comes late or misses a message does not hang.
 ///
 /// # Redis cost
 ///
@@ -26,12 +25,14 @@ use crate::synchronizer::Synchronizer;
 /// | while waited for | 1 a second  | `latch_ask` of one waiter of the client     |
 /// | a wait that ends | 1           | `latch_ask`: Redis decides                  |
 ///
+/// `w` is the number of times that the waiter is woken.
+///
 /// # Keys
 ///
-/// The string at the name, and the channel `redisson_countdownlatch__channel__{name}`; both as
-/// Redisson's. The reply to a change of the count is kept for 30 s, or four command time-outs if that is
-/// longer, at `leasehold_reply:{name}:<id>`. A client has one such key for each change under way, and uses it
-/// again.
+/// The string at the name and the channel `redisson_countdownlatch__channel__{name}`, both as in Redisson.
+///
+/// The reply to a change of the count is kept at `leasehold_reply:{name}:<id>`, for 30 s or four command
+/// timeouts, whichever is longer. A client has one such key for each change in flight, and reuses it.
 ///
 /// # Examples
 ///
@@ -65,19 +66,19 @@ impl CountDownLatch {
         CountDownLatch { inner }
     }
 
-    /// How often a waiter of this value asks, in case a message was lost. Default:
+    /// Sets how often waiters of this value poll, in case a message was lost. Default:
     /// [`ClientBuilder::safety_poll`](crate::ClientBuilder::safety_poll). From 10 ms to 60 s.
     ///
-    /// One waiter of the client asks for all. A bad value is refused by the first call.
+    /// One waiter of the client polls for all of them. The first call refuses a bad value.
     #[must_use = "the latch is moved into the returned value"]
     pub fn with_safety_poll(mut self, every: Duration) -> Self {
         self.inner.settings.own_mut().safety_poll = Some(every);
         self
     }
 
-    /// Sets the count, unless there is one already; false then.
+    /// Sets the count if there is none yet; returns false if there is one.
     ///
-    /// A count of zero sets nothing: a latch that was never set is open.
+    /// A count of zero sets nothing, because a latch that was never set is open.
     ///
     /// # Redis cost
     ///
@@ -85,15 +86,17 @@ impl CountDownLatch {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`] if Redis gives no answer
-    /// within a command time-out, [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name.
+    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer within the
+    ///   command timeout, or refused the call.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the name or a setting cannot be used.
     pub async fn try_set_count(&self, count: u32) -> Result<bool, Error> {
         if count == 0 {
-            // A count of zero would stay for ever, and no other count could be set.
+            // A stored zero would stay forever, and no other count could be set.
             return Ok(self.count().await? == 0);
         }
         let publish = self.inner.publish();
@@ -103,7 +106,7 @@ impl CountDownLatch {
         self.inner.change(call, yes_or_no).await
     }
 
-    /// Lowers the count by one, never below zero; at zero all waiters go on. Returns the new count.
+    /// Lowers the count by one, but not below zero, and returns the new count. At zero, all waiters go on.
     ///
     /// # Redis cost
     ///
@@ -111,11 +114,11 @@ impl CountDownLatch {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// As [`try_set_count`](CountDownLatch::try_set_count).
+    /// See [`try_set_count`](CountDownLatch::try_set_count).
     pub async fn count_down(&self) -> Result<i64, Error> {
         let publish = self.inner.publish();
         self.inner
@@ -123,7 +126,7 @@ impl CountDownLatch {
             .await
     }
 
-    /// The count; 0 if it was never set.
+    /// Returns the count; 0 if it was never set.
     ///
     /// # Redis cost
     ///
@@ -135,18 +138,18 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// As [`try_set_count`](CountDownLatch::try_set_count).
+    /// See [`try_set_count`](CountDownLatch::try_set_count).
     pub async fn count(&self) -> Result<i64, Error> {
         self.inner.ask(latch::count, number).await
     }
 
-    /// Waits until the count is zero, at most `wait`.
+    /// Waits until the count is zero, for at most `wait`.
     ///
-    /// A `wait` of zero asks once; [`Duration::MAX`] waits as long as it takes.
+    /// A `wait` of zero asks once. [`Duration::MAX`] waits as long as it takes.
     ///
     /// # Redis cost
     ///
-    /// As in the table of [`CountDownLatch`].
+    /// See the table on [`CountDownLatch`].
     ///
     /// # Cancel safety
     ///
@@ -154,17 +157,19 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] if the count was not zero for all of the wait. [`Error::Unavailable`] if
-    /// Redis could not be asked, [`Error::Protocol`] if Redis refuses the call. [`Error::Closed`] after
-    /// shutdown, [`Error::Config`] for a bad name.
+    /// - [`Error::Timeout`]: the count did not reach zero within `wait`.
+    /// - [`Error::Unavailable`]: Redis could not be asked.
+    /// - [`Error::Protocol`]: Redis refused the call.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the name or a setting cannot be used.
     pub async fn wait(&self, wait: Duration) -> Result<(), Error> {
         let request = self.inner.request(Wait::from(wait), Lease::Renewed)?;
         crate::session::acquire::wait_open(&self.inner.handle, request).await
     }
 
-    /// Removes the latch and lets all waiters go on, Java's too; false if there was no latch.
+    /// Removes the latch and lets all waiters go on, including Java's; returns false if there was no latch.
     ///
-    /// This differs from Redisson, whose `delete` leaves the waiters waiting.
+    /// Redisson differs: its `delete` leaves the waiters waiting.
     ///
     /// # Redis cost
     ///
@@ -172,17 +177,17 @@ impl CountDownLatch {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// As [`try_set_count`](CountDownLatch::try_set_count).
+    /// See [`try_set_count`](CountDownLatch::try_set_count).
     pub async fn delete(&self) -> Result<bool, Error> {
         let publish = self.inner.publish();
         self.inner.ask(|resource| latch::delete(resource, publish), yes_or_no).await
     }
 
-    /// The name as it was given; empty if the name was refused.
+    /// The name of this value; empty if the name is not allowed.
     pub fn name(&self) -> &str {
         self.inner.name()
     }

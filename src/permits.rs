@@ -18,31 +18,32 @@ use crate::synchronizer::Synchronizer;
 
 pub use expirable_permit::ExpirablePermit;
 
-/// The most permits of one acquisition or release: more would keep Redis busy for a millisecond and more.
+/// The most permits of one acquisition or release. More would keep Redis busy for a millisecond or longer.
 const PERMITS_MAX: u32 = 1024;
 
-/// Permits with ids and leases, shared with Redisson's `RPermitExpirableSemaphore`.
+/// A distributed semaphore whose permits have ids and leases, shared with Redisson's
+/// `RPermitExpirableSemaphore`.
 ///
-/// Permits whose lease ended come back at the next call of any client, all at once. With
-/// [`Lease::Renewed`] a permit is renewed while its guard lives, which Redisson does not do. The server's
-/// clock decides when a lease ends.
+/// All permits whose lease has ended come back at the next call of any client. The server's clock decides
+/// when a lease ends. With [`Lease::Renewed`], a permit is renewed while its guard is alive. Redisson does
+/// not do that.
 ///
 /// # Fairness
 ///
-/// Waiters of one client are served in the order in which they came. Between clients there is no
-/// order.
+/// Waiters of one client are served in the order of arrival. There is no order between clients.
 ///
 /// # Redis cost
 ///
-/// As in the table of [`Semaphore`](crate::Semaphore), with `permit_acquire`, `permit_release` and
+/// See the table on [`Semaphore`](crate::Semaphore), with `permit_acquire`, `permit_release` and
 /// `permit_renew`.
 ///
 /// # Keys
 ///
-/// The string at the name, the sorted set `{name}:timeout` and the channel `redisson_sc:{name}`; all
-/// as Redisson's. `x` and `{x}` have the same sorted set: do not use both names. The reply to a change of
-/// the number is kept for 30 s, or four command time-outs if that is longer, at
-/// `leasehold_reply:{name}:<id>`. A client has one such key for each change under way, and uses it again.
+/// The string at the name, the sorted set `{name}:timeout` and the channel `redisson_sc:{name}`, all as in
+/// Redisson. `x` and `{x}` share the sorted set: do not use both names.
+///
+/// The reply to a change of the number is kept at `leasehold_reply:{name}:<id>`, for 30 s or four command
+/// timeouts, whichever is longer. A client has one such key for each change in flight, and reuses it.
 ///
 /// # Examples
 ///
@@ -79,27 +80,27 @@ impl PermitExpirableSemaphore {
         PermitExpirableSemaphore { inner }
     }
 
-    /// What a renewed lease is for this value, [`Lease::Renewed`]. Default:
+    /// Sets the lease that [`Lease::Renewed`] means for this value. Default:
     /// [`ClientBuilder::lease`](crate::ClientBuilder::lease). From 100 ms to a year.
     ///
-    /// Permits of a holder that died come back after it. A bad value is refused by the first call.
+    /// The permits of a holder that died come back after this lease. The first call refuses a bad value.
     #[must_use = "the semaphore is moved into the returned value"]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.inner.settings.own_mut().lease = Some(lease);
         self
     }
 
-    /// How often a waiter of this value asks, in case a message was lost or permits came back without one.
-    /// Default: [`ClientBuilder::safety_poll`](crate::ClientBuilder::safety_poll). From 10 ms to 60 s.
+    /// Sets how often waiters of this value poll, in case a message was lost or permits came back without
+    /// one. Default: [`ClientBuilder::safety_poll`](crate::ClientBuilder::safety_poll). From 10 ms to 60 s.
     ///
-    /// One waiter of the client asks for all. A bad value is refused by the first call.
+    /// One waiter of the client polls for all of them. The first call refuses a bad value.
     #[must_use = "the semaphore is moved into the returned value"]
     pub fn with_safety_poll(mut self, every: Duration) -> Self {
         self.inner.settings.own_mut().safety_poll = Some(every);
         self
     }
 
-    /// Sets the number of permits, unless the semaphore is there already; false then.
+    /// Sets the number of permits if the semaphore does not exist yet; returns false if it does.
     ///
     /// # Redis cost
     ///
@@ -107,12 +108,14 @@ impl PermitExpirableSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`] if Redis gives no answer
-    /// within a command time-out, [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name.
+    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer within the
+    ///   command timeout, or refused the call.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the name or a setting cannot be used.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         let (publish, message) = (self.inner.publish(), permits.to_string());
         let call = |resource: &_, reply_key| {
@@ -121,7 +124,7 @@ impl PermitExpirableSemaphore {
         self.inner.change(call, yes_or_no).await
     }
 
-    /// Sets the total, held permits included. Returns how many are then available: negative if more are
+    /// Sets the total, including held permits. Returns how many are then available: negative if more are
     /// held.
     ///
     /// # Redis cost
@@ -130,40 +133,41 @@ impl PermitExpirableSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// As [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
+    /// See [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
     pub async fn set_permits(&self, permits: u32) -> Result<i64, Error> {
         let publish = self.inner.publish();
         self.inner.ask(|resource| permit::resize(resource, publish, permits.into()), number).await
     }
 
-    /// Adds permits, or takes permits away if the number is negative: up to [`u32::MAX`] at once.
+    /// Adds permits, or takes permits away if the number is negative.
     ///
-    /// The number of available permits may become negative.
+    /// At most [`u32::MAX`] permits can be added or taken at once. The number of available permits may become
+    /// negative.
     ///
     /// # Redis cost
     ///
-    /// 1 round trip; none for no permits.
+    /// 1 round trip. None for zero permits.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a number beyond that; others as
-    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
+    /// [`Error::Config`] if the number is too large. See
+    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
     pub async fn add_permits(&self, permits: i64) -> Result<(), Error> {
         self.inner.add(permits).await
     }
 
-    /// Lets the semaphore end after `life`, with all its permits; false if there is none.
+    /// Makes the semaphore and all its permits expire after `life`; returns false if there is no semaphore.
     ///
-    /// A guard with a renewed lease learns of it at the next renewal; a guard with a fixed lease ends with
-    /// its lease.
+    /// A guard with a renewed lease notices at its next renewal. A guard with a fixed lease ends with its
+    /// lease.
     ///
     /// # Redis cost
     ///
@@ -171,51 +175,54 @@ impl PermitExpirableSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a life outside [`Lease::MIN`] to [`Lease::MAX`]; others as
-    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
+    /// [`Error::Config`] if `life` is not between [`Lease::MIN`] and [`Lease::MAX`]. See
+    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
     pub async fn expire_after(&self, life: Duration) -> Result<bool, Error> {
         let life = Lease::checked("life", life)?;
         self.inner.ask(|resource| permit::expire(resource, life), yes_or_no).await
     }
 
-    /// Takes a permit, waiting as long as it takes.
+    /// Takes a permit, and waits as long as it takes.
     ///
     /// # Redis cost
     ///
-    /// As in the table of [`Semaphore`](crate::Semaphore).
+    /// See the table on [`Semaphore`](crate::Semaphore).
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up: a permit that is on its way is given back.
+    /// Cancel safe, with clean-up. A permit that is granted later is given back.
     ///
     /// # Errors
     ///
-    /// [`Error::Protocol`] if Redis refuses the call for good, [`Error::Closed`] after shutdown,
-    /// [`Error::Config`] for a bad name or lease.
+    /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the name, the lease or a setting cannot be used.
     pub async fn acquire(&self, lease: Lease) -> Result<ExpirablePermit, Error> {
         self.take(1, Wait::Forever, lease).await
     }
 
-    /// Takes a permit, waiting at most `wait`; a wait of zero asks once.
+    /// Takes a permit, and waits at most `wait`. A `wait` of zero tries once.
     ///
     /// # Redis cost
     ///
-    /// As in the table of [`Semaphore`](crate::Semaphore).
+    /// See the table on [`Semaphore`](crate::Semaphore).
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up: a permit that is on its way is given back.
+    /// Cancel safe, with clean-up. A permit that is granted later is given back.
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] if no permit was available for all of the wait. [`Error::Unavailable`] if Redis did
-    /// not take the call. [`Error::Unknown`] if the reply was lost: the permit is given back
-    /// in the background. [`Error::Protocol`] if Redis refuses the call for good, [`Error::Closed`] after
-    /// shutdown, [`Error::Config`] for a bad name or lease.
+    /// - [`Error::Timeout`]: no permit was available until `wait` ended.
+    /// - [`Error::Unavailable`]: Redis did not execute the call.
+    /// - [`Error::Unknown`]: the reply was lost. The permit is given back in the background.
+    /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the name, the lease or a setting cannot be used.
     pub async fn try_acquire(
         &self,
         wait: Duration,
@@ -224,20 +231,20 @@ impl PermitExpirableSemaphore {
         self.take(1, Wait::from(wait), lease).await
     }
 
-    /// Takes several permits, all of them or none, waiting at most `wait`.
+    /// Takes several permits, all or none, and waits at most `wait`.
     ///
     /// # Redis cost
     ///
-    /// As in the table of [`Semaphore`](crate::Semaphore).
+    /// See the table on [`Semaphore`](crate::Semaphore).
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up: permits that are on their way are given back.
+    /// Cancel safe, with clean-up. Permits that are granted later are given back.
     ///
     /// # Errors
     ///
-    /// As [`try_acquire`](PermitExpirableSemaphore::try_acquire); [`Error::Config`] for zero permits, or
-    /// for more than 1024.
+    /// See [`try_acquire`](PermitExpirableSemaphore::try_acquire). [`Error::Config`] for zero permits, or for
+    /// more than 1,024.
     pub async fn try_acquire_many(
         &self,
         permits: u32,
@@ -255,7 +262,7 @@ impl PermitExpirableSemaphore {
         Ok(ExpirablePermit::new(LockGuard::new(share)))
     }
 
-    /// How many permits are available; negative if more permits were taken away than there were.
+    /// Returns the number of available permits. It is negative if more were taken away than there were.
     ///
     /// # Redis cost
     ///
@@ -267,12 +274,12 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
+    /// See [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
     pub async fn available(&self) -> Result<i64, Error> {
         Ok(self.numbers().await?.0)
     }
 
-    /// How many permits are held.
+    /// Returns the number of held permits.
     ///
     /// # Redis cost
     ///
@@ -284,12 +291,12 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
+    /// See [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
     pub async fn acquired(&self) -> Result<i64, Error> {
         Ok(self.numbers().await?.1)
     }
 
-    /// How many permits there are, available and held.
+    /// Returns the total number of permits, available and held.
     ///
     /// # Redis cost
     ///
@@ -301,7 +308,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// As [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
+    /// See [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
     pub async fn permits(&self) -> Result<i64, Error> {
         let (available, held) = self.numbers().await?;
         Ok(available + held)
@@ -314,7 +321,7 @@ impl PermitExpirableSemaphore {
             .await
     }
 
-    /// The name as it was given; empty if the name was refused.
+    /// The name of this value; empty if the name is not allowed.
     pub fn name(&self) -> &str {
         self.inner.name()
     }

@@ -6,34 +6,37 @@ use std::time::Duration;
 use crate::lock::Lock;
 use crate::session::owner::Owner;
 
-/// Many readers or one writer under one name, shared with Redisson's `RReadWriteLock`.
+/// A distributed lock for many readers or one writer, shared with Redisson's `RReadWriteLock`.
 ///
-/// [`read`](ReadWriteLock::read) and [`write`](ReadWriteLock::write) are the two sides, each a
-/// [`Lock`]. Inside a section of one side, or with its guard ([`Acquire::within`](crate::Acquire::within)):
+/// [`read`](ReadWriteLock::read) and [`write`](ReadWriteLock::write) are its two sides, each a [`Lock`].
+/// Inside a section of one side, or with its guard ([`Acquire::within`](crate::Acquire::within)):
 ///
-/// - Under the write side, the read side may be taken too, at once, and kept when the write side is
-///   released (a *downgrade*): waiting readers then come in.
-/// - Under the read side, the write side is refused immediately with
+/// - A writer can also take the read side, without waiting. It can keep the read side when it releases the
+///   write side (a *downgrade*), and then waiting readers get in.
+/// - A reader cannot take the write side. Upgrading is refused immediately with
 ///   [`Error::AlreadyHeld`](crate::Error::AlreadyHeld).
-/// - Under the read side, the read side may be taken again, even if writers wait. Each read acquisition is
-///   a hold of its own with a lease of its own.
+/// - A reader can take the read side again, even if writers wait. Each read acquisition has its own hold and
+///   its own lease.
 ///
 /// # Fairness
 ///
-/// As in Redisson, readers pass waiting writers.
-/// [`prefer_writers`](ReadWriteLock::prefer_writers) changes that among the waiters of one client. After a
-/// streak of hand-overs between writers of a client, its waiting readers come first, as other clients do.
+/// As in Redisson, readers overtake waiting writers. [`prefer_writers`](ReadWriteLock::prefer_writers)
+/// changes that among the waiters of one client. After a streak of hand-overs between the writers of a
+/// client, its waiting readers go first, just as other clients do.
 ///
 /// # Redis cost
 ///
-/// As in the table of [`Lock`]; read holds are never handed over: each takes one round trip. A release
-/// looks at the leases of the read holds that are left: of more than sixteen, mostly at eight.
+/// See the table on [`Lock`]. Read holds are never handed over: each takes one round trip. A release checks
+/// the leases of the remaining read holds. If there are more than sixteen, it usually checks eight.
 ///
 /// # Keys
 ///
-/// The hash at the name, with a field `mode`; a key `{name}:<owner>:rwlock_timeout:1` for each read
-/// hold; the channel `redisson_rwlock:{name}`. A plain lock must not share the name: the two exclude
-/// each other, but do not wake each other.
+/// - The hash at the name, with a field `mode`.
+/// - A key `{name}:<owner>:rwlock_timeout:1` for each read hold.
+/// - The channel `redisson_rwlock:{name}`.
+///
+/// Do not use the name for a plain lock as well: the two exclude each other, but do not wake each other's
+/// waiters.
 ///
 /// # Examples
 ///
@@ -64,7 +67,7 @@ impl ReadWriteLock {
 
     /// Makes `owner` the owner of all acquisitions of both sides through this value.
     ///
-    /// See [`Owner`] for the exclusion that this gives away.
+    /// See [`Owner`] for what that means for exclusion.
     #[must_use = "the lock is moved into the returned value"]
     pub fn owned_by(self, owner: &Owner) -> Self {
         let ReadWriteLock { read, write } = self;
@@ -73,46 +76,46 @@ impl ReadWriteLock {
 
     /// Lets waiting writers of this client go before readers of this value.
     ///
-    /// An owner that already reads never queues behind them. Readers of other clients, and of values
-    /// without this setting, still pass waiting writers.
+    /// An owner that already reads never queues behind them. Readers of other clients, and of values without
+    /// this setting, still overtake waiting writers.
     #[must_use = "the lock is moved into the returned value"]
     pub fn prefer_writers(mut self) -> Self {
         self.read.prefer_writers();
         self
     }
 
-    /// As [`Lock::with_lease`], for both sides.
+    /// Sets the lease of both sides. See [`Lock::with_lease`].
     #[must_use = "the lock is moved into the returned value"]
     pub fn with_lease(self, lease: Duration) -> Self {
         let ReadWriteLock { read, write } = self;
         ReadWriteLock { read: read.with_lease(lease), write: write.with_lease(lease) }
     }
 
-    /// As [`Lock::with_safety_poll`], for both sides.
+    /// Sets the safety poll of both sides. See [`Lock::with_safety_poll`].
     ///
-    /// Waiting readers ask as often, because not everything that lets them in is published.
+    /// Waiting readers poll this often too, because some changes that let them in are not published.
     #[must_use = "the lock is moved into the returned value"]
     pub fn with_safety_poll(self, every: Duration) -> Self {
         let ReadWriteLock { read, write } = self;
         ReadWriteLock { read: read.with_safety_poll(every), write: write.with_safety_poll(every) }
     }
 
-    /// The side that many may hold.
+    /// The side that many readers may hold.
     pub fn read(&self) -> &Lock {
         &self.read
     }
 
-    /// The side that only one may hold.
+    /// The side that only one writer may hold.
     pub fn write(&self) -> &Lock {
         &self.write
     }
 
-    /// The read side and the write side as two locks, for [`Lock::multi`] and the like.
+    /// Splits the lock into its read side and its write side, for [`Lock::multi`] and similar methods.
     pub fn split(self) -> (Lock, Lock) {
         (self.read, self.write)
     }
 
-    /// The name as it was given; empty if the name was refused.
+    /// The name of this value; empty if the name is not allowed.
     pub fn name(&self) -> &str {
         self.write.name()
     }

@@ -16,17 +16,17 @@ use crate::synchronizer::Synchronizer;
 
 pub use permit::SemaphorePermit;
 
-/// A number of permits under one name, shared with Redisson's `RSemaphore`.
+/// A distributed semaphore: a number of permits under one name, shared with Redisson's `RSemaphore`.
 ///
-/// Redisson keeps only the number of available permits: the permits of a process that died are gone.
-/// Here each acquisition also has a hold with a lease, which is renewed while its guard lives. The permits
-/// of a dead holder come back: the next call of any client of this library puts them back, and waiters
+/// Redisson stores only the number of available permits. So the permits of a process that died are gone. In
+/// this library each acquisition also has a hold with a lease, which is renewed while its guard is alive. The
+/// permits of a dead holder come back: the next call of any client of this library returns them, and waiters
 /// call about once a second.
 ///
 /// # Fairness
 ///
-/// Waiters of one client are served in the order in which they came; a waiter for many permits holds up
-/// the waiters behind it. Between clients there is no order.
+/// Waiters of one client are served in the order of arrival. A waiter for many permits blocks the waiters
+/// behind it. There is no order between clients.
 ///
 /// # Redis cost
 ///
@@ -38,17 +38,21 @@ pub use permit::SemaphorePermit;
 /// | while held       | 1 per third of the lease | `semaphore_renew`, many holds in one call |
 /// | while waited for | 1 a second  | `semaphore_acquire` of one waiter of the client   |
 ///
+/// `w` is the number of times that the waiter is woken.
+///
 /// # Keys
 ///
-/// The string at the name, and the channel `redisson_sc:{name}`; both as Redisson's. The holds are in
-/// the sorted set `leasehold_semaphore:{name}`, which Redisson does not know; for a name with braces of its
-/// own, in `leasehold_semaphore::name`, with two colons. The reply to a change of the number is kept for
-/// 30 s, or four command time-outs if that is longer, at `leasehold_reply:{name}:<id>`. A client has one such
-/// key for each change under way, and uses it again.
+/// The string at the name and the channel `redisson_sc:{name}`, both as in Redisson.
+///
+/// The holds are in the sorted set `leasehold_semaphore:{name}`, which Redisson does not know. If the name
+/// has braces of its own, the set is `leasehold_semaphore::name`, with two colons.
+///
+/// The reply to a change of the number is kept at `leasehold_reply:{name}:<id>`, for 30 s or four command
+/// timeouts, whichever is longer. A client has one such key for each change in flight, and reuses it.
 ///
 /// # Examples
 ///
-/// At most three jobs at once, over all processes:
+/// At most three jobs at once, across all processes:
 ///
 #[cfg_attr(feature = "embedded", doc = "```")]
 #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -75,27 +79,27 @@ impl Semaphore {
         Semaphore { inner }
     }
 
-    /// What a renewed lease is for this value: that of all its permits. Default:
+    /// Sets the lease of all permits that this value takes. Default:
     /// [`ClientBuilder::lease`](crate::ClientBuilder::lease). From 100 ms to a year.
     ///
-    /// Permits of a holder that died come back after it. A bad value is refused by the first call.
+    /// The permits of a holder that died come back after this lease. The first call refuses a bad value.
     #[must_use = "the semaphore is moved into the returned value"]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.inner.settings.own_mut().lease = Some(lease);
         self
     }
 
-    /// How often a waiter of this value asks, in case a message was lost or permits came back without one.
-    /// Default: [`ClientBuilder::safety_poll`](crate::ClientBuilder::safety_poll). From 10 ms to 60 s.
+    /// Sets how often waiters of this value poll, in case a message was lost or permits came back without
+    /// one. Default: [`ClientBuilder::safety_poll`](crate::ClientBuilder::safety_poll). From 10 ms to 60 s.
     ///
-    /// One waiter of the client asks for all. A bad value is refused by the first call.
+    /// One waiter of the client polls for all of them. The first call refuses a bad value.
     #[must_use = "the semaphore is moved into the returned value"]
     pub fn with_safety_poll(mut self, every: Duration) -> Self {
         self.inner.settings.own_mut().safety_poll = Some(every);
         self
     }
 
-    /// Sets the number of permits, unless the semaphore is there already; false then.
+    /// Sets the number of permits if the semaphore does not exist yet; returns false if it does.
     ///
     /// # Redis cost
     ///
@@ -103,19 +107,21 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`] if Redis gives no answer
-    /// within a command time-out, [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name.
+    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer within the
+    ///   command timeout, or refused the call.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the name or a setting cannot be used.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         self.set(permits, None).await
     }
 
-    /// As [`try_set_permits`](Semaphore::try_set_permits), for a semaphore that ends after `life`.
+    /// Like [`try_set_permits`](Semaphore::try_set_permits), for a semaphore that expires after `life`.
     ///
-    /// Permits that are held then are lost; their guards learn of it at the next renewal.
+    /// Permits that are still held are lost then; their guards notice at the next renewal.
     ///
     /// # Redis cost
     ///
@@ -123,12 +129,12 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a life outside [`Lease::MIN`] to [`Lease::MAX`]; others as
-    /// [`try_set_permits`](Semaphore::try_set_permits).
+    /// [`Error::Config`] if `life` is not between [`Lease::MIN`] and [`Lease::MAX`]. See
+    /// [`try_set_permits`](Semaphore::try_set_permits) for the others.
     pub async fn try_set_permits_for(&self, permits: u32, life: Duration) -> Result<bool, Error> {
         let life = Lease::checked("life", life)?;
         self.set(permits, Some(life)).await
@@ -142,40 +148,43 @@ impl Semaphore {
         self.inner.change(call, yes_or_no).await
     }
 
-    /// Takes permits, waiting as long as it takes. Zero permits are taken at once and without Redis.
+    /// Takes permits, and waits as long as it takes. Zero permits are granted at once, without Redis.
     ///
     /// # Redis cost
     ///
-    /// As in the table of [`Semaphore`].
+    /// See the table on [`Semaphore`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up: permits that are on their way are given back.
+    /// Cancel safe, with clean-up. Permits that are granted later are given back.
     ///
     /// # Errors
     ///
-    /// [`Error::Protocol`] if Redis refuses the call for good, [`Error::Closed`] after shutdown,
-    /// [`Error::Config`] for a bad name.
+    /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the name or a setting cannot be used.
     pub async fn acquire(&self, permits: u32) -> Result<SemaphorePermit, Error> {
         self.take(permits, Wait::Forever).await
     }
 
-    /// Takes permits, waiting at most `wait`; a wait of zero asks once.
+    /// Takes permits, and waits at most `wait`. A `wait` of zero tries once.
     ///
     /// # Redis cost
     ///
-    /// As in the table of [`Semaphore`].
+    /// See the table on [`Semaphore`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up: permits that are on their way are given back.
+    /// Cancel safe, with clean-up. Permits that are granted later are given back.
     ///
     /// # Errors
     ///
-    /// [`Error::Timeout`] if there were too few permits for all of the wait: none is taken.
-    /// [`Error::Unavailable`] if Redis did not take the call. [`Error::Unknown`] if the reply was
-    /// lost: the permits are given back in the background. [`Error::Protocol`] if Redis refuses the call for
-    /// good, [`Error::Closed`] after shutdown, [`Error::Config`] for a bad name.
+    /// - [`Error::Timeout`]: there were too few permits until `wait` ended. None is taken.
+    /// - [`Error::Unavailable`]: Redis did not execute the call.
+    /// - [`Error::Unknown`]: the reply was lost. The permits are given back in the background.
+    /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
+    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Config`]: the name or a setting cannot be used.
     pub async fn try_acquire(
         &self,
         permits: u32,
@@ -193,39 +202,39 @@ impl Semaphore {
         Ok(SemaphorePermit::new(LockGuard::new(share), permits))
     }
 
-    /// Gives back permits that have no guard, as Redisson's `release`.
+    /// Gives back permits that have no guard, like Redisson's `release`.
     ///
-    /// For permits after [`SemaphorePermit::forget`], or to add permits. A semaphore that is not there is
-    /// made.
+    /// Use it for permits after [`SemaphorePermit::forget`], or to add permits. If the semaphore does not
+    /// exist, it is created.
     ///
     /// # Redis cost
     ///
-    /// 1 round trip; none for no permits.
+    /// 1 round trip. None for zero permits.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// As [`try_set_permits`](Semaphore::try_set_permits).
+    /// See [`try_set_permits`](Semaphore::try_set_permits).
     pub async fn release(&self, permits: u32) -> Result<(), Error> {
         self.add_permits(permits.into()).await
     }
 
-    /// As [`release`](Semaphore::release), but does not make a semaphore; false if there is none.
+    /// Like [`release`](Semaphore::release), but does not create a semaphore; returns false if there is none.
     ///
     /// # Redis cost
     ///
-    /// 1 round trip; none for no permits.
+    /// 1 round trip. None for zero permits.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// As [`try_set_permits`](Semaphore::try_set_permits).
+    /// See [`try_set_permits`](Semaphore::try_set_permits).
     pub async fn release_if_exists(&self, permits: u32) -> Result<bool, Error> {
         self.inner.resource()?;
         if permits == 0 {
@@ -238,27 +247,29 @@ impl Semaphore {
         self.inner.change(call, was_there).await
     }
 
-    /// Adds permits, or takes permits away if the number is negative: up to [`u32::MAX`] at once.
+    /// Adds permits, or takes permits away if the number is negative.
     ///
-    /// The number of available permits may become negative.
+    /// At most [`u32::MAX`] permits can be added or taken at once. The number of available permits may become
+    /// negative.
     ///
     /// # Redis cost
     ///
-    /// 1 round trip; none for no permits.
+    /// 1 round trip. None for zero permits.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a number beyond that; others as
-    /// [`try_set_permits`](Semaphore::try_set_permits).
+    /// [`Error::Config`] if the number is too large. See [`try_set_permits`](Semaphore::try_set_permits) for
+    /// the others.
     pub async fn add_permits(&self, permits: i64) -> Result<(), Error> {
         self.inner.add(permits).await
     }
 
-    /// Takes all available permits for good. Returns how many were taken, including permits of dead holders.
+    /// Takes all available permits for good. Returns how many were taken, including those reclaimed from dead
+    /// holders.
     ///
     /// # Redis cost
     ///
@@ -266,11 +277,11 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// As [`try_set_permits`](Semaphore::try_set_permits).
+    /// See [`try_set_permits`](Semaphore::try_set_permits).
     pub async fn drain(&self) -> Result<i64, Error> {
         let publish = self.inner.publish();
         self.inner
@@ -278,7 +289,7 @@ impl Semaphore {
             .await
     }
 
-    /// How many permits are available; negative if more permits were taken away than there were.
+    /// Returns the number of available permits. It is negative if more were taken away than there were.
     ///
     /// # Redis cost
     ///
@@ -290,13 +301,13 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`try_set_permits`](Semaphore::try_set_permits).
+    /// See [`try_set_permits`](Semaphore::try_set_permits).
     pub async fn available(&self) -> Result<i64, Error> {
         let publish = self.inner.publish();
         self.inner.ask(|resource| semaphore::available(resource, publish), number).await
     }
 
-    /// The name as it was given; empty if the name was refused.
+    /// The name of this value; empty if the name is not allowed.
     pub fn name(&self) -> &str {
         self.inner.name()
     }

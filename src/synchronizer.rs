@@ -1,4 +1,4 @@
-//! What semaphores and latches share: a resource of one client, and calls about it.
+//! What semaphores and latches share: one resource of a client, and calls about it.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::session::request::{Options, Proofs, Request};
 use crate::session::wait::Wait;
 use crate::session::{Handle, HoldShare};
 
-/// Checks a number of permits to add or take away: as many as a call can set.
+/// Checks a number of permits to add or take away: as many as one call can set.
 ///
-/// Lua counts in floating point, and would write far larger numbers as powers of ten.
+/// Lua counts in floating point, and would write much larger numbers as powers of ten.
 fn in_range(permits: i64) -> Result<i64, ConfigError> {
     let most = i64::from(u32::MAX);
     if (-most..=most).contains(&permits) {
@@ -38,7 +38,7 @@ impl Synchronizer {
         Synchronizer { handle, resource: resource.map(Arc::new), settings }
     }
 
-    /// What every call looks at first: a bad name and bad settings are refused.
+    /// The first step of every call: refuses a bad name and bad settings.
     pub(crate) fn resource(&self) -> Result<&Arc<Resource>, ConfigError> {
         let resource = self.resource.as_ref().map_err(Clone::clone)?;
         self.settings.own().check(resource.kind)?;
@@ -50,12 +50,12 @@ impl Synchronizer {
     }
 
     pub(crate) fn publish(&self) -> &'static str {
-        // A name that cannot be used is refused before anything is published.
+        // A bad name is refused before anything is published.
         let publish = |resource: &Arc<Resource>| self.handle.session.publish_command(resource);
         self.resource.as_ref().map_or("PUBLISH", publish)
     }
 
-    /// Takes permits. Each acquisition is an owner of its own.
+    /// Takes permits. Each acquisition is its own owner.
     pub(crate) async fn take(
         &self,
         permits: u32,
@@ -98,7 +98,7 @@ impl Synchronizer {
         self.handle.session.ask(&resource.name, call(resource), read).await
     }
 
-    /// Makes a change that takes effect once, although the call is repeated if its reply was lost.
+    /// Makes a change that takes effect once, even if the call is repeated because its reply was lost.
     pub(crate) async fn change<T>(
         &self,
         call: impl Fn(&Resource, ReplyKey) -> Call,

@@ -1,4 +1,4 @@
-//! Calls about permits by their ids, for code without the guard.
+//! Methods that take the ids of permits, for code without the guard.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::protocol::replies::{self, Released, yes_or_no};
 impl PermitExpirableSemaphore {
     /// Gives back a permit that has no guard.
     ///
-    /// For a permit after [`ExpirablePermit::forget`](crate::ExpirablePermit::forget), or of another client.
-    /// If the permit has a guard after all, the guard is lost, with all its permits.
+    /// Use it for a permit after [`ExpirablePermit::forget`](crate::ExpirablePermit::forget), or for a permit
+    /// of another client. If the permit has a guard after all, that guard is lost with all its permits.
     ///
     /// # Redis cost
     ///
@@ -22,18 +22,18 @@ impl PermitExpirableSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// [`Error::NotOwner`] if the permit is not held: unknown, released before, or its lease ended.
-    /// [`Error::Config`] for a text that is no id; others as
-    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
+    /// [`Error::NotOwner`] if the permit is not held: it is unknown, was released, or its lease ended.
+    /// [`Error::Config`] if the text is not an id. See
+    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
     pub async fn release(&self, id: &str) -> Result<(), Error> {
         self.release_all(&[id]).await
     }
 
-    /// Gives permits back, all of them or none: up to 1024 at once.
+    /// Gives back up to 1,024 permits, all or none.
     ///
     /// # Redis cost
     ///
@@ -41,12 +41,12 @@ impl PermitExpirableSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// As [`release`](PermitExpirableSemaphore::release): with one bad id, no permit is released.
-    /// [`Error::Config`] for no id, or for more than 1024.
+    /// See [`release`](PermitExpirableSemaphore::release). With one bad id, no permit is released.
+    /// [`Error::Config`] for no id, or for more than 1,024.
     pub async fn release_all(&self, ids: &[&str]) -> Result<(), Error> {
         let ids = joined(ids)?;
         let publish = self.inner.publish();
@@ -59,9 +59,9 @@ impl PermitExpirableSemaphore {
         }
     }
 
-    /// What is left of the lease of a permit; `None` if the permit is not held.
+    /// Returns the remaining lease of a permit; `None` if the permit is not held.
     ///
-    /// [`Duration::MAX`] for a permit that does not expire.
+    /// [`Duration::MAX`] means that the permit does not expire.
     ///
     /// # Redis cost
     ///
@@ -73,8 +73,8 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a text that is no id; others as
-    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
+    /// [`Error::Config`] if the text is not an id. See
+    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
     pub async fn remaining_lease(&self, id: &str) -> Result<Option<Duration>, Error> {
         let id = joined(&[id])?;
         let left = self.inner.ask(|resource| permit::lease_of(resource, &id), number).await?;
@@ -84,7 +84,7 @@ impl PermitExpirableSemaphore {
         })
     }
 
-    /// Gives a permit that has no guard a new lease from now; false if the permit is not held.
+    /// Gives a permit without a guard a new lease from now on; returns false if the permit is not held.
     ///
     /// # Redis cost
     ///
@@ -92,12 +92,12 @@ impl PermitExpirableSemaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the change is made or it is not.
+    /// Cancel safe. The change is either made or not.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] for a text that is no id or for a bad lease; others as
-    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
+    /// [`Error::Config`] if the text is not an id or the lease is out of range. See
+    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
     pub async fn update_lease(&self, id: &str, lease: Duration) -> Result<bool, Error> {
         let id = joined(&[id])?;
         let lease = Lease::checked("lease", lease)?;
@@ -105,7 +105,7 @@ impl PermitExpirableSemaphore {
     }
 }
 
-/// Checks ids and joins them, as the scripts take them.
+/// Checks ids and joins them in the form that the scripts take.
 fn joined(ids: &[&str]) -> Result<Arc<str>, ConfigError> {
     let is_id = |id: &&str| {
         id.len() == ID_LENGTH && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))

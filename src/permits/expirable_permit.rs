@@ -1,4 +1,4 @@
-//! Permits that are held, with their ids.
+//! Held permits with ids.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::lock::LockGuard;
 use crate::protocol::permit::ID_LENGTH;
 
-/// One or several permits with ids, given back when this value is dropped or released.
+/// One or more held permits with ids, given back when this value is dropped or released.
 ///
 /// State, loss, deadline, `check`, `run` and `extend` are those of its [`LockGuard`].
 ///
@@ -41,7 +41,7 @@ impl ExpirablePermit {
         ExpirablePermit { guard }
     }
 
-    /// The id, as Redisson's: 32 hex digits. Of several permits, the first id.
+    /// The id, as in Redisson: 32 hex digits. If there are several permits, this is the first id.
     pub fn id(&self) -> &str {
         &self.guard.owner()[..ID_LENGTH]
     }
@@ -54,7 +54,7 @@ impl ExpirablePermit {
 
     /// Gives all permits back; the future waits until Redis has confirmed the release.
     ///
-    /// The release is carried out whether the future is polled or not.
+    /// The release is sent whether the future is polled or not.
     ///
     /// # Redis cost
     ///
@@ -62,19 +62,19 @@ impl ExpirablePermit {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up: the release goes on in the background.
+    /// Cancel safe, with clean-up. The release continues in the background.
     ///
     /// # Errors
     ///
-    /// As [`LockGuard::unlock`].
+    /// See [`LockGuard::unlock`].
     pub fn release(self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         self.guard.unlock()
     }
 
-    /// Leaves the permits to their lease: they are neither renewed nor released by this client any more.
+    /// Leaves the permits to their lease: this client no longer renews or releases them.
     ///
-    /// [`PermitExpirableSemaphore::release`](crate::PermitExpirableSemaphore::release) gives a permit back
-    /// by its id.
+    /// [`PermitExpirableSemaphore::release`](crate::PermitExpirableSemaphore::release) gives a permit back by
+    /// its id.
     pub fn forget(self) {
         self.guard.forget();
     }

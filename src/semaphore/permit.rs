@@ -1,13 +1,13 @@
-//! Permits of a semaphore that are held.
+//! Held permits of a semaphore.
 
 use std::fmt;
 
 use crate::error::Error;
 use crate::lock::LockGuard;
 
-/// Permits of a [`Semaphore`](crate::Semaphore), given back when this value is dropped or released.
+/// Held permits of a [`Semaphore`](crate::Semaphore), given back when this value is dropped or released.
 ///
-/// [`guard`](SemaphorePermit::guard) has the state of the hold and its loss.
+/// [`guard`](SemaphorePermit::guard) gives the state of the hold, and tells when it is lost.
 ///
 /// # Examples
 ///
@@ -36,22 +36,23 @@ impl SemaphorePermit {
         SemaphorePermit { guard: Some(guard), permits }
     }
 
-    /// Zero permits: there is no hold.
+    /// Zero permits, without a hold.
     pub(super) fn of_none() -> Self {
         SemaphorePermit { guard: None, permits: 0 }
     }
 
-    /// How many permits are held.
+    /// The number of permits held.
     pub fn permits(&self) -> u32 {
         self.permits
     }
 
-    /// The guard of the permits: state, deadline, loss. `None` for zero permits, which cannot be lost.
+    /// The guard of the permits, with state, deadline and loss. `None` for zero permits, which cannot be
+    /// lost.
     pub fn guard(&self) -> Option<&LockGuard> {
         self.guard.as_ref()
     }
 
-    /// Runs `work` while the permits are held: as [`LockGuard::run`].
+    /// Runs `work` while the permits are held. See [`LockGuard::run`].
     ///
     /// # Redis cost
     ///
@@ -59,7 +60,7 @@ impl SemaphorePermit {
     ///
     /// # Cancel safety
     ///
-    /// As `work`; the permits are not touched.
+    /// The same as `work`. The permits are not affected.
     ///
     /// # Errors
     ///
@@ -71,7 +72,7 @@ impl SemaphorePermit {
         }
     }
 
-    /// As [`run`](SemaphorePermit::run), for work that may fail with an error of its own.
+    /// Like [`run`](SemaphorePermit::run), for work that returns a `Result`.
     ///
     /// # Redis cost
     ///
@@ -79,11 +80,11 @@ impl SemaphorePermit {
     ///
     /// # Cancel safety
     ///
-    /// As [`run`](SemaphorePermit::run).
+    /// See [`run`](SemaphorePermit::run).
     ///
     /// # Errors
     ///
-    /// The errors of `work`, and those of [`run`](SemaphorePermit::run).
+    /// The errors of `work` and of [`run`](SemaphorePermit::run).
     pub async fn try_run<T, E: From<Error>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
@@ -93,7 +94,7 @@ impl SemaphorePermit {
 
     /// Gives the permits back; the future waits until Redis has confirmed the release.
     ///
-    /// The release is carried out whether the future is polled or not.
+    /// The release is sent whether the future is polled or not.
     ///
     /// # Redis cost
     ///
@@ -101,11 +102,11 @@ impl SemaphorePermit {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up: the release goes on in the background.
+    /// Cancel safe, with clean-up. The release continues in the background.
     ///
     /// # Errors
     ///
-    /// As [`LockGuard::unlock`].
+    /// See [`LockGuard::unlock`].
     pub fn release(self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         let released = self.guard.map(LockGuard::unlock);
         async move {
@@ -116,11 +117,11 @@ impl SemaphorePermit {
         }
     }
 
-    /// Keeps the permits taken for good.
+    /// Keeps the permits for good.
     ///
-    /// Only [`Semaphore::release`](crate::Semaphore::release) gives them back. Returns at once; the call to
-    /// Redis is sent in the background. If the process dies before that, the permits come back after the
-    /// lease.
+    /// Only [`Semaphore::release`](crate::Semaphore::release) gives them back. This method returns
+    /// immediately, and the call to Redis is sent in the background. If the process dies before that, the
+    /// permits come back after the lease.
     pub fn forget(self) {
         if let Some(guard) = self.guard {
             guard.keep_for_good();
