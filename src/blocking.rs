@@ -1,8 +1,8 @@
 //! The same locks for threads without a runtime.
 //!
-//! A blocking [`Client`] is a client of this crate and one thread that waits for it. Its calls have the
-//! names, the Redis cost, the promises and the errors of the async calls, because they are the async calls:
-//! each is polled by the thread that makes it. Blocking and async callers of one session exclude, wait for
+//! A blocking [`Client`] is a client of this crate plus one helper thread. A blocking call polls the
+//! async call of the same name on the thread that makes it. So the names, the Redis cost, the guarantees and
+//! the errors are the same. Blocking and async callers of one session exclude each other, wait for each other
 //! and wake each other.
 //!
 #![cfg_attr(feature = "embedded", doc = "```")]
@@ -27,33 +27,34 @@
 //!
 //! # A wait cannot be dropped
 //!
-//! An async caller drops its future. A blocked thread goes on at the end of its wait, or when another thread
-//! calls [`Client::shutdown`]: then with [`Error::Closed`](crate::Error::Closed). [`Lock::lock`] and
-//! [`Semaphore::acquire`] have no other end, so prefer the calls that take a wait.
+//! An async caller can drop its future. A blocked thread returns when its wait ends, or when another thread
+//! calls [`Client::shutdown`]; then it returns [`Error::Closed`](crate::Error::Closed). [`Lock::lock`] and
+//! [`Semaphore::acquire`] have no wait that could end, so prefer the methods that take one.
 //!
 //! # Work cannot be stopped
 //!
-//! [`Lock::run`] and [`Guard::run`] refuse to begin without the lock, and report a loss when the work has
-//! ended. In between the work goes on, whatever happens to the lock. Call [`check`](crate::LockGuard::check)
-//! before each step that cannot be taken back; it is local and free. [`Guard::ended`] tells another thread of
-//! the loss. As with async calls, a [fencing token](crate::FencingToken) closes the rest of the window.
+//! [`Lock::run`] and [`Guard::run`] do not start the work without the lock, and report a loss after the work
+//! has ended. In between, nothing stops the work. Call [`check`](crate::LockGuard::check) before each
+//! irreversible step; it is local and free. [`Guard::ended`] tells another thread about the loss. A [fencing
+//! token](crate::FencingToken) closes the gap that remains, as with async calls.
 //!
 //! # In async code
 //!
-//! A call panics if its thread is polling futures for a tokio runtime: in an async function or block, and in
-//! the poll of a future. It panics before anything is sent, and the panic names the line of the call. Take the
-//! async calls there, or make the blocking ones in `spawn_blocking`. To make a client from a client, to drop a
-//! guard, a lock or a client, and all calls of [`Guard`] that do not wait are safe there as well.
+//! A blocking call panics if its thread is polling futures for a tokio runtime: in an async function or
+//! block, and in the poll of a future. It panics before anything is sent, and the message names the line of
+//! the call. Use the async calls there, or make the blocking call in `spawn_blocking`. These are safe in
+//! async code: making a client from a client, dropping a guard, a lock or a client, and the methods of
+//! [`Guard`] that do not wait.
 //!
 //! # Threads, and the end of the process
 //!
-//! One thread, `leasehold-wait`, in addition to the client's own. It ends after the last value of the client.
-//! A guard may be moved to and dropped on any thread; a drop never blocks.
+//! There is one thread, `leasehold-wait`, in addition to the client's own. It ends after the last value of
+//! the client is dropped. A guard can be moved to and dropped on any thread. A drop never blocks.
 //!
-//! When `main` returns, releases of dropped guards may not have been sent yet, and the leases of locks that are
-//! held go on. [`Client::shutdown`] waits for both.
+//! When `main` returns, releases of dropped guards may not have been sent yet, and held locks stay locked
+//! until their leases end. [`Client::shutdown`] waits for the releases and releases the held locks.
 //!
-//! Time is real: a clock that a test has paused is that of another runtime.
+//! Blocking calls use real time. A test that pauses the clock of its runtime does not pause theirs.
 
 #[macro_use]
 mod calls;

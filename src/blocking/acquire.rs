@@ -1,4 +1,4 @@
-//! An acquisition with settings, which blocks.
+//! A blocking acquisition with settings.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::error::Error;
 use crate::lease::Lease;
 use crate::lock::LockGuard;
 
-/// An acquisition with settings; [`lock`](Acquire::lock) takes the lock, [`run`](Acquire::run) runs work
-/// under it.
+/// A blocking acquisition with settings: [`lock`](Acquire::lock) takes the lock, [`run`](Acquire::run) runs
+/// work under it.
 ///
-/// Made by [`Lock::acquire`](super::Lock::acquire). The settings are those of [`Acquire`](crate::Acquire).
+/// [`Lock::acquire`](super::Lock::acquire) makes it. The settings are those of [`Acquire`](crate::Acquire).
 ///
 /// # Examples
 ///
@@ -43,41 +43,41 @@ impl<'a, G: crate::Guard> Acquire<'a, G> {
         Acquire { inner, driver }
     }
 
-    /// As [`Acquire::wait`](crate::Acquire::wait).
+    /// See [`Acquire::wait`](crate::Acquire::wait).
     pub fn wait(self, wait: Duration) -> Self {
         Acquire { inner: self.inner.wait(wait), ..self }
     }
 
-    /// As [`Acquire::lease`](crate::Acquire::lease).
+    /// See [`Acquire::lease`](crate::Acquire::lease).
     pub fn lease(self, lease: Lease) -> Self {
         Acquire { inner: self.inner.lease(lease), ..self }
     }
 
-    /// As [`Acquire::max_hold`](crate::Acquire::max_hold).
+    /// See [`Acquire::max_hold`](crate::Acquire::max_hold).
     pub fn max_hold(self, max_hold: Duration) -> Self {
         Acquire { inner: self.inner.max_hold(max_hold), ..self }
     }
 
-    /// As [`Acquire::purpose`](crate::Acquire::purpose).
+    /// See [`Acquire::purpose`](crate::Acquire::purpose).
     pub fn purpose(self, purpose: impl Into<String>) -> Self {
         Acquire { inner: self.inner.purpose(purpose), ..self }
     }
 
-    /// As [`Acquire::unlock_not_before`](crate::Acquire::unlock_not_before).
+    /// See [`Acquire::unlock_not_before`](crate::Acquire::unlock_not_before).
     pub fn unlock_not_before(self, span: Duration) -> Self {
         Acquire { inner: self.inner.unlock_not_before(span), ..self }
     }
 
-    /// As [`Acquire::within`](crate::Acquire::within).
+    /// See [`Acquire::within`](crate::Acquire::within).
     pub fn within(self, guard: &'a impl AsRef<LockGuard>) -> Self {
         Acquire { inner: self.inner.within(guard), ..self }
     }
 
-    /// Takes the lock; blocks the thread.
+    /// Takes the lock and blocks the thread meanwhile.
     ///
     /// # Errors
     ///
-    /// As [`Acquire`](crate::Acquire).
+    /// See [`Acquire`](crate::Acquire).
     ///
     /// # Panics
     ///
@@ -88,11 +88,12 @@ impl<'a, G: crate::Guard> Acquire<'a, G> {
         taken.map(|inner| Guard::new(inner, self.driver))
     }
 
-    /// Takes the lock, runs `work` while it is held, and releases it: as [`Lock::run`](super::Lock::run).
+    /// Takes the lock, runs `work` while the lock is held, and releases it. See
+    /// [`Lock::run`](super::Lock::run).
     ///
     /// # Errors
     ///
-    /// As [`Lock::run`](crate::Lock::run).
+    /// See [`Lock::run`](crate::Lock::run).
     ///
     /// # Panics
     ///
@@ -102,11 +103,11 @@ impl<'a, G: crate::Guard> Acquire<'a, G> {
         self.lock()?.run_and_unlock(work)
     }
 
-    /// As [`run`](Acquire::run), for work that may fail with an error of its own.
+    /// Like [`run`](Acquire::run), for work that returns a `Result`.
     ///
     /// # Errors
     ///
-    /// The errors of `work`, and those of [`run`](Acquire::run).
+    /// The errors of `work` and of [`run`](Acquire::run).
     ///
     /// # Panics
     ///

@@ -1,6 +1,6 @@
-//! Blocking calls, each made of the async call of its name.
+//! Macros that make blocking methods from the async methods of the same name.
 
-/// Settings of a type that has `inner`, the async value, and `driver`.
+/// Settings of a type whose fields are `inner`, the async value, and `driver`.
 macro_rules! settings {
     ($async:ident: $( $call:ident($($argument:ident: $type:ty),*); )*) => {$(
         #[doc = concat!(
@@ -14,9 +14,9 @@ macro_rules! settings {
     )*};
 }
 
-/// Calls of a type that has `inner`, the async value, and `driver`.
+/// Methods of a type whose fields are `inner`, the async value, and `driver`.
 ///
-/// What is behind `=` makes the blocking value from an async one and the driver.
+/// The function after `=` makes the blocking value from the async one and the driver.
 macro_rules! blocking_calls {
     ($async:ident: $(
         $call:ident($($argument:ident: $type:ty),*) -> $done:ty $(= $blocking:expr)?;
@@ -28,7 +28,7 @@ macro_rules! blocking_calls {
         ///
         /// # Errors
         ///
-        /// Those of that call.
+        /// The errors of that method.
         ///
         /// # Panics
         ///

@@ -15,9 +15,10 @@ use crate::lock::Guard;
 use crate::locks::LockList;
 use crate::stats::Stats;
 
-/// A connection to Redis from which locks with blocking calls are made.
+/// A client of Redis or Valkey whose locks, semaphores and latches have blocking methods.
 ///
-/// Clones are the same client. Names, and what is kept until when, are as with [`Client`](crate::Client).
+/// Clones are the same client. The rules for names, and for how long the connections are kept, are those of
+/// [`Client`](crate::Client).
 ///
 /// # Examples
 ///
@@ -50,7 +51,7 @@ pub struct Client {
     driver: Driver,
 }
 
-/// Calls that make a lock, a semaphore or a latch. They do no I/O.
+/// Methods that make a lock, a semaphore or a latch. They do no I/O.
 macro_rules! kinds {
     ($($kind:ident -> $blocking:ident;)*) => {$(
         #[doc = concat!(
@@ -64,11 +65,11 @@ macro_rules! kinds {
 }
 
 impl Client {
-    /// Connects to `url` with the default settings: as [`Client::connect`](crate::Client::connect).
+    /// Connects to `url` with the default settings. See [`Client::connect`](crate::Client::connect).
     ///
     /// # Errors
     ///
-    /// Those of that call; [`Error::Unavailable`] if the system gives no thread.
+    /// The errors of that method. [`Error::Unavailable`] if the system cannot start a thread.
     ///
     /// # Panics
     ///
@@ -78,11 +79,11 @@ impl Client {
         Client::connect_with(crate::Client::builder(url))
     }
 
-    /// Connects with settings: as [`ClientBuilder::connect`].
+    /// Connects with settings. See [`ClientBuilder::connect`].
     ///
     /// # Errors
     ///
-    /// Those of that call; [`Error::Unavailable`] if the system gives no thread.
+    /// The errors of that method. [`Error::Unavailable`] if the system cannot start a thread.
     ///
     /// # Panics
     ///
@@ -104,12 +105,12 @@ impl Client {
         Client::connect_by(settings.connect())
     }
 
-    /// Connects with settings, and does not wait for a server that cannot be reached: as
+    /// Connects with settings, without waiting for a server that cannot be reached. See
     /// [`ClientBuilder::connect_in_background`].
     ///
     /// # Errors
     ///
-    /// Those of that call; [`Error::Unavailable`] if the system gives no thread.
+    /// The errors of that method. [`Error::Unavailable`] if the system cannot start a thread.
     ///
     /// # Panics
     ///
@@ -129,14 +130,14 @@ impl Client {
         Ok(Client { inner, driver })
     }
 
-    /// Blocking calls on the session of an async client. Does not block.
+    /// Adds blocking calls to the session of an async client. Does not block.
     ///
-    /// For a service that is async and has threads too. Each call starts a thread, so keep the client that
-    /// it returns, and clone it.
+    /// Use it in an async service that also has threads. Each `new` starts a thread, so keep the returned
+    /// client and clone it.
     ///
     /// # Errors
     ///
-    /// [`Error::Unavailable`] if the system gives no thread.
+    /// [`Error::Unavailable`] if the system cannot start a thread.
     ///
     /// # Examples
     ///
@@ -164,11 +165,11 @@ impl Client {
         Ok(Client { inner: client, driver: Driver::start()? })
     }
 
-    /// A client on an in-memory engine of its own: as [`Client::embedded`](crate::Client::embedded).
+    /// Makes a client with its own in-memory engine. See [`Client::embedded`](crate::Client::embedded).
     ///
     /// # Panics
     ///
-    /// If the system gives no thread.
+    /// If the system cannot start a thread.
     #[cfg(feature = "embedded")]
     pub fn embedded() -> Client {
         Client::new(crate::Client::embedded()).expect("a thread to wait with")
@@ -187,23 +188,24 @@ impl Client {
         count_down_latch -> CountDownLatch;
     }
 
-    /// As [`Client::multi_lock`](crate::Client::multi_lock). Does not block.
+    /// Combines several locks into one. See [`Client::multi_lock`](crate::Client::multi_lock). Does not
+    /// block.
     pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
         self.blocking_lock(self.inner.multi_lock(names))
     }
 
-    /// As [`Client::quorum_lock`](crate::Client::quorum_lock). Does not block.
+    /// Makes a quorum lock. See [`Client::quorum_lock`](crate::Client::quorum_lock). Does not block.
     #[doc(alias = "RedLock")]
     pub fn quorum_lock(&self, others: &[Client], name: impl AsRef<str>) -> Lock {
         let others: Vec<_> = others.iter().map(|client| client.inner.clone()).collect();
         self.blocking_lock(self.inner.quorum_lock(&others, name))
     }
 
-    /// Blocking calls for a lock that was made by async calls. Does not block.
+    /// Adds blocking calls to a lock that was made with async calls. Does not block.
     ///
     /// # Examples
     ///
-    /// Several locks of any kinds, as one:
+    /// Several locks of different kinds, as one:
     ///
     #[cfg_attr(feature = "embedded", doc = "```")]
     #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -219,13 +221,13 @@ impl Client {
         Lock::new(lock, &self.driver)
     }
 
-    /// The async client of the same session: for its calls that do not wait, and for
+    /// The async client of the same session, for its methods that do not wait, and for
     /// [`block_on`](Client::block_on).
     pub fn as_async(&self) -> &crate::Client {
         &self.inner
     }
 
-    /// Blocks the thread until `call` is done: for async calls that have no blocking one.
+    /// Blocks the thread until `call` is done. Use it for async calls without a blocking version.
     ///
     /// # Panics
     ///
@@ -245,7 +247,7 @@ impl Client {
         self.driver.block_on(call.into_future())
     }
 
-    /// As [`Client::stats`](crate::Client::stats). Does not block.
+    /// See [`Client::stats`](crate::Client::stats). Does not block.
     pub fn stats(&self) -> Stats {
         self.inner.stats()
     }

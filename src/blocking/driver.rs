@@ -1,4 +1,4 @@
-//! What blocked threads wait with: a runtime on a thread of its own.
+//! The runtime that blocked threads wait with, on its own thread.
 
 use std::convert::Infallible;
 use std::io;
@@ -10,13 +10,13 @@ use tokio::sync::mpsc;
 
 use crate::error::{Cause, Error};
 
-/// Drives timers, and the connections that are made by it. A call itself is polled by its own thread.
+/// Drives timers, and the connections that were made through it. The calling thread itself polls its call.
 ///
-/// No drop waits for the thread, which may be that of an async caller.
+/// No drop waits for the thread, because an async caller may be the one that drops.
 #[derive(Clone, Debug)]
 pub(super) struct Driver {
     runtime: Handle,
-    /// Carries nothing: the thread ends when the last clone is gone.
+    /// Carries nothing. The thread ends when the last clone is gone.
     users: mpsc::Sender<Infallible>,
 }
 
@@ -37,13 +37,14 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Polls a call on this thread. Panics, before the first poll, if the thread polls for a runtime already.
+    /// Polls a call on this thread. Panics before the first poll if the thread already polls for a runtime.
     #[track_caller]
     pub(super) fn block_on<F: Future>(&self, call: F) -> F::Output {
         self.runtime.block_on(call)
     }
 
-    /// Goes on until then, also if the last blocking value is gone: for a client whose tasks are here.
+    /// Keeps running until `ended`, even if the last blocking value is gone: for a client whose tasks run
+    /// here.
     pub(super) fn go_on_until(&self, ended: impl Future<Output = ()> + Send + 'static) {
         let user = self.users.clone();
         let task = async move {

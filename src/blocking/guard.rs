@@ -1,4 +1,4 @@
-//! The guard of a lock that a thread holds.
+//! The blocking guard of a lock.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -8,21 +8,21 @@ use crate::error::Error;
 use crate::lease::Ended;
 use crate::lock::{LockGuard, done_unless_lost};
 
-/// Holds a lock until it is dropped or unlocked: an async guard with blocking calls.
+/// A held lock, until the guard is dropped or unlocked, with blocking methods.
 ///
-/// What needs no wait is that of the async guard, to which this one derefs:
+/// Methods that never wait are those of the async guard, which this type derefs to:
 /// [`check`](LockGuard::check), [`state`](LockGuard::state), [`deadline`](LockGuard::deadline),
 /// [`remaining`](LockGuard::remaining), [`hold_count`](LockGuard::hold_count), [`name`](LockGuard::name),
 /// [`owner`](LockGuard::owner) and [`token`](crate::FencedGuard::token).
 ///
 /// # Release
 ///
-/// [`unlock`](Guard::unlock) waits for Redis and reports. A drop queues the same release and returns at
-/// once, on any thread, in async code as well.
+/// [`unlock`](Guard::unlock) waits for Redis and reports the outcome. A drop queues the same release and
+/// returns immediately, on any thread, including in async code.
 ///
 /// # Examples
 ///
-/// A thread that looks on, and learns when the hold ends:
+/// A second thread that watches the hold and learns when it ends:
 ///
 #[cfg_attr(feature = "embedded", doc = "```")]
 #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -54,25 +54,25 @@ impl<G: crate::Guard> Guard<G> {
         Guard { inner, driver: driver.clone() }
     }
 
-    /// Releases the lock and waits until Redis has confirmed it: as [`LockGuard::unlock`].
+    /// Releases the lock and waits until Redis has confirmed it. See [`LockGuard::unlock`].
     ///
     /// # Errors
     ///
-    /// Those of that call.
+    /// The errors of that method.
     ///
     /// # Panics
     ///
-    /// In [async code](crate::blocking#in-async-code); the lock is released.
+    /// In [async code](crate::blocking#in-async-code). The lock is still released.
     #[track_caller]
     pub fn unlock(self) -> Result<(), Error> {
         self.driver.block_on(self.inner.into().unlock())
     }
 
-    /// A further guard of the same hold: as [`LockGuard::reenter`].
+    /// Returns another guard of the same hold. See [`LockGuard::reenter`].
     ///
     /// # Errors
     ///
-    /// Those of that call.
+    /// The errors of that method.
     ///
     /// # Panics
     ///
@@ -83,11 +83,11 @@ impl<G: crate::Guard> Guard<G> {
         Ok(Guard::new(G::of(further)?, &self.driver))
     }
 
-    /// Makes the hold last at least `lease` from now: as [`LockGuard::extend`].
+    /// Extends the hold to at least `lease` from now. See [`LockGuard::extend`].
     ///
     /// # Errors
     ///
-    /// Those of that call.
+    /// The errors of that method.
     ///
     /// # Panics
     ///
@@ -97,9 +97,9 @@ impl<G: crate::Guard> Guard<G> {
         self.driver.block_on(self.inner.as_ref().extend(lease))
     }
 
-    /// Waits for the end of the hold, at most `wait`, and says how it ended; `None` if it goes on.
+    /// Waits at most `wait` for the hold to end, and returns how it ended; `None` if it has not.
     ///
-    /// For a thread that looks on while another works. The worker itself calls
+    /// Use it in a thread that watches while another works. The worker itself calls
     /// [`check`](LockGuard::check).
     ///
     /// # Panics
@@ -111,24 +111,24 @@ impl<G: crate::Guard> Guard<G> {
         self.driver.block_on(async move { tokio::time::timeout(wait, ended).await.ok() })
     }
 
-    /// Runs `work` if the lock is held, and says whether it was held to the end.
+    /// Runs `work` if the lock is held, and reports whether it was held until the end.
     ///
-    /// `work` is a *section* of its thread: code that it calls may take the same lock again, by name or value,
-    /// from the same client; threads that it starts may not. It
-    /// [cannot be stopped](crate::blocking#work-cannot-be-stopped). Blocks only as long as `work` does.
+    /// `work` is a *section* of its thread: the code that it calls can take the same lock again from the same
+    /// client, by name or value. Threads that it starts are not inside. The work [cannot be
+    /// stopped](crate::blocking#work-cannot-be-stopped). The call blocks only as long as `work` does.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the hold ended before `work` did: its result is dropped.
+    /// [`Error::Lost`] if the hold ended before `work` did. The result of `work` is dropped.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, Error> {
         self.inner.as_ref().run_on_this_thread(work)
     }
 
-    /// As [`run`](Guard::run), for work that may fail with an error of its own.
+    /// Like [`run`](Guard::run), for work that returns a `Result`.
     ///
     /// # Errors
     ///
-    /// The errors of `work`, and those of [`run`](Guard::run).
+    /// The errors of `work` and of [`run`](Guard::run).
     pub fn try_run<T, E: From<Error>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.run(work)?
     }
@@ -139,21 +139,21 @@ impl<G: crate::Guard> Guard<G> {
         done_unless_lost(done, self.unlock())
     }
 
-    /// As [`LockGuard::hand_on`]. Does not block.
+    /// See [`LockGuard::hand_on`]. Does not block.
     ///
     /// # Errors
     ///
-    /// Those of that call.
+    /// The errors of that method.
     pub fn hand_on(self) -> Result<String, Error> {
         self.inner.into().hand_on()
     }
 
-    /// As [`LockGuard::forget`]. Does not block.
+    /// See [`LockGuard::forget`]. Does not block.
     pub fn forget(self) {
         self.inner.into().forget();
     }
 
-    /// The async guard of the same hold, for code that goes on in a runtime.
+    /// Returns the async guard of the same hold, for code that continues in a runtime.
     pub fn into_async(self) -> G {
         self.inner
     }
@@ -167,7 +167,7 @@ impl<G: crate::Guard> Deref for Guard<G> {
     }
 }
 
-/// For [`Acquire::within`](super::Acquire::within).
+/// Lets [`Acquire::within`](super::Acquire::within) take this guard.
 impl<G: crate::Guard> AsRef<LockGuard> for Guard<G> {
     fn as_ref(&self) -> &LockGuard {
         self.inner.as_ref()

@@ -1,10 +1,10 @@
-//! The count-down latch with blocking calls.
+//! The count-down latch with blocking methods.
 
 use std::time::Duration;
 
 use super::driver::Driver;
 
-/// A count under one name, whose waiters go on when it is zero: as
+/// A distributed count whose waiters go on when it reaches zero. See
 /// [`CountDownLatch`](crate::CountDownLatch).
 ///
 /// # Examples
@@ -47,7 +47,7 @@ impl CountDownLatch {
         delete() -> bool;
     }
 
-    /// The name as it was given; empty if the name was refused.
+    /// The name of this value; empty if the name is not allowed.
     pub fn name(&self) -> &str {
         self.inner.name()
     }

@@ -1,4 +1,4 @@
-//! Locks of every kind, with blocking calls.
+//! Locks of every kind, with blocking methods.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::lease::Lease;
 use crate::lock::{FencedGuard, LockGuard, Waiters};
 use crate::session::Owner;
 
-/// A lock with blocking calls, made by a call of [`Client`](super::Client).
+/// A distributed lock with blocking methods, made by a method of [`Client`](super::Client).
 ///
-/// Ownership, fairness, lease, cost and keys are those of [`Lock`](crate::Lock). `G` is the type of its async
-/// guards; [`Guard`] has it inside.
+/// Ownership, fairness, lease, cost and keys are those of [`Lock`](crate::Lock). `G` is the type of the async
+/// guard that a [`Guard`] wraps.
 #[derive(Debug)]
 pub struct Lock<G = LockGuard> {
     inner: crate::Lock<G>,
     driver: Driver,
 }
 
-/// A lock whose guards carry a growing number: as [`FencedLock`](crate::FencedLock).
+/// A fenced lock: its guards carry a growing number. See [`FencedLock`](crate::FencedLock).
 ///
 /// # Examples
 ///
@@ -40,13 +40,13 @@ impl<G: crate::Guard> Lock<G> {
         Lock { inner, driver: driver.clone() }
     }
 
-    /// As [`Lock::owned_by`](crate::Lock::owned_by). Does not block.
+    /// See [`Lock::owned_by`](crate::Lock::owned_by). Does not block.
     #[must_use = "the lock is moved into the returned value"]
     pub fn owned_by(self, owner: &Owner) -> Self {
         Lock { inner: self.inner.owned_by(owner), driver: self.driver }
     }
 
-    /// As [`Lock::non_reentrant`](crate::Lock::non_reentrant). Does not block.
+    /// See [`Lock::non_reentrant`](crate::Lock::non_reentrant). Does not block.
     #[must_use = "the lock is moved into the returned value"]
     pub fn non_reentrant(self) -> Self {
         Lock { inner: self.inner.non_reentrant(), driver: self.driver }
@@ -73,20 +73,20 @@ impl<G: crate::Guard> Lock<G> {
         force_unlock() -> bool;
     }
 
-    /// Starts an acquisition with settings that [`try_lock`](Lock::try_lock) does not have.
+    /// Starts an acquisition with more settings than [`try_lock`](Lock::try_lock) takes.
     pub fn acquire(&self) -> Acquire<'_, G> {
         Acquire::new(self.inner.acquire(), &self.driver)
     }
 
-    /// Takes the lock, runs `work` while it is held, and releases it.
+    /// Takes the lock, runs `work` while the lock is held, and releases it.
     ///
-    /// `work` is a *section* of its thread: code that it calls may take the same lock again by its name. It
-    /// [cannot be stopped](crate::blocking#work-cannot-be-stopped) when the lock is lost, so it gets the guard,
-    /// to check it. If it panics, the lock is released.
+    /// `work` is a *section* of its thread: the code that it calls can take the same lock again by its name.
+    /// The work [cannot be stopped](crate::blocking#work-cannot-be-stopped) if the lock is lost, so it gets
+    /// the guard to check. If the work panics, the lock is released.
     ///
     /// # Errors
     ///
-    /// As [`Lock::run`](crate::Lock::run).
+    /// See [`Lock::run`](crate::Lock::run).
     ///
     /// # Panics
     ///
@@ -122,11 +122,11 @@ impl<G: crate::Guard> Lock<G> {
         self.try_lock(wait, lease)?.run_and_unlock(work)
     }
 
-    /// As [`run`](Lock::run), for work that may fail with an error of its own.
+    /// Like [`run`](Lock::run), for work that returns a `Result`.
     ///
     /// # Errors
     ///
-    /// The errors of `work`, and those of [`run`](Lock::run).
+    /// The errors of `work` and of [`run`](Lock::run).
     ///
     /// # Panics
     ///
@@ -141,7 +141,7 @@ impl<G: crate::Guard> Lock<G> {
         self.run(wait, lease, work)?
     }
 
-    /// The name as it was given; empty if the name was refused.
+    /// The name of this value; empty if the name is not allowed.
     pub fn name(&self) -> &str {
         self.inner.name()
     }

@@ -1,4 +1,4 @@
-//! Permits with ids and leases, with blocking calls.
+//! Permits with ids and leases, with blocking methods.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use crate::error::Error;
 use crate::lease::Lease;
 use crate::lock::LockGuard;
 
-/// Permits with ids and leases: as [`PermitExpirableSemaphore`](crate::PermitExpirableSemaphore).
+/// A distributed semaphore whose permits have ids and leases. See
+/// [`PermitExpirableSemaphore`](crate::PermitExpirableSemaphore).
 ///
 /// # Examples
 ///
@@ -60,13 +61,13 @@ impl PermitExpirableSemaphore {
         update_lease(id: &str, lease: Duration) -> bool;
     }
 
-    /// The name as it was given; empty if the name was refused.
+    /// The name of this value; empty if the name is not allowed.
     pub fn name(&self) -> &str {
         self.inner.name()
     }
 }
 
-/// One or several permits with ids, given back when this value is dropped or released: as
+/// One or more held permits with ids, given back when this value is dropped or released. See
 /// [`ExpirablePermit`](crate::ExpirablePermit).
 #[derive(Debug)]
 #[must_use = "dropping the permit gives it back"]
@@ -80,7 +81,7 @@ impl ExpirablePermit {
         ExpirablePermit { inner, driver: driver.clone() }
     }
 
-    /// The id, as Redisson's: 32 hex digits. Of several permits, the first id.
+    /// The id, as in Redisson: 32 hex digits. If there are several permits, this is the first id.
     pub fn id(&self) -> &str {
         self.inner.id()
     }
@@ -90,16 +91,16 @@ impl ExpirablePermit {
         self.inner.ids()
     }
 
-    /// The guard of the permits: state, deadline, check.
+    /// The guard of the permits, with state, deadline and check.
     pub fn guard(&self) -> &LockGuard {
         &self.inner
     }
 
-    /// Makes the permits last at least `lease` from now: as [`LockGuard::extend`].
+    /// Extends the permits to at least `lease` from now. See [`LockGuard::extend`].
     ///
     /// # Errors
     ///
-    /// Those of that call.
+    /// The errors of that method.
     ///
     /// # Panics
     ///
@@ -109,7 +110,7 @@ impl ExpirablePermit {
         self.driver.block_on(self.inner.extend(lease))
     }
 
-    /// Runs `work` if the permits are held: as [`Guard::run`](super::Guard::run).
+    /// Runs `work` if the permits are held. See [`Guard::run`](super::Guard::run).
     ///
     /// # Errors
     ///
@@ -118,30 +119,30 @@ impl ExpirablePermit {
         self.inner.run_on_this_thread(work)
     }
 
-    /// As [`run`](ExpirablePermit::run), for work that may fail with an error of its own.
+    /// Like [`run`](ExpirablePermit::run), for work that returns a `Result`.
     ///
     /// # Errors
     ///
-    /// The errors of `work`, and those of [`run`](ExpirablePermit::run).
+    /// The errors of `work` and of [`run`](ExpirablePermit::run).
     pub fn try_run<T, E: From<Error>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.run(work)?
     }
 
-    /// Gives all permits back: as [`ExpirablePermit::release`](crate::ExpirablePermit::release).
+    /// Gives back all permits. See [`ExpirablePermit::release`](crate::ExpirablePermit::release).
     ///
     /// # Errors
     ///
-    /// Those of that call.
+    /// The errors of that method.
     ///
     /// # Panics
     ///
-    /// In [async code](crate::blocking#in-async-code); the permits are given back.
+    /// In [async code](crate::blocking#in-async-code). The permits are still given back.
     #[track_caller]
     pub fn release(self) -> Result<(), Error> {
         self.driver.block_on(self.inner.release())
     }
 
-    /// As [`ExpirablePermit::forget`](crate::ExpirablePermit::forget). Does not block.
+    /// See [`ExpirablePermit::forget`](crate::ExpirablePermit::forget). Does not block.
     pub fn forget(self) {
         self.inner.forget();
     }

@@ -1,4 +1,4 @@
-//! The read/write lock with blocking calls.
+//! The read/write lock with blocking methods.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::driver::Driver;
 use super::lock::Lock;
 use crate::session::Owner;
 
-/// Many readers or one writer under one name: as [`ReadWriteLock`](crate::ReadWriteLock).
+/// A distributed lock for many readers or one writer. See [`ReadWriteLock`](crate::ReadWriteLock).
 ///
 /// # Examples
 ///
@@ -31,13 +31,13 @@ impl ReadWriteLock {
         ReadWriteLock { inner, driver: driver.clone() }
     }
 
-    /// As [`ReadWriteLock::owned_by`](crate::ReadWriteLock::owned_by).
+    /// See [`ReadWriteLock::owned_by`](crate::ReadWriteLock::owned_by).
     #[must_use = "the lock is moved into the returned value"]
     pub fn owned_by(self, owner: &Owner) -> Self {
         ReadWriteLock { inner: self.inner.owned_by(owner), driver: self.driver }
     }
 
-    /// As [`ReadWriteLock::prefer_writers`](crate::ReadWriteLock::prefer_writers).
+    /// See [`ReadWriteLock::prefer_writers`](crate::ReadWriteLock::prefer_writers).
     #[must_use = "the lock is moved into the returned value"]
     pub fn prefer_writers(self) -> Self {
         ReadWriteLock { inner: self.inner.prefer_writers(), driver: self.driver }
@@ -48,17 +48,17 @@ impl ReadWriteLock {
         with_safety_poll(every: Duration);
     }
 
-    /// The side that many may hold.
+    /// The side that many readers may hold.
     pub fn read(&self) -> Lock {
         Lock::new(self.inner.read().clone(), &self.driver)
     }
 
-    /// The side that only one may hold.
+    /// The side that only one writer may hold.
     pub fn write(&self) -> Lock {
         Lock::new(self.inner.write().clone(), &self.driver)
     }
 
-    /// The name as it was given; empty if the name was refused.
+    /// The name of this value; empty if the name is not allowed.
     pub fn name(&self) -> &str {
         self.inner.name()
     }

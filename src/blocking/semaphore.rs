@@ -1,4 +1,4 @@
-//! The semaphore with blocking calls.
+//! The semaphore with blocking methods.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use super::driver::Driver;
 use crate::error::Error;
 use crate::lock::LockGuard;
 
-/// A number of permits under one name: as [`Semaphore`](crate::Semaphore).
+/// A distributed semaphore: a number of permits under one name. See [`Semaphore`](crate::Semaphore).
 ///
 /// # Examples
 ///
-/// At most three jobs at once, over all processes:
+/// At most three jobs at once, across all processes:
 ///
 #[cfg_attr(feature = "embedded", doc = "```")]
 #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -50,13 +50,13 @@ impl Semaphore {
         available() -> i64;
     }
 
-    /// The name as it was given; empty if the name was refused.
+    /// The name of this value; empty if the name is not allowed.
     pub fn name(&self) -> &str {
         self.inner.name()
     }
 }
 
-/// Permits of a [`Semaphore`], given back when this value is dropped or released: as
+/// Held permits of a [`Semaphore`], given back when this value is dropped or released. See
 /// [`SemaphorePermit`](crate::SemaphorePermit).
 #[derive(Debug)]
 #[must_use = "dropping the permit gives it back"]
@@ -70,17 +70,18 @@ impl SemaphorePermit {
         SemaphorePermit { inner, driver: driver.clone() }
     }
 
-    /// How many permits are held.
+    /// The number of permits held.
     pub fn permits(&self) -> u32 {
         self.inner.permits()
     }
 
-    /// The guard of the permits: state, deadline, check. `None` for zero permits, which cannot be lost.
+    /// The guard of the permits, with state, deadline and check. `None` for zero permits, which cannot be
+    /// lost.
     pub fn guard(&self) -> Option<&LockGuard> {
         self.inner.guard()
     }
 
-    /// Runs `work` if the permits are held: as [`Guard::run`](super::Guard::run).
+    /// Runs `work` if the permits are held. See [`Guard::run`](super::Guard::run).
     ///
     /// # Errors
     ///
@@ -92,30 +93,30 @@ impl SemaphorePermit {
         }
     }
 
-    /// As [`run`](SemaphorePermit::run), for work that may fail with an error of its own.
+    /// Like [`run`](SemaphorePermit::run), for work that returns a `Result`.
     ///
     /// # Errors
     ///
-    /// The errors of `work`, and those of [`run`](SemaphorePermit::run).
+    /// The errors of `work` and of [`run`](SemaphorePermit::run).
     pub fn try_run<T, E: From<Error>>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.run(work)?
     }
 
-    /// Gives the permits back: as [`SemaphorePermit::release`](crate::SemaphorePermit::release).
+    /// Gives the permits back. See [`SemaphorePermit::release`](crate::SemaphorePermit::release).
     ///
     /// # Errors
     ///
-    /// Those of that call.
+    /// The errors of that method.
     ///
     /// # Panics
     ///
-    /// In [async code](crate::blocking#in-async-code); the permits are given back.
+    /// In [async code](crate::blocking#in-async-code). The permits are still given back.
     #[track_caller]
     pub fn release(self) -> Result<(), Error> {
         self.driver.block_on(self.inner.release())
     }
 
-    /// As [`SemaphorePermit::forget`](crate::SemaphorePermit::forget). Does not block.
+    /// See [`SemaphorePermit::forget`](crate::SemaphorePermit::forget). Does not block.
     pub fn forget(self) {
         self.inner.forget();
     }
