@@ -1,16 +1,16 @@
-//! A look at the deployment before it is relied on: what its settings mean for locks.
+//! Checks a deployment before you rely on it: what its settings mean for locks.
 //!
-//! [`Client::preflight`](crate::Client::preflight) asks each server, and reports what it found and which guarantee
-//! results, in words. [`ClientBuilder::require`](crate::ClientBuilder::require) refuses to connect to a deployment
-//! that gives less than [`Requirements`].
+//! [`Client::preflight`](crate::Client::preflight) asks each server, and reports in words what it found and
+//! which guarantee the deployment gives. [`ClientBuilder::require`](crate::ClientBuilder::require) refuses to
+//! connect to a deployment that gives less than its [`Requirements`].
 
 // | file | what it does |
 // | --- | --- |
 // | `asked`, `probe`, `rights` | ask one server |
-// | `answers` | reads what it says |
+// | `answers` | parses its answers |
 // | `node` | what was found |
 // | `findings` | what that means for locks |
-// | `failover` | what the sentinels say, and whether holds outlast a failover |
+// | `failover` | what the sentinels report, and whether holds outlast a failover |
 // | `guarantee` | what it means for the deployment as a whole |
 // | `requirements` | whether it is enough |
 
@@ -46,38 +46,40 @@ pub use self::node::{
 pub use self::requirements::Requirements;
 pub use crate::protocol::rights::Use;
 
-/// The lock whose keys and channels are asked for if the caller names none.
+/// The lock whose keys and channels are checked by default.
 const NAME: &str = "preflight";
 
-/// What was found of a deployment, and what it means for locks.
+/// The report about a deployment: what was found, and what it means for locks.
 ///
-/// `Display` prints all of it, for an operator. It is a snapshot: settings and replicas may change a moment
-/// later.
+/// `Display` prints the whole report for an operator. It is a snapshot: settings and replicas may change a
+/// moment later.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Preflight {
-    /// What the locks live on.
+    /// The kind of the deployment.
     pub deployment: DeploymentKind,
-    /// Each server that takes locks: every primary of a cluster, the primary of sentinels, the one server.
+    /// The servers that serve locks: every primary of a cluster, the primary behind sentinels, or the single
+    /// server.
     pub nodes: Vec<NodeReport>,
-    /// What the sentinels say; `None` without sentinels.
+    /// The report of the sentinels; `None` without sentinels.
     pub sentinels: Option<SentinelState>,
-    /// What matters of it, by server, the worst of each server first; then of the sentinels.
+    /// What matters for locks: for each server, the worst first, and then for the sentinels.
     pub findings: Vec<Finding>,
-    /// What results.
+    /// The guarantee that this deployment gives.
     pub guarantee: Guarantee,
 }
 
 impl Preflight {
-    /// The weight of the worst finding; `None` without findings.
+    /// The severity of the worst finding; `None` without findings.
     pub fn worst(&self) -> Option<Severity> {
         self.findings.iter().map(|finding| finding.severity).max()
     }
 }
 
-/// A preflight with settings; `.await` it for the [`Preflight`].
+/// A preflight with settings: `.await` it for a [`Preflight`].
 ///
-/// Made by [`Client::preflight`](crate::Client::preflight), which tells its cost, its cancel safety and its errors.
+/// [`Client::preflight`](crate::Client::preflight) makes it, and describes its cost, cancel safety and
+/// errors.
 #[derive(Debug)]
 #[must_use = "a preflight asks nothing until it is awaited"]
 pub struct PreflightCheck<'a> {
@@ -91,21 +93,22 @@ impl<'a> PreflightCheck<'a> {
         PreflightCheck { handle, uses: Use::ALL.to_vec(), name: NAME.to_owned() }
     }
 
-    /// As a client must find it that is to connect with these requirements.
+    /// The check that a client with these requirements makes when it connects.
     pub(crate) fn for_requirements(handle: &'a Handle, requirements: &Requirements) -> Self {
         let (uses, name) = requirements.rights.clone().unwrap_or((vec![], NAME.to_owned()));
         PreflightCheck { handle, uses, name }
     }
 
-    /// What the client will be used for: other rights are not asked for. Default: all uses.
+    /// Sets what the client will be used for. Only the rights for that are checked. Default: all uses.
     pub fn uses(mut self, uses: impl IntoIterator<Item = Use>) -> Self {
         self.uses = uses.into_iter().collect();
         self
     }
 
-    /// The name of a lock, for users with rights to some keys and channels only. Default: `preflight`.
+    /// Sets the lock name for which rights are checked. Default: `preflight`.
     ///
-    /// The client's prefix is put before it. No key is read or written.
+    /// It matters for users with rights to only some keys and channels. The client's prefix is prepended. No
+    /// key is read or written.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self

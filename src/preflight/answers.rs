@@ -1,4 +1,4 @@
-//! What a server says of itself, read from its texts. What it does not say, or may not say, is `None`.
+//! Parses the texts of a server. What the server does not report, or must not, is `None`.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::protocol::Value;
 pub(super) struct Fields(BTreeMap<String, String>);
 
 impl Fields {
-    /// Of lines `name:value`.
+    /// Parses lines `name:value`.
     pub(super) fn of_lines(reply: Option<&Value>) -> Self {
         let Some(Value::Text(text)) = reply else { return Fields::default() };
         let lines = text.lines().filter_map(|line| line.trim_end().split_once(':'));
         Fields(lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 
-    /// Of a map, or of an array with names and values in turn.
+    /// Parses a map, or an array of alternating names and values.
     pub(super) fn of_pairs<'a>(replies: impl Iterator<Item = &'a Value>) -> Self {
         let mut fields = BTreeMap::new();
         for reply in replies {
@@ -38,7 +38,7 @@ impl Fields {
         self.text(name)?.parse().ok()
     }
 
-    /// `yes` or `no`, or 1 or 0.
+    /// Reads `yes` or `no`, or 1 or 0.
     pub(super) fn truth(&self, name: &str) -> Option<bool> {
         match self.text(name)? {
             "yes" | "1" => Some(true),
@@ -48,7 +48,7 @@ impl Fields {
     }
 }
 
-/// A field of a line `name=value,name=value`.
+/// Reads a field of a line `name=value,name=value`.
 pub(super) fn part<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     line.split(',').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }

@@ -1,4 +1,4 @@
-//! One server that is asked, by the connection that acquisitions use.
+//! Asks one server on the connection that acquisitions use.
 
 use crate::protocol::Value;
 use crate::session::Session;

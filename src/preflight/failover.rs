@@ -1,4 +1,4 @@
-//! Whether a failover is over before holds end that could not be renewed meanwhile.
+//! Whether a failover ends before the holds that could not be renewed meanwhile.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,40 +8,42 @@ use super::node::{ClusterState, or_unknown};
 use crate::protocol::Value;
 use crate::session::Session;
 
-/// A sentinel asks its primary once a second, the votes and the promotion go by ticks of a second.
+/// A sentinel asks its primary once a second. Votes and promotion proceed in steps of a second.
 const SENTINEL_ELECTION: Duration = Duration::from_secs(3);
-/// A replica asks for votes half a second to a second after the failure is agreed upon.
+/// A replica asks for votes half a second to a second after the failure is agreed.
 const CLUSTER_ELECTION: Duration = Duration::from_secs(2);
 
-/// What the sentinels that answered say of the primary they watch: the largest number that one of them has.
-/// `None`: their user may not look, or none of them answered.
+/// What the sentinels report about the primary that they watch.
+///
+/// Each number is the largest that any sentinel reported. It is `None` if no sentinel answered, or if the
+/// user has no right to ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SentinelState {
-    /// How many sentinels there are, whether they are up or not: a majority of them must agree to a failover.
+    /// The number of sentinels, whether they are up or not. A majority of them must agree to a failover.
     pub known: Option<u64>,
-    /// How many of them are up, as they see each other.
+    /// The number of sentinels that are up, as they see each other.
     pub usable: Option<u64>,
-    /// `quorum`: so many must have noticed that the primary is gone.
+    /// `quorum`: the number of sentinels that must notice that the primary is gone.
     pub quorum: Option<u64>,
-    /// `down-after-milliseconds`: how long the primary is silent until a sentinel notices.
+    /// `down-after-milliseconds`: how long the primary must be silent before a sentinel notices.
     pub down_after: Option<Duration>,
-    /// `failover-timeout`: a failover that failed is tried again after twice this.
+    /// `failover-timeout`: a failed failover is retried after twice this time.
     pub failover_timeout: Option<Duration>,
 }
 
 impl SentinelState {
-    /// How long a failover takes, about.
+    /// The approximate duration of a failover.
     pub fn failover(&self) -> Option<Duration> {
         Some(self.down_after? + SENTINEL_ELECTION)
     }
 
-    /// How many sentinels must be up for a failover.
+    /// The number of sentinels that must be up for a failover.
     pub fn needed(&self) -> Option<u64> {
         Some(self.quorum?.max(self.known? / 2 + 1))
     }
 
-    /// Why holds of this lease need not outlast a failover.
+    /// Why holds with this lease may not outlast a failover; `None` if they do.
     pub(super) fn obstacle(&self, lease: Duration) -> Option<String> {
         let (Some(taken), Some(usable), Some(needed)) =
             (self.failover(), self.usable, self.needed())
@@ -68,7 +70,7 @@ impl SentinelState {
     }
 }
 
-/// `OK 3 usable Sentinels. …`, `NOQUORUM 1 usable Sentinels. …`
+/// Reads `OK 3 usable Sentinels. …` or `NOQUORUM 1 usable Sentinels. …`.
 fn usable(answer: &Value) -> Option<u64> {
     let Value::Text(text) = answer else { return None };
     let mut words = text.split(' ').skip(1);
@@ -77,14 +79,14 @@ fn usable(answer: &Value) -> Option<u64> {
 }
 
 impl ClusterState {
-    /// How long a failover takes, about.
+    /// The approximate duration of a failover.
     pub fn failover(&self) -> Option<Duration> {
-        // A node is asked when it was silent for half of it, and then has all of it for the answer.
+        // A node is asked after half of this time in silence, and then has all of it to answer.
         Some(self.node_timeout? * 3 / 2 + CLUSTER_ELECTION)
     }
 }
 
-/// A hold was last renewed a third of its lease ago at worst.
+/// The remaining lease of a hold at worst, when its last renewal was a third of the lease ago.
 pub(super) fn time_left(lease: Duration) -> Duration {
     lease * 2 / 3
 }
@@ -99,7 +101,7 @@ pub(super) async fn ask_sentinels(session: &Session) -> SentinelState {
     SentinelState::of(&descriptions, &quorums)
 }
 
-/// On one line; `?` is what is not known.
+/// On one line; `?` marks what is unknown.
 impl fmt::Display for SentinelState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = |span: Option<Duration>| or_unknown(span.map(|span| span.as_millis()));

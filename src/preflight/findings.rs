@@ -10,7 +10,7 @@ use super::node::{
 use crate::durability::Durability;
 use crate::transport::DeploymentKind;
 
-/// Something about a server that matters to locks.
+/// A fact about a server or the sentinels that matters for locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -18,7 +18,7 @@ pub struct Finding {
     pub severity: Severity,
     /// The server, as in [`NodeReport::server`]; or the sentinels, as in the URL.
     pub server: String,
-    /// What it means for locks, and what to do.
+    /// What it means for locks, and what to do about it.
     pub text: String,
 }
 
@@ -28,29 +28,29 @@ pub struct Finding {
 pub enum Severity {
     /// Good to know.
     Info,
-    /// Exclusion or availability suffers in a case that is to be expected: a failover, a restart, a slow reply.
+    /// Exclusion or availability suffers in a case that will happen: a failover, a restart, a slow reply.
     Warning,
     /// Locks do not work, or are lost in normal operation.
     Danger,
 }
 
-/// What the findings depend on beside the servers.
+/// What the findings depend on besides the servers.
 #[derive(Clone, Debug)]
 pub(super) struct Context {
     pub(super) kind: DeploymentKind,
     pub(super) lease: Duration,
     pub(super) command_timeout: Duration,
     pub(super) durability: Option<Durability>,
-    /// The key for which rights were asked.
+    /// The key for which rights were checked.
     pub(super) key: String,
 }
 
-/// The oldest servers that have all commands of the scripts.
+/// The oldest servers with all commands that the scripts use.
 const REDIS_MIN: Version = Version::new(6, 2);
 const VALKEY_MIN: Version = Version::new(7, 2);
-/// The first Redis with WAITAOF; every Valkey has it.
+/// The first Redis with WAITAOF. Every Valkey has it.
 const WAITAOF_MIN: Version = Version::new(7, 2);
-/// A well-kept clock is right within far less.
+/// A well-maintained clock is far more accurate.
 const CLOCK_MAX: Duration = Duration::from_secs(1);
 
 struct Findings<'a> {
@@ -81,7 +81,7 @@ impl Findings<'_> {
     }
 }
 
-/// Of one server, the worst first.
+/// The findings about one server, the worst first.
 pub(super) fn of(report: &NodeReport, context: &Context) -> Vec<Finding> {
     let mut findings = Findings { server: &report.server, found: Vec::new() };
     match &report.state {
@@ -108,7 +108,7 @@ pub(super) fn of(report: &NodeReport, context: &Context) -> Vec<Finding> {
     findings.worst_first()
 }
 
-/// Of the sentinels, the worst first.
+/// The findings about the sentinels, the worst first.
 pub(super) fn of_sentinels(server: &str, state: &SentinelState, context: &Context) -> Vec<Finding> {
     let mut findings = Findings { server, found: Vec::new() };
     sentinels(&mut findings, state, context.lease);
@@ -349,7 +349,7 @@ fn times(findings: &mut Findings<'_>, state: &ServerState, context: &Context) {
              command_timeout, or look for what is slow"
         ));
     }
-    // A renewal comes in each third of the lease, and should have time for a few attempts.
+    // A renewal is sent every third of the lease, and should have time for a few attempts.
     if context.lease / 3 < worst * 10 {
         findings.warn(format!(
             "a round trip took {worst:?}, and a lease of {:?} is renewed every third of it: lengthen \

@@ -6,19 +6,20 @@ use super::node::{NodeReport, Persistence, ServerState};
 use crate::durability::Durability;
 use crate::transport::DeploymentKind;
 
-/// When one lock has one holder, and when it may have two.
+/// When a lock has one holder, and when it may have two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Guarantee {
-    /// What does not break exclusion.
+    /// Events that do not break exclusion.
     pub survives: Vec<String>,
-    /// What does. Holders learn of it by their next renewal at the latest, within a third of the lease.
+    /// Events that break exclusion. Holders notice at their next renewal, within a third of the lease at
+    /// most.
     pub broken_by: Vec<String>,
-    /// What could not be found out, and must be taken for broken.
+    /// Events whose effect could not be determined. Assume that they break exclusion.
     pub not_known: Vec<String>,
 }
 
-/// Every server counts: a lock may be on any.
+/// The guarantee covers every server, because a lock may be on any of them.
 pub(super) fn of(
     kind: DeploymentKind,
     durability: Option<Durability>,
@@ -64,7 +65,7 @@ fn failover(
     durability: Option<Durability>,
     states: &[&ServerState],
 ) {
-    // `None` if one of them does not say, or none was asked.
+    // `None` if a server does not report it, or if none was asked.
     let counts = states.iter().map(|state| state.replicas.as_ref().map(Vec::len));
     let replicas = counts.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
     if kind == DeploymentKind::Single && replicas == Some(0) {
@@ -94,7 +95,7 @@ fn failover(
 }
 
 fn restart(guarantee: &mut Guarantee, states: &[&ServerState]) {
-    // `None`, the least, is not known.
+    // `None` sorts first and means unknown.
     match states.iter().map(|state| state.persistence).min() {
         Some(Some(Persistence::Always)) => guarantee
             .survives

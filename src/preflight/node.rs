@@ -1,25 +1,26 @@
-//! What was found of one server.
+//! What was found about one server.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
 
-/// A server, and what it says of itself.
+/// A server and its state.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeReport {
     /// The server, as the configuration or the cluster names it.
     pub server: String,
-    /// Or why it could not be asked.
+    /// The state of the server, or why it could not be asked.
     pub state: Result<ServerState, Error>,
 }
 
-/// What a server says of itself. `None`: the user may not look, or the server does not say.
+/// The state of a server, as it reports it. `None` means that the user has no right to see it, or that the
+/// server does not report it.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ServerState {
-    /// Which program it is.
+    /// The program that the server runs.
     pub flavour: Option<Flavour>,
     /// The version of that program.
     pub version: Option<Version>,
@@ -27,23 +28,23 @@ pub struct ServerState {
     pub is_primary: Option<bool>,
     /// The replicas that are connected to it.
     pub replicas: Option<Vec<Replica>>,
-    /// `min-replicas-to-write`: with fewer replicas it refuses writes.
+    /// `min-replicas-to-write`: the server refuses writes if it has fewer replicas.
     pub min_replicas_to_write: Option<u64>,
     /// `min-replicas-max-lag`: a replica that was silent for longer does not count.
     pub min_replicas_max_lag: Option<Duration>,
-    /// `maxmemory` in bytes; 0 is no limit.
+    /// `maxmemory` in bytes; 0 means no limit.
     pub maxmemory: Option<u64>,
     /// `maxmemory-policy`.
     pub maxmemory_policy: Option<String>,
-    /// What it keeps over a restart.
+    /// What survives a restart.
     pub persistence: Option<Persistence>,
-    /// Its last attempt to save its data failed.
+    /// Whether its last attempt to save its data failed.
     pub saving_fails: bool,
-    /// Its clock, compared with that of this machine.
+    /// Its clock, compared with the clock of this machine.
     pub clock: Option<ClockDifference>,
-    /// It has `SPUBLISH` and `SSUBSCRIBE`.
+    /// Whether it has `SPUBLISH` and `SSUBSCRIBE`.
     pub sharded_pubsub: Option<bool>,
-    /// What it says of its cluster; `None` outside of one.
+    /// The state of its cluster; `None` outside a cluster.
     pub cluster: Option<ClusterState>,
     /// How long replies take.
     pub round_trips: RoundTrips,
@@ -59,18 +60,18 @@ pub enum Flavour {
     Redis,
     /// Valkey.
     Valkey,
-    /// The engine of this process: no server.
+    /// The engine in this process, which is not a server.
     Embedded,
 }
 
-/// A version: 7.0.15.
+/// A version, such as 7.0.15.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// 7 of 7.0.15.
+    /// The 7 in 7.0.15.
     pub major: u32,
-    /// 0 of 7.0.15.
+    /// The 0 in 7.0.15.
     pub minor: u32,
-    /// 15 of 7.0.15.
+    /// The 15 in 7.0.15.
     pub patch: u32,
 }
 
@@ -80,45 +81,45 @@ pub struct Version {
 pub struct Replica {
     /// Host and port.
     pub address: String,
-    /// It has all data of the start, and follows.
+    /// Whether it has finished the initial copy and follows its primary.
     pub is_online: bool,
-    /// So many bytes of writes it has not acknowledged.
+    /// How many bytes of writes it has not acknowledged.
     pub behind: Option<u64>,
-    /// How long ago it last acknowledged anything; once a second if all is well.
+    /// The time since it last acknowledged. A healthy replica acknowledges once a second.
     pub lag: Option<Duration>,
 }
 
-/// What a server keeps over a restart, the weakest first.
+/// What survives a restart of a server. The weakest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Persistence {
     /// Nothing.
     None,
-    /// Snapshots (`save`): a crash loses what came after the last one.
+    /// Snapshots (`save`): a crash loses everything after the last one.
     Snapshots,
     /// `appendonly` with `appendfsync no`: a crash of the machine loses what the system had not yet written.
     SystemDecides,
-    /// `appendfsync everysec`: a crash of the machine may lose the last second or so.
+    /// `appendfsync everysec`: a crash of the machine may lose about the last second.
     EverySecond,
     /// `appendfsync always`: nothing that was confirmed is lost.
     Always,
 }
 
-/// The clock of a server, compared with that of this machine.
+/// The clock of a server, compared with the clock of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClockDifference {
     /// Milliseconds by which the server's clock is ahead; negative if it is behind.
     pub ahead_ms: i64,
-    /// Half the round trip: the difference is known no better.
+    /// The uncertainty of the difference: half the round trip.
     pub error: Duration,
 }
 
-/// What a node says of its cluster.
+/// The state of a cluster, as one of its nodes reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterState {
-    /// `cluster_state` is `ok`.
+    /// Whether `cluster_state` is `ok`.
     pub is_ok: Option<bool>,
     /// `cluster-require-full-coverage`: all nodes refuse calls while any slot is not served.
     pub requires_full_coverage: Option<bool>,
@@ -130,9 +131,9 @@ pub struct ClusterState {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RoundTrips {
-    /// Half of them were faster.
+    /// Half of the replies were faster.
     pub median: Duration,
-    /// The slowest.
+    /// The slowest reply.
     pub worst: Duration,
 }
 
@@ -140,14 +141,14 @@ pub struct RoundTrips {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rights {
-    /// Commands, keys and channels that it needs and may not use; none if all is well.
+    /// The commands, keys and channels that the user needs but may not use. None if all is well.
     Known {
-        /// As an administrator would name them: `publish`, `the key orders:42`.
+        /// Named as an administrator would: `publish`, `the key orders:42`.
         missing: Vec<String>,
     },
-    /// The server does not tell.
+    /// The server does not report rights.
     Unknown {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -159,12 +160,12 @@ impl Default for Rights {
 }
 
 impl Version {
-    /// For example 7 and 0: the earliest 7.0.
+    /// For example, 7 and 0 mean 7.0.0.
     pub const fn new(major: u32, minor: u32) -> Self {
         Version { major, minor, patch: 0 }
     }
 
-    /// `7.0.15`, `9.1.0-rc1`.
+    /// Parses `7.0.15` or `9.1.0-rc1`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let digits = |part: &str| {
             let end = part.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(part.len());
@@ -177,17 +178,17 @@ impl Version {
 }
 
 impl Replica {
-    /// Longer than this without a word, a replica is not in step: well, it acknowledges every second.
+    /// A replica that was silent for longer is not in step: a healthy one acknowledges every second.
     pub(super) const LAG_MAX: Duration = Duration::from_secs(3);
 
-    /// It follows its primary.
+    /// Returns whether it keeps up with its primary.
     pub fn is_in_step(&self) -> bool {
         self.is_online && self.lag.is_some_and(|lag| lag <= Replica::LAG_MAX)
     }
 }
 
 impl ServerState {
-    /// Memory may run out, and then keys are evicted. `None` if that is not known.
+    /// Returns whether keys may be evicted when memory runs out; `None` if that is unknown.
     pub fn evicts(&self) -> Option<bool> {
         match (self.maxmemory, self.maxmemory_policy.as_deref()) {
             (Some(0), _) | (_, Some("noeviction")) => Some(false),
@@ -196,7 +197,7 @@ impl ServerState {
         }
     }
 
-    /// How many replicas follow.
+    /// The number of replicas that keep up.
     pub fn replicas_in_step(&self) -> Option<usize> {
         let replicas = self.replicas.as_ref()?;
         Some(replicas.iter().filter(|replica| replica.is_in_step()).count())
@@ -204,7 +205,7 @@ impl ServerState {
 }
 
 impl ServerState {
-    /// The engine of this process.
+    /// The engine in this process.
     pub(super) fn embedded() -> Self {
         ServerState {
             flavour: Some(Flavour::Embedded),
@@ -220,7 +221,7 @@ impl ServerState {
     }
 }
 
-/// The server and its state, on a line each.
+/// The server and its state, on one line each.
 impl fmt::Display for NodeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
@@ -230,7 +231,7 @@ impl fmt::Display for NodeReport {
     }
 }
 
-/// On one line; `?` is what is not known.
+/// On one line; `?` marks what is unknown.
 impl fmt::Display for ServerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.flavour {

@@ -1,4 +1,4 @@
-//! Asks one server. What it refuses to say is left out; only a server that does not answer is an error.
+//! Asks one server. Refused answers are left out; only a server that does not answer is an error.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,7 +24,7 @@ impl Asked<'_> {
         let round_trips = self.round_trips().await?;
         let clock = self.clock().await;
         let info = self.reply(&["INFO"]);
-        // By pattern: up to Redis 6.2 a call has one, and `*` would bring passwords.
+        // One pattern each, because up to Redis 6.2 a call takes only one. A plain `*` would fetch passwords.
         let config = futures::future::join_all(
             ["min-replicas-*", "append*", "save", "cluster-*"]
                 .map(|pattern| async move { self.reply(&["CONFIG", "GET", pattern]).await }),
@@ -72,7 +72,7 @@ impl Asked<'_> {
         for _ in 0..PINGS {
             let begun = Instant::now();
             match self.command(&["PING"]).await {
-                // A refusal has come as far as an answer.
+                // A refusal takes as long as an answer.
                 Ok(_) | Err(CallError::Refused(_)) => taken.push(begun.elapsed()),
                 Err(error) => return Err(error),
             }
@@ -102,14 +102,14 @@ impl Asked<'_> {
     }
 }
 
-/// What the server says, or why it says nothing.
+/// The state of the server, or why it did not answer.
 pub(super) async fn look(
     asked: Asked<'_>,
     server: &str,
     wanted: &Wanted,
 ) -> Result<ServerState, Error> {
     let state = asked.state(wanted).await;
-    // Nothing was taken: a lost reply leaves nothing in doubt.
+    // The call takes nothing, so a lost reply leaves nothing in doubt.
     state
         .map_err(|error| Error::from_call(&Arc::from(server), Duration::ZERO, error.took_nothing()))
 }
@@ -138,7 +138,7 @@ fn server_time(reply: &Value) -> Option<Duration> {
 fn replicas(info: &Fields) -> Option<Vec<Replica>> {
     let written = info.number("master_repl_offset");
     let count = info.number("connected_slaves")?;
-    // Some of them may have no line, and the lines are numbered without gaps.
+    // Some replicas may have no line, and the lines are numbered without gaps.
     let lines = (0..count).map_while(|number| info.text(&format!("slave{number}")));
     let replica = |line: &str| {
         let (host, port) = (part(line, "ip")?, part(line, "port")?);
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(appending("always"), Some(Persistence::Always));
         assert_eq!(appending("everysec"), Some(Persistence::EverySecond));
         assert_eq!(appending("no"), Some(Persistence::SystemDecides));
-        // CONFIG is forbidden: INFO says that it appends, and not how it syncs.
+        // CONFIG is forbidden: INFO says that it appends, but not how it syncs.
         assert_eq!(persistence(&info("aof_enabled:1\r\n"), &config(&[])), None);
         assert_eq!(persistence(&info("aof_enabled:0\r\n"), &config(&[])), None);
     }
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!((found[0].behind, found[0].is_in_step()), (Some(40), true));
         assert_eq!((found[1].address.as_str(), found[1].is_in_step()), ("::1:7002", false));
         assert_eq!(replicas(&info("")), None);
-        // A number that nobody counts to.
+        // A number too large to count to.
         let text = format!("connected_slaves:{}\r\nslave0:ip=h,port=1\r\n", u64::MAX);
         assert_eq!(replicas(&info(&text)).map(|found| found.len()), Some(1));
     }

@@ -10,11 +10,11 @@ use crate::protocol::rights::Use;
 
 const FAILOVER: &str = "failover within the lease";
 
-/// What a deployment must give; [`ClientBuilder::require`](crate::ClientBuilder::require) refuses less.
+/// What a deployment must give. [`ClientBuilder::require`](crate::ClientBuilder::require) refuses less.
 ///
-/// Each server of a cluster must give all of it. What the client's user may not look at counts as not met.
-/// The settings are looked at once: a server that is reconfigured later, or a replica that is promoted, may give
-/// less.
+/// In a cluster, each server must meet all requirements. If the client's user has no right to check a
+/// requirement, it counts as not met. The settings are checked once. A server that is reconfigured later, or
+/// a replica that is promoted, may give less.
 ///
 /// # Examples
 ///
@@ -47,65 +47,70 @@ pub struct Requirements {
 }
 
 impl Requirements {
-    /// Nothing but that every server can be asked.
+    /// Requires only that every server can be asked.
     pub fn new() -> Self {
         Requirements::default()
     }
 
-    /// No key is evicted: `maxmemory-policy noeviction`, or no `maxmemory`.
+    /// Requires that no key is evicted: `maxmemory-policy noeviction`, or no `maxmemory`.
     pub fn no_eviction(mut self) -> Self {
         self.no_eviction = true;
         self
     }
 
-    /// So many replicas follow now: online, and heard of within three seconds.
+    /// Requires that `count` replicas keep up now: online, and heard from within the last three seconds.
     pub fn replicas(mut self, count: usize) -> Self {
         self.replicas = count;
         self
     }
 
-    /// `min-replicas-to-write` is at least this: a primary that is cut off stops granting locks.
+    /// Requires `min-replicas-to-write` of at least `count`. Then a primary that is cut off stops granting
+    /// locks.
     pub fn min_replicas_to_write(mut self, count: u64) -> Self {
         self.min_replicas_to_write = count;
         self
     }
 
-    /// A restart loses no more than this.
+    /// Requires that a restart loses no more than with `least`.
     pub fn persistence(mut self, least: Persistence) -> Self {
         self.persistence = Some(least);
         self
     }
 
-    /// The version of Redis or Valkey, whichever it is: `min_version(7, 0)`.
+    /// Requires at least this version of Redis or Valkey, whichever it is: `min_version(7, 0)`.
     pub fn min_version(mut self, major: u32, minor: u32) -> Self {
         self.min_version = Some(Version::new(major, minor));
         self
     }
 
-    /// In a cluster, locks go on while another shard is down: `cluster-require-full-coverage no`. Elsewhere it
-    /// is met.
+    /// Requires that locks in a cluster survive the loss of another shard: `cluster-require-full-coverage
+    /// no`. Always met outside a cluster.
     pub fn partial_coverage(mut self) -> Self {
         self.partial_coverage = true;
         self
     }
 
-    /// With sentinels or in a cluster, a failover is over before a hold ends that was not renewed meanwhile: about
-    /// `down-after-milliseconds` and 3 s, or one and a half `cluster-node-timeout` and 2 s, are no more than two
-    /// thirds of the lease of [`ClientBuilder::lease`](crate::ClientBuilder::lease). Enough sentinels are up for
-    /// one. Elsewhere it is met.
+    /// Requires that a failover ends before holds expire that could not be renewed meanwhile. Always met
+    /// without sentinels or a cluster.
+    ///
+    /// The duration of a failover is estimated: `down-after-milliseconds` plus 3 s, or one and a half
+    /// `cluster-node-timeout` plus 2 s. It must not exceed two thirds of
+    /// [`ClientBuilder::lease`](crate::ClientBuilder::lease). Enough sentinels must be up for a failover.
     pub fn failover_within_lease(mut self) -> Self {
         self.failover_within_lease = true;
         self
     }
 
-    /// The user has all rights for these uses. Keys and channels are looked at for a lock of this name, before
-    /// which the client's prefix is put. From Redis 7.0 on; earlier servers do not tell, which counts as not met.
+    /// Requires that the user has all rights for these uses.
+    ///
+    /// Keys and channels are checked for a lock of this name; the client's prefix is prepended. Servers
+    /// before Redis 7.0 cannot report rights, which counts as not met.
     pub fn rights_for(mut self, uses: impl IntoIterator<Item = Use>, name: &str) -> Self {
         self.rights = Some((uses.into_iter().collect(), name.to_owned()));
         self
     }
 
-    /// An error that names what is missing, if anything is.
+    /// An error that names everything that is missing.
     pub(crate) fn check(&self, report: &Preflight, lease: Duration) -> Result<(), Error> {
         let mut unmet = Vec::new();
         for node in &report.nodes {
@@ -130,7 +135,7 @@ impl Requirements {
         if unmet.is_empty() { Ok(()) } else { Err(Error::Requirements { unmet }) }
     }
 
-    /// What is required, and what was found instead.
+    /// The unmet requirements, and what was found instead.
     fn missing(&self, state: &ServerState, lease: Duration) -> Vec<(&'static str, String)> {
         let mut missing = Vec::new();
         let mut need = |what, is_met: Option<bool>, found: String| match is_met {
@@ -197,7 +202,7 @@ impl Requirements {
     }
 }
 
-/// The cause of an error that has one.
+/// The cause of an error, if it has one.
 fn source(error: &Error) -> String {
     std::error::Error::source(error).map_or_else(String::new, |source| format!(": {source}"))
 }

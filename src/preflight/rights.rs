@@ -1,4 +1,4 @@
-//! Which rights the client's user lacks, for the uses that it is meant for.
+//! The rights that the client's user lacks for its uses.
 
 use super::asked::Asked;
 use super::node::Rights;
@@ -11,7 +11,7 @@ use crate::protocol::resource::Resource;
 use crate::protocol::rights::{self, Use};
 use crate::transport::{CallError, DeploymentKind};
 
-/// What the client is to be used for.
+/// What the client will be used for.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     uses: Vec<Use>,
@@ -22,7 +22,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Rights to keys and channels are those for a lock of this name.
+    /// Rights to keys and channels are checked for a lock of this name.
     pub(super) fn new(uses: &[Use], prefix: &str, name: &str) -> Result<Self, ConfigError> {
         let key = Resource::new(Kind::Lock, prefix, name)?.key.to_string();
         let mut wanted =
@@ -57,7 +57,7 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// Each command once, for the key; one command for each further key; the channels.
+    /// One question for each command on the key, one for each extra key, and one for each channel.
     fn questions(
         &self,
         sent: &[&'static str],
@@ -69,7 +69,7 @@ impl Wanted {
         commands.dedup();
         let mut questions: Vec<_> =
             commands.iter().map(|command| Question::command(command, &self.key)).collect();
-        // The scripts write to the further keys of a kind.
+        // The scripts write to the extra keys of a kind.
         if let Some(writes) =
             ["del", "set", "hset"].iter().find(|command| commands.contains(command))
         {
@@ -89,7 +89,7 @@ impl Wanted {
 struct Question {
     words: Vec<String>,
     missing: String,
-    /// It is about a command on the key of a lock.
+    /// Whether it is about a command on the key of a lock.
     on_key: bool,
 }
 
@@ -118,7 +118,7 @@ pub(super) async fn ask(asked: Asked<'_>, wanted: &Wanted) -> Rights {
         DeploymentKind::Sentinel => rights::WITH_SENTINELS,
         _ => &[],
     };
-    // By channel: one that lies in another slot than its lock is published to all nodes.
+    // By channel, because a channel in a different slot from its lock is published to all nodes.
     let wakes = |channel: &str| match transport.publish_command(channel, &wanted.key) {
         "SPUBLISH" => rights::TO_WAKE_A_SHARD,
         _ => rights::TO_WAKE,
@@ -162,7 +162,7 @@ fn read(questions: &[Question], answers: &[Value], key: &str) -> Rights {
         return Rights::Unknown { reason: reason.to_owned() };
     }
     let answered = questions.iter().zip(answers);
-    // Nothing is allowed on the key: it is the key, and not each command.
+    // If nothing is allowed on the key, name the key instead of each command.
     let mut on_key = answered.clone().filter(|(question, _)| question.on_key).peekable();
     let key_refused = on_key.peek().is_some() && on_key.all(|(_, answer)| *answer == Value::Int(0));
     let mut missing: Vec<_> = answered
@@ -210,7 +210,7 @@ mod tests {
             without("redisson_lock_queue:{shop:a}"),
             ["the key redisson_lock_queue:{shop:a}"]
         );
-        // Not each of twenty commands.
+        // One entry, not twenty commands.
         assert_eq!(without("shop:a"), ["the key shop:a"]);
     }
 
