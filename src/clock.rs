@@ -1,18 +1,18 @@
-//! The clock of holds: tokio's, and beside it the time for which the machine was suspended.
+//! The clock of holds: tokio's clock, plus the time during which the machine was suspended.
 //!
-//! Redis goes on counting a lease while the machine of its holder is suspended. The clock of tokio's
-//! timers may not: on Linux it is `CLOCK_MONOTONIC`, on macOS the uptime, and both stand still meanwhile.
-//! So deadlines of holds are [`Moment`]s, which count that time, and are turned into tokio's `Instant`
-//! where a timer is set.
+//! Redis keeps counting a lease while the machine of its holder is suspended. The clock of tokio's timers may
+//! not: it is `CLOCK_MONOTONIC` on Linux and the uptime on macOS, and both stand still meanwhile. So
+//! deadlines of holds are [`Moment`]s, which count that time. They are converted to tokio's `Instant` where a
+//! timer is set.
 //!
-//! | system | what is counted beside tokio's clock |
+//! | system | what is counted in addition to tokio's clock |
 //! | --- | --- |
 //! | Linux, Android | the growth of `CLOCK_BOOTTIME` beyond `CLOCK_MONOTONIC` |
 //! | macOS, iOS | the growth of `CLOCK_MONOTONIC_RAW`, which counts sleep there, beyond the uptime |
 //! | others | nothing: on Windows tokio's clock counts sleep itself |
 //!
-//! Time for which a virtual machine was paused by its host is in none of these clocks, unless the host
-//! tells its guest.
+//! If the host pauses a virtual machine, none of these clocks counts that time, unless the host tells the
+//! guest.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub use self::machine::Machine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(Instant);
 
-/// What a client reads its moments from. All moments that are compared are of one clock.
+/// The clock of a client. Only moments of the same clock are compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     counts: Counts,
@@ -34,13 +34,12 @@ pub(crate) struct Clock {
     machine: Machine,
 }
 
-/// Which time passes for the leases of a client.
+/// Which time counts for the leases of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counts {
-    /// All time: a server counts the leases.
+    /// All time, because a server counts the leases.
     AllTime,
-    /// The time of tokio's clock: the embedded engine counts leases by the same clock, which may be
-    /// paused.
+    /// The time of tokio's clock. The embedded engine counts leases by the same clock, which may be paused.
     TimerTime,
 }
 
@@ -61,21 +60,20 @@ impl Clock {
         Clock { machine: machine.clone(), ..self }
     }
 
-    /// A moment between the beginning and the end of this call.
+    /// A moment between the start and the end of this call.
     pub(crate) fn now(&self) -> Moment {
-        // In this order: tokio's clock also counts the time for which this thread stood still between
-        // the two.
+        // This order matters: if the thread stalls between the two, tokio's clock counts that time as well.
         let suspended = self.suspended();
         Moment(Instant::now() + suspended)
     }
 
-    /// When tokio's timers reach a moment, if the machine is not suspended before. In the past, if the
-    /// moment is.
+    /// When tokio's timers reach a moment, unless the machine is suspended first. A past moment gives a past
+    /// instant.
     pub(crate) fn timer(&self, moment: Moment) -> Instant {
         moment.0.checked_sub(self.suspended()).unwrap_or_else(Instant::now)
     }
 
-    /// For how long the machine was suspended since the process first asked.
+    /// How long the machine was suspended since the process first asked.
     pub(crate) fn suspended(&self) -> Duration {
         let suspended = match self.counts {
             Counts::AllTime => system::suspended(),
@@ -92,7 +90,7 @@ impl Moment {
         self.0.checked_sub(span).map(Moment)
     }
 
-    /// How much later it is than an earlier moment; zero if that is not earlier.
+    /// The time since an earlier moment; zero if that is not earlier.
     pub(crate) fn saturating_duration_since(self, earlier: Moment) -> Duration {
         self.0.saturating_duration_since(earlier.0)
     }
@@ -106,13 +104,13 @@ impl Add<Duration> for Moment {
     }
 }
 
-/// For how long the system says that it was suspended, since this was first asked.
+/// How long the system says that it was suspended since this was first asked.
 #[cfg(feature = "test-util")]
 pub fn suspended() -> Duration {
     system::suspended()
 }
 
-/// Systems with a clock that goes on while tokio's stands still, and at the same rate.
+/// Systems with a clock that continues while tokio's stands still, and at the same rate.
 #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 mod system {
     use std::sync::LazyLock;
@@ -123,14 +121,15 @@ mod system {
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const COUNTS_SLEEP: ClockId = ClockId::CLOCK_BOOTTIME;
-    // Beside the uptime, which `Instant` is there. Neither is adjusted.
+    // `Instant` is the uptime on these systems. Neither clock is adjusted.
     #[cfg(target_vendor = "apple")]
     const COUNTS_SLEEP: ClockId = ClockId::from_raw(nix::libc::CLOCK_MONOTONIC_RAW);
 
-    /// What reading two clocks one after the other may seem to be. Far below the margin of a deadline.
+    /// The difference that reading two clocks one after the other may show. Far below the margin of a
+    /// deadline.
     const NOISE: Duration = Duration::from_micros(100);
 
-    /// Of the first readings the best is taken: a thread may stand still between two clocks.
+    /// The best of several first readings is used, because a thread may stall between two clocks.
     const FIRST_READINGS: usize = 5;
 
     /// Both clocks at one time.
@@ -142,12 +141,12 @@ mod system {
     impl Reading {
         #[expect(clippy::disallowed_methods, reason = "paused time is no suspension")]
         fn take() -> Self {
-            // In this order: a thread that stands still between the two was not suspended for longer.
+            // This order matters: a stall of the thread between the two must not look like a suspension.
             let counts_sleep = clock_gettime(COUNTS_SLEEP).map(Duration::from).unwrap_or_default();
             Reading { counts_sleep, timers: Instant::now() }
         }
 
-        /// For how long the machine was suspended since an earlier reading.
+        /// How long the machine was suspended since an earlier reading.
         fn suspended_since(&self, earlier: &Reading) -> Duration {
             let all = self.counts_sleep.saturating_sub(earlier.counts_sleep);
             all.saturating_sub(self.timers.saturating_duration_since(earlier.timers))
@@ -164,7 +163,7 @@ mod system {
 
     pub(super) fn suspended() -> Duration {
         static FIRST: LazyLock<Reading> = LazyLock::new(Reading::first);
-        /// Nanoseconds. It changes with a suspension only, and never goes back.
+        /// Nanoseconds. Only a suspension changes it, and it never decreases.
         static COUNTED: AtomicU64 = AtomicU64::new(0);
         let now = Reading::take().suspended_since(&FIRST);
         let counted = COUNTED.load(Ordering::Relaxed);
@@ -191,14 +190,14 @@ mod machine {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
-    /// A machine that is suspended by a test: its clients see that time has passed, their timers do not.
+    /// A machine that a test suspends: its clients see time pass, their timers do not.
     #[derive(Clone, Debug, Default)]
     pub struct Machine {
         nanoseconds: Arc<AtomicU64>,
     }
 
     impl Machine {
-        /// As if the machine had been suspended for so long, and woke up now.
+        /// Acts as if the machine had just woken up after this time.
         pub fn was_suspended(&self, span: Duration) {
             let nanoseconds = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
             self.nanoseconds.fetch_add(nanoseconds, Ordering::SeqCst);

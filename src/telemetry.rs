@@ -1,17 +1,17 @@
-//! What a client tells tracers and exporters, by the features `tracing` and `metrics`.
+//! What a client reports to tracers and exporters, with the features `tracing` and `metrics`.
 //!
-//! Without both, everything here is empty: types without size, calls without code. With them, and nobody who listens, a
-//! call is a look at a flag or two. `names.rs` has all names.
+//! Without both features, everything here is empty: types without size, calls without code. With the features
+//! but without a listener, a call only checks a flag or two. `names.rs` has all names.
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `told`, or `untold` | an acquisition and a hold as they are told, or nothing |
-//! | `meters`, or `no_meters` | what becomes metrics of that |
-//! | `recorder`, or `no_recorder` | whether there is somebody for metrics |
-//! | `spans`, or `no_spans` | what becomes spans and events of it |
-//! | `subject` | what those are told |
-//! | `names` | the names of all of them, and what they mean |
-//! | `counter` | a number of `Stats`, which is a metric, too |
+//! | `told`, or `untold` | reports an acquisition or a hold, or does nothing |
+//! | `meters`, or `no_meters` | the metrics |
+//! | `recorder`, or `no_recorder` | whether there is a recorder for metrics |
+//! | `spans`, or `no_spans` | the spans and events |
+//! | `subject` | what metrics and spans are about |
+//! | `names` | all names and their meaning |
+//! | `counter` | a counter of `Stats`, which is also a metric |
 
 mod counter;
 #[cfg(any(feature = "metrics", feature = "tracing"))]

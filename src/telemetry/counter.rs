@@ -1,4 +1,4 @@
-//! A number of `Stats`.
+//! A counter of `Stats`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! Metrics, by the facade `metrics`.
+//! Metrics, through the facade `metrics`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::sync::call_out;
 
 type MapName = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// What becomes of a lock's name: no label, if nothing is said.
+/// Maps a lock's name to its label; without a function there is no label.
 #[derive(Clone, Default)]
 pub(crate) struct NameLabel(Option<Arc<MapName>>);
 
@@ -36,9 +36,10 @@ impl NameLabel {
     }
 }
 
-/// Tells the exporter what the metrics are; `stats` are the counters with their help.
+/// Describes the metrics to the exporter; `stats` are the counters with their help.
 ///
-/// Counters without labels are there from now on: of one that began with its first event nobody could see an increase.
+/// This also creates the counters without labels. If a counter appeared with its first event, its increase
+/// would not be visible.
 pub(crate) fn describe(stats: &[(&'static str, &'static str)]) {
     for Metric { name, shape, unit, help, labels } in METRICS {
         match shape {

@@ -1,9 +1,10 @@
 //! Every name that this crate gives to a span, an event, a metric, a field or a label.
 //!
-//! Labels are bounded: kinds, outcomes and reasons are words of this crate; the name of a lock becomes one only by the
-//! function that its user gives. `docs/telemetry.md` has the same as tables; a test compares them.
+//! Labels are bounded: kinds, outcomes and reasons are words of this crate. The name of a lock becomes a
+//! label only through the function that the user sets. `docs/telemetry.md` has the same names in tables, and
+//! a test compares them.
 
-/// Of all spans and events.
+/// The target of all spans and events.
 #[cfg(feature = "tracing")]
 pub(super) const TARGET: &str = "leasehold";
 
@@ -51,7 +52,7 @@ pub(super) mod metric {
         Metric { name, shape, unit, labels, help }
     }
 
-    /// Beside these each counter of `Stats` is one, as `leasehold.` and its name.
+    /// In addition, each counter of `Stats` is a metric named `leasehold.` and its name.
     pub(in crate::telemetry) const ALL: &[Metric] = &[
         metric(
             Shape::Histogram,

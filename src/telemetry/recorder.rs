@@ -2,17 +2,18 @@
 
 use metrics::{NoopRecorder, Recorder};
 
-/// Whether there is a recorder. If in doubt there is.
+/// Whether there is a recorder. If that is uncertain, the answer is yes.
 pub(super) fn is_listened() -> bool {
     metrics::with_recorder(|recorder| !is_none(recorder))
 }
 
-/// Whether it is the one that the facade has while there is none. A key with its labels costs more than that.
+/// True if this is the facade's no-op recorder. Building a key with its labels costs more than this check.
 fn is_none(recorder: &dyn Recorder) -> bool {
     let recorder: *const (dyn Recorder + '_) = recorder;
     let none: *const dyn Recorder = recorder.cast::<NoopRecorder>();
-    // Tables of methods that are equal call the same code, which does nothing. A debug build has this table more than
-    // once; then it seems that somebody listens, which only costs. `benches/telemetry` shows an optimised build.
+    // Equal method tables call the same code, which does nothing. A debug build may have the table more than
+    // once. Then this reports a recorder, which only costs time. `benches/telemetry` measures an optimised
+    // build.
     std::ptr::eq(recorder, none)
 }
 
@@ -23,7 +24,7 @@ mod tests {
 
     use super::is_listened;
 
-    /// Without size, as the one of the facade.
+    /// A recorder without size, like the no-op recorder of the facade.
     struct Forgetful;
 
     impl Recorder for Forgetful {

@@ -1,5 +1,5 @@
-//! Spans and events, by the facade `tracing`. Fields are as in OpenTelemetry's conventions where these have them:
-//! `db.system.name`, `error.type`.
+//! Spans and events, through the facade `tracing`. Fields follow OpenTelemetry's conventions where these
+//! exist: `db.system.name`, `error.type`.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -30,7 +30,7 @@ pub(super) fn is_listened() -> bool {
     LevelFilter::current() != LevelFilter::OFF
 }
 
-/// Seconds, as of all durations in fields.
+/// Seconds, as in all fields with durations.
 fn seconds(span: Duration) -> f64 {
     span.as_secs_f64()
 }
@@ -66,20 +66,20 @@ impl Acquire {
     }
 }
 
-/// What is told while the work is polled belongs to the span.
+/// Events emitted while the work is polled belong to the span.
 pub(super) fn around<F: Future>(
     span: Option<&Acquire>,
     work: F,
 ) -> impl Future<Output = F::Output> + use<F> {
     match span {
-        // Nothing to enter and to leave at each poll.
+        // There is no span to enter and leave at each poll.
         None => Either::Left(work),
         Some(span) => Either::Right(Box::pin(work.instrument(span.0.clone()))),
     }
 }
 
 impl Hold {
-    /// A trace of its own, linked to what is current now: as a part of that it would keep that open.
+    /// A trace of its own, linked to the current span. A child span would keep the current span open.
     pub(super) fn begin(subject: &Subject) -> Self {
         let span = debug_span!(
             target: TARGET,
@@ -131,7 +131,7 @@ impl Hold {
 }
 
 impl Release {
-    /// False if it had ended before. Without an outcome there was nothing to release.
+    /// False if it had already ended. Without an outcome there was nothing to release.
     pub(super) fn end(&self, outcome: Option<&'static str>) -> bool {
         if self.ended.swap(true, Relaxed) {
             return false;

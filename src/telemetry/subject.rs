@@ -1,20 +1,20 @@
-//! What metrics and spans are told of.
+//! What metrics and spans are about.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whose lock it is.
+/// The lock that an event is about.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub(super) kind: &'static str,
     #[cfg(feature = "tracing")]
     pub(super) name: Arc<str>,
-    /// By the function that the builder was given.
+    /// Made by the function that the builder was given.
     #[cfg(feature = "metrics")]
     pub(super) label: Option<Arc<str>>,
 }
 
-/// What an acquisition came to.
+/// The outcome of an acquisition.
 #[derive(Debug)]
 pub(super) struct Acquired {
     pub(super) outcome: &'static str,

@@ -1,7 +1,7 @@
-//! An acquisition and a hold as they are told: to those who listen when they begin.
+//! Reports acquisitions and holds to the recorder and subscriber that exist when they begin.
 //!
-//! Recorders, subscribers and the function for labels are code of others (F1): each call here that may reach them asks
-//! whether a lock is held, also while nobody listens.
+//! Recorders, subscribers and the label function are foreign code (F1). So each call here that may reach them
+//! asserts that no lock is held, even if nothing listens.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -16,14 +16,15 @@ use crate::error::Error;
 use crate::lease::{Ended, LossReason};
 use crate::sync::{call_out, no_lock_is_held};
 
-/// What a client tells of.
+/// What a client reports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Telemetry {
     #[cfg(feature = "metrics")]
     pub(crate) name_label: meters::NameLabel,
 }
 
-/// One call of a caller for a lock; `None` if nobody listened when it began. As small as can be: it is moved about.
+/// One acquisition by a caller; `None` if nothing listened when it began. It is moved often, so it is kept
+/// small.
 #[derive(Debug)]
 pub(crate) struct Acquisition(Option<Box<ToldAcquisition>>);
 
@@ -34,12 +35,12 @@ struct ToldAcquisition {
     calls: AtomicU32,
     wakes: AtomicU32,
     handed_over: AtomicBool,
-    /// Since it began.
+    /// Set when it begins.
     span: OnceLock<spans::Acquire>,
     ended: AtomicBool,
 }
 
-/// One hold, from its grant to its end; empty if nobody listened at its grant.
+/// One hold, from its grant to its end; empty if nothing listened at its grant.
 #[derive(Debug, Default)]
 pub(crate) struct Holding(OnceLock<Box<ToldHold>>);
 
@@ -50,12 +51,12 @@ struct ToldHold {
     renewals: AtomicU32,
     span: spans::Hold,
     ended: AtomicBool,
-    /// Since its last guard went; not for one whose field went to another waiter.
+    /// Set when the last guard goes, except if the field went to another waiter.
     leaving: OnceLock<(Instant, spans::Release)>,
 }
 
 impl Telemetry {
-    /// `None` if nobody listens: then nothing is kept, and no clock is read.
+    /// `None` if nothing listens: then nothing is stored, and no clock is read.
     #[cfg_attr(
         not(feature = "metrics"),
         expect(clippy::unused_self, reason = "it is this client's label")
@@ -84,7 +85,7 @@ impl Telemetry {
         Acquisition(self.subject(kind, name).map(told).map(Box::new))
     }
 
-    /// Another server serves some of the keys.
+    /// Another server now serves some of the keys.
     #[expect(clippy::unused_self, reason = "it is this client that was told")]
     pub(crate) fn failed_over(&self) {
         call_out(|| {
@@ -93,7 +94,7 @@ impl Telemetry {
         });
     }
 
-    /// A release is not tried any more.
+    /// A release is no longer retried.
     pub(crate) fn gave_up(&self, kind: &'static str, name: &Arc<str>) {
         if let Some(subject) = self.subject(kind, name) {
             call_out(|| spans::gave_up(&subject));
@@ -105,12 +106,12 @@ impl Acquisition {
     pub(crate) fn begins(&self) {
         self.tell(|told| {
             meters::waiting(&told.subject, 1.0);
-            // Not `get_or_init`, which is a lock.
+            // Not `get_or_init`, which takes a lock.
             told.span.set(spans::Acquire::begin(&told.subject)).ok();
         });
     }
 
-    /// What is told while this is polled belongs to the acquisition.
+    /// Events emitted while this is polled belong to the acquisition.
     pub(crate) fn around<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
         spans::around(self.0.as_ref().and_then(|told| told.span.get()), work)
     }
@@ -173,7 +174,7 @@ impl ToldAcquisition {
 }
 
 impl Holding {
-    /// Not under a lock, and only once.
+    /// Called once, without a lock held.
     pub(crate) fn begins(&self, telemetry: &Telemetry, kind: &'static str, name: &Arc<str>) {
         let Some(subject) = telemetry.subject(kind, name) else { return };
         call_out(|| {
@@ -190,7 +191,7 @@ impl Holding {
         });
     }
 
-    /// `lag`: how late that was against a third of the lease.
+    /// `lag` is how much later the renewal was than a third of the lease.
     pub(crate) fn is_renewed(&self, lag: Duration) {
         self.tell(|told| {
             told.renewals.fetch_add(1, Relaxed);
@@ -206,17 +207,17 @@ impl Holding {
         self.tell(|told| told.span.certain(&told.subject));
     }
 
-    /// Its release found nothing, or it ends without one.
+    /// The release found nothing, or the hold ends without one.
     pub(crate) fn is_lost(&self, reason: LossReason) {
         self.tell(|told| told.is_lost(reason));
     }
 
-    /// For its guards. Its release may follow.
+    /// The hold ends for its guards. Its release may follow.
     pub(crate) fn ends(&self, end: Ended) {
         self.tell(|told| told.ends(end));
     }
 
-    /// Its field goes to the next waiter of the client: there is nothing to release.
+    /// The field goes to the next waiter of the client, so there is nothing to release.
     pub(crate) fn passes_on(&self) {
         self.tell(|told| told.is_released_as(None));
     }
@@ -235,7 +236,7 @@ impl Holding {
 }
 
 impl Drop for Holding {
-    /// The client may have ended, and nobody saw the end of the hold.
+    /// The client may have ended before the hold.
     fn drop(&mut self) {
         self.tell(ToldHold::is_dropped);
         let told = self.0.take();
@@ -276,7 +277,7 @@ impl ToldHold {
     }
 
     fn is_released_as(&self, outcome: Option<&'static str>) {
-        // Of two that say so, the first one knows.
+        // Two callers may report the release; the first one knows the outcome.
         let Some((since, span)) = self.leaving.get() else { return };
         if span.end(outcome)
             && let Some(outcome) = outcome

@@ -1,4 +1,4 @@
-//! Neither tracers nor exporters: nothing is kept, and nothing is done.
+//! Neither tracers nor exporters: nothing is stored, and nothing is done.
 #![expect(clippy::unused_self, reason = "the same calls as with the features")]
 
 use std::fmt::Display;
