@@ -12,6 +12,9 @@ use crate::support::deployment::Line;
 use crate::support::server::Server;
 use crate::world::{Node, World};
 
+/// Of a cluster.
+const LAST_SLOT: u16 = 16_383;
+
 pub(super) fn begin(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let master = world.victims(random)[0];
     let seat = random.usize(0..world.clients.seats().len());
@@ -24,8 +27,10 @@ pub(super) fn begin(world: &mut World, random: &mut fastrand::Rng) -> Injected {
             firewall("delete table inet leasehold\n");
             world.lines().for_each(Line::pass);
         });
-    // Where there are no shards, everybody is cut off from somebody.
-    if slots.is_empty() { injected } else { injected.of_process(number).of_slots(slots) }
+    // Without shards the master has all slots: everybody is cut off from somebody. Only the client beside the former
+    // master cannot learn of the new one before the end.
+    let slots = if slots.is_empty() { vec![(0, LAST_SLOT)] } else { slots };
+    injected.of_process(number).of_slots(slots)
 }
 
 /// Each packet that opens or feeds a connection between the sides.
