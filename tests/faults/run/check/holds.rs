@@ -80,7 +80,7 @@ impl OpenHold {
             stale: Vec::new(),
             told: Vec::new(),
             left: None,
-            died: false,
+            died: None,
             answers: Vec::new(),
             signatures: vec![Signature { from, by: grant.at, until }],
             shows_renewals: grant.until.is_some(),
@@ -280,7 +280,7 @@ impl OpenHold {
     pub(super) fn vanish(&mut self, at: u64) {
         self.end_by_last_positive(at);
         self.hold.left.get_or_insert(at);
-        self.hold.died = true;
+        self.hold.died = Some(at);
     }
 
     pub(super) fn wrote(&mut self, write: Write) {

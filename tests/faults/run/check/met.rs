@@ -17,8 +17,8 @@ pub(super) fn count(story: &Story<'_>, context: &Context<'_>, cell: &mut Cell) {
         // A process that is killed gave its last sign of life before that.
         let killed = |process, last_sign| fault.names(process) && last_sign <= span.to;
         let held = |hold: &Hold| {
-            let last_sign = hold.left.unwrap_or(hold.granted);
-            is_held_in(hold, span) || hold.died && killed(hold.who.process, last_sign)
+            let died = hold.died.is_some_and(|last_sign| killed(hold.who.process, last_sign));
+            died || is_held_in(hold, span)
         };
         met.holders += u64::from(holds().any(held));
         let waited = |wait: &Wait| {

@@ -76,8 +76,8 @@ pub(super) struct Hold {
     pub(super) told: Vec<u64>,
     /// When it began to release the lock, or gave its last sign of life.
     pub(super) left: Option<u64>,
-    /// Its process died before it had released the lock.
-    pub(super) died: bool,
+    /// Its process died before it had released the lock, and gave its last sign of life then.
+    pub(super) died: Option<u64>,
     /// What the library said of it, from the grant on.
     pub(super) answers: Vec<Answer>,
     /// In the order of their times.
