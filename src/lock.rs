@@ -328,7 +328,7 @@ impl<G: Guard> Lock<G> {
         }
         let guard = G::of(self.target.take(options).await?)?;
         // Only now: an acquisition that never reached its caller is released at once.
-        guard.as_ref().begins_to_linger();
+        guard.as_ref().given_to_caller();
         Ok(guard)
     }
 

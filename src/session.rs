@@ -63,6 +63,7 @@ use hold::{Hold, InDoubt};
 use local_queue::LocalQueues;
 use recent_releases::RecentReleases;
 use release::cleanup::{Cleanup, Cleanups};
+use release::pending::Release;
 use reply_times::ReplyTimes;
 use safety_poll::rounds::Rounds;
 use watchdog::Watchdog;
@@ -228,11 +229,6 @@ impl Session {
         groups
     }
 
-    /// The node that serves the keys of a call at present.
-    fn node_of(&self, call: &Call) -> u32 {
-        call.keys.first().map_or(0, |key| self.transport.group(key).node)
-    }
-
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
         count(&self.counters.calls);
         let sent = Instant::now();
@@ -296,14 +292,14 @@ impl Session {
         let linger = |rest| resource.linger(self.publish_command(resource), &hold.field, rest);
         let linger = hold.lingers_for().and_then(linger);
         if linger.is_some() {
-            hold.begins_to_linger();
+            hold.linger_sent();
         }
         linger.unwrap_or_else(|| self.release_call(resource, &hold.field, 0))
     }
 
     /// A renewal found the field. If the hold was left to its expiry meanwhile, that was put off, and is said again.
     fn linger_again(&self, hold: &Arc<Hold>) {
-        if hold.was_left_to_linger() {
+        if hold.is_left_to_expire() {
             let under_way = self.watchdog.release_under_way(&hold.resource, &hold.field);
             self.cleanups.post(Cleanup::End { hold: hold.clone(), under_way });
         }
@@ -336,7 +332,7 @@ impl Session {
         self.queues.vacate(hold, 0);
     }
 
-    /// A queue waits for a hold that is over (L4).
+    /// A queue waits for a hold that is over (QUEUE-4).
     fn ends_in_vain(&self, hold: &Arc<Hold>) {
         if let Some(reason) = hold.loss() {
             self.lose(hold, reason);
@@ -368,7 +364,7 @@ impl Session {
         if let Some(doubt) = hold.doubt() {
             self.undo_of(hold, doubt);
         }
-        hold.has_ended();
+        hold.release_settled();
     }
 
     /// As [`note_release`](Self::note_release): a hold was released, or left to its expiry.
@@ -496,7 +492,7 @@ impl Session {
     /// Releases what waiters were to take over and have not looked at yet.
     fn recall(&self) {
         for hold in self.queues.recall() {
-            self.cleanups.post(Cleanup::Release(hold));
+            self.cleanups.post(Cleanup::Release(Release::of_all(hold)));
         }
     }
 

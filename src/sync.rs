@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //!
-//! - **F1** No code of others runs under a lock of this crate: no waker, no recorder or subscriber, no function of the
+//! - **FOREIGN-1** No code of others runs under a lock of this crate: no waker, no recorder or subscriber, no function of the
 //!   user, no drop of what they gave. Such code may come back here and take the same lock. It is called by
 //!   [`call_out`], which also ends its panics.
 //!
@@ -36,13 +36,13 @@ pub(crate) use shuttle::sync::atomic::{AtomicU64, AtomicUsize};
 
 pub(crate) use map::Map;
 
-/// Calls code of others (F1); nothing if it panics.
+/// Calls code of others (FOREIGN-1); nothing if it panics.
 pub(crate) fn call_out<T>(code: impl FnOnce() -> T) -> Option<T> {
     no_lock_is_held();
     catch_unwind(AssertUnwindSafe(code)).ok()
 }
 
-/// Code of others may be called here (F1).
+/// Code of others may be called here (FOREIGN-1).
 #[inline]
 pub(crate) fn no_lock_is_held() {
     #[cfg(all(debug_assertions, feature = "test-util"))]

@@ -114,10 +114,10 @@ impl LockGuard {
 
     /// Called when the caller gets the guard: from now on a release keeps the lock for as long as the caller
     /// asked.
-    pub(super) fn begins_to_linger(&self) {
+    pub(super) fn given_to_caller(&self) {
         match &self.share {
-            Share::Single(share) => share.begins_to_linger(),
-            Share::Multi(multi) => multi.begins_to_linger(),
+            Share::Single(share) => share.given_to_caller(),
+            Share::Multi(multi) => multi.given_to_caller(),
         }
     }
 

@@ -16,6 +16,7 @@ use super::hold::Hold;
 use super::hold_share::HoldShare;
 use super::local_queue::{Waiter, WaiterSignal, Yield, Yielded};
 use super::release::cleanup::Cleanup;
+use super::release::pending::Release;
 use super::request::{OwnerRelation, Request};
 use super::retry_delay::RetryDelay;
 use super::subscriptions::Listener;
@@ -324,7 +325,7 @@ impl<'a> QueueSlot<'a> {
 
     fn granted(&mut self, hold: &Arc<Hold>, yielded: Yielded) -> Outcome {
         let session = &*self.handle.session;
-        // The queue first: nobody ends a hold that it does not know yet (L4).
+        // The queue first: nobody ends a hold that it does not know yet (QUEUE-4).
         session.queues.granted(&self.request.resource, &self.waiter, hold, yielded);
         self.left = true;
         let share = HoldShare::granted(self.handle, self.request, hold);
@@ -348,7 +349,9 @@ impl Drop for QueueSlot<'_> {
         // Out of the queue no more signals come; what an earlier one gave us is paid here.
         match self.waiter.take_signal() {
             WaiterSignal::Granted(hold) => drop(self.share_of(hold)),
-            WaiterSignal::TakeOver(hold) => session.cleanups.post(Cleanup::Release(hold)),
+            WaiterSignal::TakeOver(hold) => {
+                session.cleanups.post(Cleanup::Release(Release::of_all(hold)));
+            }
             WaiterSignal::None
             | WaiterSignal::Contend(_)
             | WaiterSignal::LookAgain

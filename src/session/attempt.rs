@@ -190,7 +190,7 @@ impl<'a> Attempt<'a> {
         let queueing = self.waiter.map_or(Queueing::Not, |waiter| waiter.queueing(claim));
         self.queued_in_redis |= queueing != Queueing::Not;
         // Its release must know that it may leave a reader behind.
-        let under = request.writes_already().filter(|write| write.stays_with_its_owner());
+        let under = request.writes_already().filter(|write| write.make_not_transferable());
         let writer = under.as_ref().map(|hold| &hold.field);
         let lease = request.terms.first_lease();
         let ask = AcquireArgs { field: &self.field, lease, queueing, claim, writer };

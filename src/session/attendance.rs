@@ -16,16 +16,16 @@
 //!
 //! # Invariants
 //!
-//! - **T1** A poll takes the future out of its slot meanwhile, so nothing is locked while code
+//! - **ATTEND-1** A poll takes the future out of its slot meanwhile, so nothing is locked while code
 //!   of others runs, and nobody drops what is being polled.
-//! - **T2** After a future was woken, the session looks at it every [`LOOK`], until it was polled or is passed over.
-//! - **T3** The age of a future is the number of looks since the first one that found it woken. A poll sets it back.
+//! - **ATTEND-2** After a future was woken, the session looks at it every [`LOOK`], until it was polled or is passed over.
+//! - **ATTEND-3** The age of a future is the number of looks since the first one that found it woken. A poll sets it back.
 //!   When it reaches the [`Patience`] of the future, the future is passed over. A late look counts as one look, so
 //!   that a process that stood still passes nobody over.
-//! - **T4** An overloaded runtime polls all its futures late. If they were passed over one after the other, nobody
+//! - **ATTEND-4** An overloaded runtime polls all its futures late. If they were passed over one after the other, nobody
 //!   would get in. So the first look sends a *canary* to the runtime of the future, a task that does nothing. Until
 //!   the canary has run, it takes [`STALLED_LOOKS`] looks to age by one.
-//! - **T5** Each time a caller was passed over, its patience doubles, whatever made it late. So it gets on however
+//! - **ATTEND-5** Each time a caller was passed over, its patience doubles, whatever made it late. So it gets on however
 //!   late it polls, and its patience is at most twice as long as it once was late.
 //!
 //! # Locking

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::attempt::Attempt;
 use super::hold::{Heir, Hold, HoldIdentity};
 use super::hold_share::HoldShare;
-use super::release::open_call::OpenCall;
+use super::release::pending::PendingRelease;
 use super::request::Request;
 use super::watchdog::Taken;
 use super::{Handle, Session};
@@ -29,19 +29,19 @@ pub(super) async fn raise(
     loop {
         let Some(guards) = hold.join(request.terms) else { return Ok(None) };
         // CANCEL: the share leaves again and, last, `open` queues the count that is right then.
-        let open = OpenCall::new(handle, hold);
+        let open = PendingRelease::of_reentry(handle, hold);
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
         let limit = request.limit(session);
         request.told.asks();
         match confirm(session, hold, request.terms.first_lease(), guards, limit).await {
             Ok(true) if hold.loss().is_none() => {
-                open.settled();
+                open.not_needed();
                 count(&session.counters.reentered);
                 return Ok(Some(share));
             }
             // It is gone, or the answer came when its lease had ended.
             Ok(_) => {
-                open.settled();
+                open.not_needed();
                 return Ok(None);
             }
             Err(error) => {

@@ -5,13 +5,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::attendance::{Attended, PassedOver};
+use super::attendance::PassedOver;
 use super::hold::{Heir, Hold, HoldTerms, Left};
 use super::local_queue::Departure;
-use super::release::cleanup::Cleanup;
 use super::release::departure::depart;
-use super::release::leaving::{Leaving, release_hold};
-use super::release::open_call::{OpenCall, lower_count};
+use super::release::pending::{PendingRelease, lost_before_its_release};
 use super::request::Request;
 use super::{Handle, Session};
 use crate::error::Error;
@@ -34,7 +32,7 @@ impl HoldShare {
     /// if it has one.
     pub(super) fn granted(handle: &Arc<Handle>, request: &Request, hold: &Arc<Hold>) -> Self {
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
-        hold.is_told_to(&handle.session.settings.telemetry);
+        hold.observe(&handle.session.settings.telemetry);
         handle.session.watchdog.arm(hold, None);
         request.proofs.add(hold);
         handle.session.describe(hold, request.description.as_ref());
@@ -50,7 +48,7 @@ impl HoldShare {
     }
 
     /// It is given to its caller.
-    pub(crate) fn begins_to_linger(&self) {
+    pub(crate) fn given_to_caller(&self) {
         if let Some(span) = self.terms.unlock_not_before {
             self.hold.unlock_not_before(span);
         }
@@ -72,43 +70,36 @@ impl HoldShare {
     ///
     /// CANCEL: what is not polled to its end is settled in the background.
     pub(crate) fn release(mut self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
-        self.spent = true;
         let (handle, hold) = (self.handle.clone(), self.hold.clone());
-        // Until it is posted, or in the hands of what is returned.
-        let _pending = handle.session.cleanups.expect_one();
-        let way = match self.hold.leave(self.terms) {
-            Left::Lost(reason) => {
-                handle.session.lose(&hold, reason);
-                Way::Settled(Err(Error::lost(&hold.resource.name, reason)))
-            }
-            Left::Inner(guards) => {
-                Way::Lowering(begin(&handle, lower_count(OpenCall::new(&handle, &hold), guards)))
-            }
-            Left::Last => match depart(&handle.session, &hold, self.terms) {
-                Departure::HandedOver => Way::Settled(Ok(())),
-                Departure::Release => {
-                    Way::Ending(begin(&handle, release_hold(Leaving::new(&handle, &hold))))
-                }
-            },
-        };
+        let attend =
+            |release: PendingRelease| handle.session.attendance.attend_now(release.carry_out());
+        let under_way = self.leave().map(|release| release.map(attend));
         async move {
-            match way {
-                Way::Settled(done) => done,
-                Way::Lowering(lowered) => match lowered.await {
-                    Ok(done) => done,
-                    // It is a nicety, and goes on in the background.
-                    Err(PassedOver) => match hold.loss() {
-                        Some(reason) if !hold.was_left() => {
-                            Err(Error::lost(&hold.resource.name, reason))
-                        }
-                        _ => Ok(()),
-                    },
-                },
-                Way::Ending(ended) => match ended.await {
-                    Ok(done) => done,
-                    Err(PassedOver) => settled_elsewhere(&handle.session, &hold).await,
-                },
+            let Some(release) = under_way? else { return Ok(()) };
+            match release.await {
+                Ok(done) => done,
+                // A caller that stops polling leaves the release to the background.
+                Err(PassedOver) => settled_elsewhere(&handle.session, &hold).await,
             }
+        }
+    }
+
+    /// Takes the guard away; what is left to do for that in Redis, if anything. An error if the hold was lost.
+    fn leave(&mut self) -> Result<Option<PendingRelease>, Error> {
+        self.spent = true;
+        let (handle, hold) = (&self.handle, &self.hold);
+        // Until the release is pending (CLEANUP-3).
+        let _pending = handle.session.cleanups.expect_one();
+        match hold.leave(self.terms) {
+            Left::Lost(reason) => {
+                handle.session.lose(hold, reason);
+                Err(Error::lost(&hold.resource.name, reason))
+            }
+            Left::Inner => Ok(Some(PendingRelease::of_one_guard(handle, hold))),
+            Left::Last => Ok(match depart(&handle.session, hold, self.terms) {
+                Departure::HandedOver => None,
+                Departure::Release => Some(PendingRelease::of_all(handle, hold)),
+            }),
         }
     }
 
@@ -126,20 +117,9 @@ impl HoldShare {
     }
 }
 
-/// What becomes of a share that was given back.
-enum Way<L, E> {
-    Settled(Result<(), Error>),
-    Lowering(L),
-    Ending(E),
-}
-
-/// Begins a release; a caller that stops polling leaves the rest to the background.
-fn begin<F: Future + Send + 'static>(handle: &Arc<Handle>, work: F) -> Attended<F> {
-    handle.session.attendance.attend_now(work)
-}
-
 /// The release of a hold went on in the background.
 async fn settled_elsewhere(session: &Session, hold: &Arc<Hold>) -> Result<(), Error> {
+    lost_before_its_release(hold)?;
     let limit = session.settings.command_timeout;
     if let Ok(done) = tokio::time::timeout(limit, hold.settled()).await {
         return done;
@@ -151,21 +131,8 @@ async fn settled_elsewhere(session: &Session, hold: &Arc<Hold>) -> Result<(), Er
 impl Drop for HoldShare {
     /// Never blocks, spawns or panics, and needs no runtime: it posts to the session.
     fn drop(&mut self) {
-        if self.spent {
-            return;
-        }
-        let session = &*self.handle.session;
-        let _pending = session.cleanups.expect_one();
-        match self.hold.leave(self.terms) {
-            Left::Lost(reason) => session.lose(&self.hold, reason),
-            Left::Inner(_) => {
-                self.hold.call_sent();
-                session.cleanups.post(Cleanup::LowerCount(self.hold.clone()));
-            }
-            Left::Last => match depart(session, &self.hold, self.terms) {
-                Departure::HandedOver => {}
-                Departure::Release => session.cleanups.post(Cleanup::Release(self.hold.clone())),
-            },
+        if !self.spent {
+            drop(self.leave());
         }
     }
 }

@@ -8,13 +8,13 @@
 //!
 //! # Invariants
 //!
-//! - **L1** A queue is in the map while it is held or has waiters, while it keeps a pause in favour of
+//! - **QUEUE-1** A queue is in the map while it is held or has waiters, while it keeps a pause in favour of
 //!   other clients, and while it remembers that it met some.
-//! - **L2** A queue has one contender or one hold, never both: the waiter or hold that stops being one of
+//! - **QUEUE-2** A queue has one contender or one hold, never both: the waiter or hold that stops being one of
 //!   them gives the queue to the next waiter or closes it.
-//! - **L3** A queued waiter is signalled once; the signal may be an obligation (a hold), which its slot
+//! - **QUEUE-3** A queued waiter is signalled once; the signal may be an obligation (a hold), which its slot
 //!   pays when it is dropped.
-//! - **L4** No queue waits for a hold that is over. A hold says that it was ended, and then leaves its queue; a queue
+//! - **QUEUE-4** No queue waits for a hold that is over. A hold says that it was ended, and then leaves its queue; a queue
 //!   looks at the hold, under the queue's lock, when it becomes held by it: one of the two sees the other. A hold whose
 //!   lease ends by itself is ended by the watchdog, which learns of it next. A sweep once a second repairs what broke
 //!   this rule.
@@ -22,7 +22,7 @@
 //! # Locking
 //!
 //! One shard of the map at a time, then a hold's state, the watchdog's table or one waiter's `signal`.
-//! No obligation is paid while a shard is locked: it would come back here. Nor is code of others called (F1).
+//! No obligation is paid while a shard is locked: it would come back here. Nor is code of others called (FOREIGN-1).
 //!
 //! # Bounds
 //!
@@ -190,7 +190,7 @@ impl LocalQueues {
             // behind their backs.
             Some(next)
                 if !bounded
-                    && hold.is_clear()
+                    && hold.can_hand_over()
                     && next.get().terms.lease >= hold.longest_lease() =>
             {
                 Some(next.remove())
@@ -204,7 +204,7 @@ impl LocalQueues {
         let as_it_is = next.terms.renewed && next.terms.unlock_not_before.is_none();
         if free && terms.renewed && as_it_is {
             let hold = pass(next.terms);
-            // Nobody knows it before the queue does (L4).
+            // Nobody knows it before the queue does (QUEUE-4).
             queue.state = QueueState::Held(hold.clone());
             next.set_signal(WaiterSignal::Granted(hold));
         } else {
@@ -371,7 +371,7 @@ impl LocalQueues {
         }
     }
 
-    /// Removes a queue that is not in use, unless it keeps a pause (L1).
+    /// Removes a queue that is not in use, unless it keeps a pause (QUEUE-1).
     fn close(&self, queue: &str) {
         let now = Instant::now();
         self.map.remove_if(queue, |queue| queue.is_over(now));

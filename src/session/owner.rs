@@ -111,7 +111,7 @@ impl Owner {
 
     fn live(&self, client: Uuid, key: &Arc<str>, of: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
         let held = self.0.lock().by_key.get(&(client, key.clone())).map(Name::held);
-        // Not under the lock: the drop of a hold calls code of others (F1).
+        // Not under the lock: the drop of a hold calls code of others (FOREIGN-1).
         let mut held = held.unwrap_or_default();
         held.retain(|hold| of(hold) && hold.is_live());
         held

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //!
-//! - **Y1** A call whose outcome is not known stays in doubt, whatever its repetitions answer.
-//! - **Y2** Only what may pass by itself is repeated: a call that was not applied, or may not have been.
+//! - **RETRY-1** A call whose outcome is not known stays in doubt, whatever its repetitions answer.
+//! - **RETRY-2** Only what may pass by itself is repeated: a call that was not applied, or may not have been.
 
 use std::time::Duration;
 

@@ -5,11 +5,11 @@
 //!
 //! # Invariants
 //!
-//! - **W1** A waiter is registered before the attempt after which it goes to sleep; a release
+//! - **WAKE-1** A waiter is registered before the attempt after which it goes to sleep; a release
 //!   published after that attempt therefore reaches it. (Check, listen, check again; or listen and check, where the
 //!   channel is subscribed anyway.)
-//! - **W2** When messages may have been missed, every waiter is woken.
-//! - **W3** A channel without waiters stays subscribed for a moment, so that a hot name does not
+//! - **WAKE-2** When messages may have been missed, every waiter is woken.
+//! - **WAKE-3** A channel without waiters stays subscribed for a moment, so that a hot name does not
 //!   subscribe for each contention; [`Subscriptions::sweep`] ends that. Who only asks does not keep it longer.
 //!
 //! # Locking
@@ -200,7 +200,7 @@ impl Drop for Listener<'_> {
             return;
         }
         if entry.confirmed && !self.private {
-            // Who only asked keeps nothing warm (W3).
+            // Who only asked keeps nothing warm (WAKE-3).
             if self.waited || entry.idle_since.is_none() {
                 entry.idle_since = Some(Instant::now());
             }

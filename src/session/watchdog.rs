@@ -5,9 +5,9 @@
 //!
 //! # Invariants
 //!
-//! - **D1** Every live hold is in the table, at the time of its next duty. A hold that is being
+//! - **WATCHDOG-1** Every live hold is in the table, at the time of its next duty. A hold that is being
 //!   renewed is listed at its deadline meanwhile, and one that ends stays until its undo is posted.
-//! - **D2** A hold leaves the table before its release is sent, and nothing puts it back: `arm` asks
+//! - **WATCHDOG-2** A hold leaves the table before its release is sent, and nothing puts it back: `arm` asks
 //!   for the duty under the table's lock, and a hold that was given up has none.
 //!
 //! # Locking
@@ -95,7 +95,7 @@ impl Watchdog {
         if table.under(&hold.resource.key).any(same) {
             return Err(Taken::Held);
         }
-        // Looked at second: what leaves the table was noted there before (E1).
+        // Looked at second: what leaves the table was noted there before (UNDERWAY-1).
         if self.under_way.has(&hold.resource, &hold.field) {
             return Err(Taken::UnderRelease);
         }
@@ -131,7 +131,7 @@ impl Watchdog {
             self.poke.notify_one();
         }
         if in_doubt {
-            hold.is_told_uncertain();
+            hold.report_uncertain();
         }
     }
 
@@ -181,7 +181,7 @@ impl Watchdog {
         for hold in self.holds() {
             if concerns(&hold.resource.key) {
                 if hold.must_be_verified() {
-                    hold.is_told_uncertain();
+                    hold.report_uncertain();
                 }
                 self.arm(&hold, None);
             }
@@ -202,7 +202,7 @@ impl Watchdog {
     }
 
     /// Holds whose time has come; each is listed at its deadline until it is armed again, or for a
-    /// moment until it is lost (D1).
+    /// moment until it is lost (WATCHDOG-1).
     fn take_due(&self, now: Instant) -> Vec<Arc<Hold>> {
         let mut table = self.table.lock();
         let mut taken = Vec::new();

@@ -1,6 +1,6 @@
 //! Reports acquisitions and holds to the recorder and subscriber that exist when they begin.
 //!
-//! Recorders, subscribers and the label function are foreign code (F1). So each call here that may reach them
+//! Recorders, subscribers and the label function are foreign code (FOREIGN-1). So each call here that may reach them
 //! asserts that no lock is held, even if nothing listens.
 
 use std::fmt::Display;

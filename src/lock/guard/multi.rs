@@ -127,8 +127,8 @@ impl MultiGuard {
         counts[self.required - 1]
     }
 
-    pub(crate) fn begins_to_linger(&self) {
-        self.guards.iter().for_each(LockGuard::begins_to_linger);
+    pub(crate) fn given_to_caller(&self) {
+        self.guards.iter().for_each(LockGuard::given_to_caller);
     }
 
     pub(crate) fn forget(self) {

@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //!
-//! - **T1** A queue that is known is either due at one time or has a heartbeat under way, of one call or
+//! - **BEAT-1** A queue that is known is either due at one time or has a heartbeat under way, of one call or
 //!   several.
-//! - **T2** A queue is forgotten when its heartbeat is due and none of its waiters is in Redis any more.
+//! - **BEAT-2** A queue is forgotten when its heartbeat is due and none of its waiters is in Redis any more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

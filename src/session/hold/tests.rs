@@ -5,7 +5,7 @@ use crate::clock::{Counts, Machine};
 use crate::protocol::kind::Kind;
 use crate::transport::Epoch;
 
-const TERMS: HoldTerms = HoldTerms {
+pub(super) const TERMS: HoldTerms = HoldTerms {
     lease: Duration::from_secs(30),
     unlock_not_before: None,
     renewed: true,
@@ -38,12 +38,11 @@ const STAINS: [(&str, Becoming); 8] = [
             hold.call_settled();
         })
     }),
-    ("a reader came under it", |hold| changed(hold, |hold| assert!(hold.stays_with_its_owner()))),
+    ("a reader came under it", |hold| changed(hold, |hold| assert!(hold.make_not_transferable()))),
     ("its renewal had no answer", |hold| changed(hold, Hold::mark_uncertain)),
     ("most of its lease is over", |hold| {
         changed(hold, |hold| {
-            let mut state = hold.state.lock();
-            state.deadline = state.deadline.checked_sub(TERMS.lease / 3 * 2).expect("later");
+            hold.state.lock().deadline.shorten(TERMS.lease / 3 * 2);
         })
     }),
 ];
@@ -59,18 +58,18 @@ async fn only_a_hold_of_which_all_is_known_is_handed_over() {
     for (stain, become_so) in STAINS {
         let hold = become_so(write_hold());
         assert!(matches!(hold.leave(TERMS), Left::Last));
-        assert!(!hold.is_clear(), "{stain}");
+        assert!(!hold.can_hand_over(), "{stain}");
     }
     let hold = write_hold();
-    assert!(!hold.is_clear(), "it has a guard");
+    assert!(!hold.can_hand_over(), "it has a guard");
     assert!(hold.join(TERMS).is_some());
     hold.call_sent();
     hold.call_settled();
-    assert!(matches!(hold.leave(TERMS), Left::Inner(1)));
+    assert!(matches!(hold.leave(TERMS), Left::Inner));
     assert!(matches!(hold.leave(TERMS), Left::Last));
-    assert!(hold.is_clear(), "what was settled is known");
-    hold.has_ended();
-    assert!(!hold.is_clear(), "it is over");
+    assert!(hold.can_hand_over(), "what was settled is known");
+    hold.release_settled();
+    assert!(!hold.can_hand_over(), "it is over");
 }
 
 fn write_identity() -> HoldIdentity {
@@ -90,9 +89,9 @@ fn write_hold() -> Hold {
 #[tokio::test]
 async fn a_write_hold_with_a_reader_under_it_is_not_handed_over() {
     let hold = write_hold();
-    assert!(hold.stays_with_its_owner());
+    assert!(hold.make_not_transferable());
     assert!(matches!(hold.leave(TERMS), Left::Last));
-    assert!(!hold.is_clear());
+    assert!(!hold.can_hand_over());
 }
 
 /// Its field may be the next writer's by then: a reader that named it would get in while that writer writes.
@@ -100,8 +99,8 @@ async fn a_write_hold_with_a_reader_under_it_is_not_handed_over() {
 async fn no_reader_comes_under_a_write_hold_whose_last_guard_went() {
     let hold = write_hold();
     assert!(matches!(hold.leave(TERMS), Left::Last));
-    assert!(!hold.stays_with_its_owner());
-    assert!(hold.is_clear(), "it may be handed over");
+    assert!(!hold.make_not_transferable());
+    assert!(hold.can_hand_over(), "it may be handed over");
 }
 
 /// The lease of a call that was under way while the machine was suspended began before.

@@ -71,9 +71,9 @@ impl LocalQueue {
         }
     }
 
-    /// A hold has the lock, unless it was ended already: then it may have left the queue before (L4).
+    /// A hold has the lock, unless it was ended already: then it may have left the queue before (QUEUE-4).
     pub(super) fn is_taken_by(&mut self, hold: &Arc<Hold>) -> Next {
-        if hold.was_ended() {
+        if hold.has_ended() {
             return self.promote(None);
         }
         self.state = QueueState::Held(hold.clone());
@@ -121,7 +121,7 @@ impl LocalQueue {
         }
     }
 
-    /// The hold that has the lock although it is over. L4 says that there is none.
+    /// The hold that has the lock although it is over. QUEUE-4 says that there is none.
     pub(super) fn held_in_vain(&self, now: Moment) -> Option<Arc<Hold>> {
         match &self.state {
             QueueState::Held(hold) if hold.is_over(now) => Some(hold.clone()),

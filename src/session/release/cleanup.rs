@@ -2,19 +2,19 @@
 //!
 //! # Invariants
 //!
-//! - **Q1** A cleanup is repeated until Redis confirms it, or until the lease that it is about is
+//! - **CLEANUP-1** A cleanup is repeated until Redis confirms it, or until the lease that it is about is
 //!   certainly over.
-//! - **Q2** An answer confirms an undo only if the lane kept its connection since the attempt was
+//! - **CLEANUP-2** An answer confirms an undo only if the lane kept its connection since the attempt was
 //!   sent, or if it is *released* and one call alone can have taken what was released. Otherwise an
 //!   attempt may be executed later, and the undo is repeated for one lease after the first answer.
-//! - **Q3** A session does not end while an attempt or a guard may yet post a cleanup: an acquisition
+//! - **CLEANUP-3** A session does not end while an attempt or a guard may yet post a cleanup: an acquisition
 //!   takes a [`CleanupPending`] before it asks whether the session is closed, and a hold that ends takes
 //!   one before it says so.
 //!
 //! # Bounds
 //!
 //! There is at most one cleanup for each live guard and each future inside `acquire`, and for one lease
-//! longer the undos of attempts in doubt (Q2). At most [`AT_ONCE`] calls of each lane are on the wire to each node. A
+//! longer the undos of attempts in doubt (CLEANUP-2). At most [`AT_ONCE`] calls of each lane are on the wire to each node. A
 //! cleanup that pauses has none: repeated undos hold up no release.
 
 mod settle;
@@ -28,6 +28,7 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
+use super::pending::Release;
 use super::under_way::ReleaseUnderWay;
 use crate::protocol::resource::Resource;
 use crate::session::Session;
@@ -43,10 +44,8 @@ const AT_ONCE: usize = 256;
 /// Something to settle in the background.
 #[derive(Debug)]
 pub(crate) enum Cleanup {
-    /// Lower the count of a hold to the guards that live; an open call of the hold until then.
-    LowerCount(Arc<Hold>),
-    /// End a hold whose last guard is gone, then let the next local waiter in.
-    Release(Arc<Hold>),
+    /// Lower a hold to the guards that live, or end it and let the next local waiter in.
+    Release(Release),
     /// Take permits of a semaphore for good.
     KeepPermits(Arc<Hold>),
     /// End what a hold may have left behind, when nothing about it is in doubt.
@@ -71,7 +70,7 @@ pub(crate) struct Cleanups {
     /// A cleanup has one while its call is on the wire. A lane or a node that stalls does not stop the others.
     slots: Mutex<HashMap<(Lane, u32), Arc<Semaphore>>>,
     expected: Arc<Expected>,
-    /// Until when a hold may stay in Redis whose release was refused.
+    /// A hold whose release was refused may stay in Redis until this instant.
     refused_until: Mutex<Option<Instant>>,
 }
 
@@ -114,14 +113,14 @@ impl Cleanups {
         }
     }
 
-    /// Keeps the session from ending until a cleanup is posted, or is not needed (Q3).
+    /// Keeps the session from ending until a cleanup is posted, or is not needed (CLEANUP-3).
     pub(crate) fn expect_one(&self) -> CleanupPending {
         self.expected.number.fetch_add(1, SeqCst);
         CleanupPending(self.expected.clone())
     }
 
     /// A release was given up while its lease may last.
-    fn was_refused(&self, until: Instant) {
+    pub(super) fn was_refused(&self, until: Instant) {
         let mut refused = self.refused_until.lock();
         *refused = refused.max(Some(until));
     }
@@ -132,7 +131,7 @@ impl Cleanups {
     }
 
     /// Leave to have a call on the wire to a node.
-    async fn slot(&self, lane: Lane, node: u32) -> OwnedSemaphorePermit {
+    pub(super) async fn slot(&self, lane: Lane, node: u32) -> OwnedSemaphorePermit {
         let new = || Arc::new(Semaphore::new(AT_ONCE));
         let slots = self.slots.lock().entry((lane, node)).or_insert_with(new).clone();
         slots.acquire_owned().await.expect("BUG: it is never closed")

@@ -8,7 +8,7 @@ use crate::session::local_queue::Departure;
 
 /// Takes a hold out of the watchdog's table, and hands it to the next local waiter if that is allowed.
 pub(crate) fn depart(session: &Session, hold: &Arc<Hold>, terms: HoldTerms) -> Departure {
-    hold.leaves(session.watchdog.release_under_way(&hold.resource, &hold.field));
+    hold.set_under_way(session.watchdog.release_under_way(&hold.resource, &hold.field));
     session.watchdog.disarm(hold);
     if session.is_closed() {
         return Departure::Release;
@@ -22,10 +22,10 @@ pub(crate) fn depart(session: &Session, hold: &Arc<Hold>, terms: HoldTerms) -> D
     // A shutdown meanwhile may have looked for holds before this one was handed over.
     match (&departure, passed) {
         (_, Some(passed)) => {
-            // Not before: the queue is locked until now, and all of this calls code of others (F1).
-            passed.is_told_to(&session.settings.telemetry);
+            // Not before: the queue is locked until now, and all of this calls code of others (FOREIGN-1).
+            passed.observe(&session.settings.telemetry);
             session.watchdog.arm(&passed, None);
-            hold.has_passed_on();
+            hold.passed_on();
             session.lose_if_closed(&passed);
         }
         (Departure::HandedOver, None) if session.is_closed() => session.recall(),

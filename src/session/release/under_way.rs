@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //!
-//! - **E1** A field is noted here before it leaves the watchdog's table for a release, a hand-over
+//! - **UNDERWAY-1** A field is noted here before it leaves the watchdog's table for a release, a hand-over
 //!   or an undo, and until that is over. So a look at both never misses a field that may yet be freed.
 //!
 //! # Locking

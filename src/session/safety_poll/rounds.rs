@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //!
-//! - **R1** There is a round for each span of a waiter that is in a queue: a waiter joins it after it has
+//! - **ROUNDS-1** There is a round for each span of a waiter that is in a queue: a waiter joins it after it has
 //!   entered the queue, and a round that ends is taken out before the queues are looked through.
 //!
 //! # Bounds

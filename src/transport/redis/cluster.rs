@@ -300,7 +300,7 @@ impl Shared {
                     waits = to == number;
                 }
                 Redirect::Ask(to) if !call.script.reads_undeclared_keys() => {
-                    // INVARIANT M1.
+                    // INVARIANT MAP-1.
                     self.map.detour(slot);
                     detour = Some(self.node_at(&to, number));
                     redirects += 1;

@@ -7,9 +7,9 @@
 //!
 //! # Invariants
 //!
-//! - **C1** Bytes enter the outbox in the order of the ledger, under both locks; they leave it in
+//! - **CONNECTION-1** Bytes enter the outbox in the order of the ledger, under both locks; they leave it in
 //!   that order, under its lock.
-//! - **C2** After [`Connection::end`] nothing is written any more: bytes that the kernel has not taken
+//! - **CONNECTION-2** After [`Connection::end`] nothing is written any more: bytes that the kernel has not taken
 //!   by then are never sent. So the ledger knows what was not sent, even if the driver's runtime
 //!   stands still in the middle of a write.
 //!
@@ -211,7 +211,7 @@ impl Connection {
             let Outbox { bytes, taken, .. } = &mut *self.outbox.lock();
             let mut ledger = self.ledger.lock();
             if ledger.expire(oldest, &fault, bytes, *taken, &mut notifications) {
-                // INVARIANT L6: it shows whether the replies still belong to their requests.
+                // INVARIANT LEDGER-6: it shows whether the replies still belong to their requests.
                 drop(ledger.push(Request::Ping(None), Instant::now()));
                 self.driver.wake();
             }
@@ -250,7 +250,7 @@ impl Connection {
         let mut notifications = Vec::new();
         {
             let mut outbox = self.outbox.lock();
-            // INVARIANT C2. The socket closes when the driver's half is gone, too.
+            // INVARIANT CONNECTION-2. The socket closes when the driver's half is gone, too.
             drop(outbox.writer.take());
             self.ledger.lock().end(fault, outbox.taken, &mut notifications);
         }

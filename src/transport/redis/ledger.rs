@@ -21,16 +21,16 @@
 //!
 //! # Invariants
 //!
-//! - **L1** Requests are sent in the order in which they were pushed, each once. `in_flight` has the
+//! - **LEDGER-1** Requests are sent in the order in which they were pushed, each once. `in_flight` has the
 //!   order of the bytes, and replies have the same order. A reply without a request ends the connection.
-//! - **L2** A request is answered at most once, by exactly one of the rows above.
-//! - **L3** The undo of a call is pushed after the call's future was dropped. A call is sent again with
+//! - **LEDGER-2** A request is answered at most once, by exactly one of the rows above.
+//! - **LEDGER-3** The undo of a call is pushed after the call's future was dropped. A call is sent again with
 //!   its text only if its future is still there: the undo then comes behind it.
-//! - **L4** ASKING and its call are one request: no other command is sent between the two, and none of
+//! - **LEDGER-4** ASKING and its call are one request: no other command is sent between the two, and none of
 //!   the two is withdrawn without the other.
-//! - **L5** No reply is taken for the answer to SUNSUBSCRIBE: the server's own `sunsubscribe` may
+//! - **LEDGER-5** No reply is taken for the answer to SUNSUBSCRIBE: the server's own `sunsubscribe` may
 //!   overtake it, and then it is an error. A PING in the same request says that it was answered.
-//! - **L6** PING is answered with its own number, or by a proxy that answers it itself with PONG each time, or with
+//! - **LEDGER-6** PING is answered with its own number, or by a proxy that answers it itself with PONG each time, or with
 //!   an error, and only EVALSHA is answered NOSCRIPT.
 //!   Anything else answers a later request: a reply was left out before it, and the connection ends. Behind
 //!   a call that was too old there is a PING, which shows it.
@@ -83,9 +83,9 @@ struct InFlight {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     Nothing,
-    /// The reply to ASKING (L4).
+    /// The reply to ASKING (LEDGER-4).
     Asking,
-    /// The answer to SUNSUBSCRIBE: a push, an error, or both (L5).
+    /// The answer to SUNSUBSCRIBE: a push, an error, or both (LEDGER-5).
     Unsubscribed {
         pushed: bool,
         refused: bool,
@@ -196,7 +196,7 @@ impl Ledger {
                 }
                 Request::Unsubscribe(channel, PubSub::Sharded) => {
                     encode::command(out, &[b"SUNSUBSCRIBE", channel.as_bytes()]);
-                    // INVARIANT L5.
+                    // INVARIANT LEDGER-5.
                     encode::command(out, &[b"PING"]);
                 }
                 Request::Ping(_) => {
@@ -248,7 +248,7 @@ impl Ledger {
         // A driver that sends in its own way makes sure itself.
         let is_numbered = length > 0 && matches!(request, Some(Request::Ping(_)));
         self.pongs += u64::from(is_numbered);
-        // INVARIANT L6.
+        // INVARIANT LEDGER-6.
         let is_of_another = match (&request, &reply) {
             (Some(Request::Ping(_)), Ok(Value::Text(reply))) if is_numbered => {
                 let echoes = self.echoes.get_or_insert(reply != PONG);
@@ -291,7 +291,7 @@ impl Ledger {
             }
             Some(Request::Call(mut request)) => match reply {
                 Err(text) if text.starts_with("NOSCRIPT") && request.form == ScriptForm::Hash => {
-                    // INVARIANT L3.
+                    // INVARIANT LEDGER-3.
                     if request.answer.is_closed() {
                         return Ok(None);
                     }

@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //!
-//! - **I1** `epoch` rises in the same critical section in which the connection leaves the slot, and
+//! - **SLOT-1** `epoch` rises in the same critical section in which the connection leaves the slot, and
 //!   before any call of that connection ends. A caller that reads the epoch and then takes a connection
 //!   from the slot has a connection of that epoch or of a later one.
-//! - **I2** A connection never returns to the slot.
-//! - **I3** A connection of an earlier generation than the slot's is refused: it leads to a server that
+//! - **SLOT-2** A connection never returns to the slot.
+//! - **SLOT-3** A connection of an earlier generation than the slot's is refused: it leads to a server that
 //!   is not the target any more.
 //!
 //! # Locking
@@ -80,7 +80,7 @@ impl ConnectionSlot {
         }
         match std::mem::replace(state, State::Disconnected(fault)) {
             State::Connected(connection) => {
-                // INVARIANT I1: before the slot is free for another connection.
+                // INVARIANT SLOT-1: before the slot is free for another connection.
                 self.epoch.fetch_add(1, Ordering::AcqRel);
                 Some(connection)
             }
@@ -88,7 +88,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// False if the connection is of an earlier generation (I3).
+    /// False if the connection is of an earlier generation (SLOT-3).
     pub(super) fn connected(&self, connection: &Arc<Connection>, generation: u64) -> bool {
         let mut state = self.state.lock();
         if self.generation.load(Ordering::Acquire) != generation {

@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //!
-//! - **H1** Requests reach the connection in the order of the calls that made them: they are pushed
+//! - **REGISTRY-1** Requests reach the connection in the order of the calls that made them: they are pushed
 //!   under the lock.
-//! - **H2** A channel is `confirmed` only if the server confirmed its latest generation on this
+//! - **REGISTRY-2** A channel is `confirmed` only if the server confirmed its latest generation on this
 //!   connection: a subscription that was followed by an unsubscription confirms nothing.
-//! - **H3** A channel stays registered across connections until it is unsubscribed. A `subscribe` waits
+//! - **REGISTRY-3** A channel stays registered across connections until it is unsubscribed. A `subscribe` waits
 //!   on while the next connection is made for the first time, not beyond.
 //!
 //! # Locking
@@ -93,7 +93,7 @@ impl SubscriptionRegistry {
         let (channel, answer) = (channel.clone(), Some(answer));
         let request = SubscribeRequest { channel, generation, epoch, pubsub, answer };
         match &state.connectivity {
-            // INVARIANT H1.
+            // INVARIANT REGISTRY-1.
             Connectivity::Connected(connection) => connection.subscribe(request)?,
             _ => state.pending.push(request),
         }
@@ -110,7 +110,7 @@ impl SubscriptionRegistry {
         if let Some(registered) = state.channels.remove(channel)
             && let Connectivity::Connected(connection) = &state.connectivity
         {
-            // INVARIANT H1. A closed connection has no subscriptions either.
+            // INVARIANT REGISTRY-1. A closed connection has no subscriptions either.
             drop(connection.unsubscribe(channel, registered.pubsub));
         }
     }

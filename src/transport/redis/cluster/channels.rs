@@ -2,10 +2,10 @@
 //!
 //! # Invariants
 //!
-//! - **N1** A channel that is wanted is subscribed at the node of its slot, or a round of [`run`] is to come:
+//! - **CHANNELS-1** A channel that is wanted is subscribed at the node of its slot, or a round of [`run`] is to come:
 //!   whatever may part the two asks for a round (a new map, a node that is connected again, a
 //!   subscription that the server ended or refused).
-//! - **N2** A channel that was moved reports that messages may have been missed, after the server has
+//! - **CHANNELS-2** A channel that was moved reports that messages may have been missed, after the server has
 //!   confirmed it at its new node.
 //!
 //! # Locking
@@ -192,7 +192,7 @@ async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
     };
     match timeout(shared.timing.command, asked).await {
         Ok(Ok(Ok(()))) => {
-            // INVARIANT N2.
+            // INVARIANT CHANNELS-2.
             shared.events.missed(Missed::Channel(channel));
             true
         }

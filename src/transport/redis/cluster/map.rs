@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //!
-//! - **M1** `changes` of a slot rises before another node is asked for the slot: before its owner is
+//! - **MAP-1** `changes` of a slot rises before another node is asked for the slot: before its owner is
 //!   replaced, and before a call follows an ASK. So while it stays the same, every call for the slot goes
 //!   to the same node.
 
@@ -43,7 +43,7 @@ impl SlotMap {
         let at = self.at(slot);
         let is_new = at.owner.load(Ordering::Acquire) != owner;
         if is_new {
-            // INVARIANT M1.
+            // INVARIANT MAP-1.
             at.changes.fetch_add(1, Ordering::AcqRel);
             at.owner.store(owner, Ordering::Release);
         }

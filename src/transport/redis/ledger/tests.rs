@@ -177,7 +177,7 @@ fn each_row_of_a_call_whose_future_waits() {
             Event::Answered => testbed.reply(Ok(Value::Int(1))).unwrap(),
         }
         assert_eq!(answer.try_recv(), Ok(expected), "{stage:?} {event:?}");
-        // INVARIANT L2: nothing is left that could be answered again.
+        // INVARIANT LEDGER-2: nothing is left that could be answered again.
         let place = matches!((stage, event), (Stage::Taken(1..), Event::TooOld));
         assert_eq!(testbed.ledger.is_idle(), !place, "{stage:?} {event:?}");
         // The rest of the outbox is taken now. The call is in it only if a part of it was taken before.
@@ -357,7 +357,7 @@ fn the_oldest_call_that_has_not_timed_out_is_known() {
     drop((early, later));
 }
 
-/// INVARIANT L1.
+/// INVARIANT LEDGER-1.
 #[test]
 fn a_reply_without_a_request_is_a_fault() {
     let mut testbed = Testbed::new();
@@ -375,7 +375,7 @@ fn a_reply_without_a_request_is_a_fault() {
     assert!(testbed.reply(Ok(Value::Nil)).is_err(), "it was answered");
 }
 
-/// INVARIANT L1: of every prefix that is encoded at once.
+/// INVARIANT LEDGER-1: of every prefix that is encoded at once.
 #[test]
 fn order_is_that_of_the_pushes_however_much_is_encoded_at_once() {
     for enough in 1..3 * length(10) {

@@ -250,7 +250,7 @@ impl Supervisor {
         };
         telemetry::connection_lost(&self.shared.server(), &fault.0);
         match self.role {
-            // INVARIANT I1 of `slot.rs`: the epoch rises before any call ends.
+            // INVARIANT SLOT-1 of `slot.rs`: the epoch rises before any call ends.
             Role::Calls(lane) => self.shared.slot(lane).disconnected(not_now(&fault)),
             Role::Messages => self.shared.subscriptions.disconnected(),
         }

@@ -15,14 +15,14 @@
 //! - No call waits for ever: no clock helps out in `calls_are_answered`.
 //! - Each call has one outcome, and it is true: a reply if the server ran the call, *not applied* only
 //!   if it never did, *unknown* at an end only if the kernel had taken all of it. No call runs twice.
-//! - Nothing is written after `Connection::end` (C2); calls of one thread run in their order (L1), and
-//!   the undo of a dropped call runs behind it (L3).
+//! - Nothing is written after `Connection::end` (CONNECTION-2); calls of one thread run in their order (LEDGER-1), and
+//!   the undo of a dropped call runs behind it (LEDGER-3).
 //! - A call that ends with its connection sees the epoch risen, and no caller gets a connection of an
-//!   earlier epoch (I1).
+//!   earlier epoch (SLOT-1).
 //! - After a node was given another target, no caller gets a connection to an earlier one, nothing is written to
 //!   one, and its calls have ended (`switch.rs`).
-//! - A confirmed channel stays subscribed until it is unsubscribed or the connection is lost (H2); in
-//!   the end the server has the subscriptions of the registry (H1, H3).
+//! - A confirmed channel stays subscribed until it is unsubscribed or the connection is lost (REGISTRY-2); in
+//!   the end the server has the subscriptions of the registry (REGISTRY-1, REGISTRY-3).
 //!
 //! # What it finds
 //!

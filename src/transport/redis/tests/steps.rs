@@ -259,7 +259,7 @@ async fn a_call_without_its_script_is_sent_once_more_with_it() {
     assert_eq!(testbed.server.socket(CALLER).names(), ["EVALSHA", "EVAL"]);
 }
 
-/// INVARIANT L3 of the ledger, wherever the call is when its future is dropped.
+/// INVARIANT LEDGER-3 of the ledger, wherever the call is when its future is dropped.
 #[tokio::test(start_paused = true)]
 async fn an_undo_is_behind_the_call_that_it_undoes() {
     static UNDO: Script = Script::new("undo", "return 'undo'");

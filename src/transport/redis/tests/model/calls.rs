@@ -162,7 +162,7 @@ impl Caller {
         if outcome == Err(CallError::NotApplied(lost()))
             || outcome == Err(CallError::Unknown(lost()))
         {
-            // INVARIANT I1 of `slot.rs`.
+            // INVARIANT SLOT-1 of `slot.rs`.
             assert!(self.slot.epoch() > number as u64, "the call ended before the epoch rose");
         }
         self.report(Report { id, number, outcome: Some(outcome), after });
@@ -207,7 +207,7 @@ impl Testbed {
                 assert!(matches!(outcome, Some(Ok(_))), "{id}: {outcome:?}");
             }
             let place = |id: &String| facts.ran.iter().position(|ran| ran == id);
-            // INVARIANTS L1 and L3 of `ledger.rs`. Only a call that is waited for is sent again.
+            // INVARIANTS LEDGER-1 and LEDGER-3 of `ledger.rs`. Only a call that is waited for is sent again.
             if let Some(before) = after
                 && (before.dropped || !facts.without_script.contains(&before.id))
                 && let (Some(first), Some(second)) = (place(&before.id), place(id))

@@ -40,7 +40,7 @@ fn scenario() {
         gone.push(std::mem::replace(&mut made, testbed.open()));
     }
     join(subscribers);
-    // INVARIANTS H1 and H3.
+    // INVARIANTS REGISTRY-1 and REGISTRY-3.
     let heard = made.connection.ping().unwrap();
     block_on(heard).expect("it is answered");
     let wanted = registry.channels();
@@ -119,7 +119,7 @@ impl Testbed {
                 socket.is_subscribed(own)
                     || self.losses.load(Ordering::SeqCst) > losses
                     || socket.is_dead(),
-                "INVARIANT H2: {own} was confirmed and is not subscribed"
+                "INVARIANT REGISTRY-2: {own} was confirmed and is not subscribed"
             );
         }
     }

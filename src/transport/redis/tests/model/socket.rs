@@ -78,7 +78,7 @@ impl Socket {
         });
     }
 
-    /// INVARIANT C2 of `connection.rs`: from now on nothing is written.
+    /// INVARIANT CONNECTION-2 of `connection.rs`: from now on nothing is written.
     pub(super) fn seal(&self) {
         self.0.lock().sealed = true;
     }

@@ -125,7 +125,7 @@ impl Testbed {
             connection.call(call, KeyForm::Declared).and_then(|answer| block_on(answer).unwrap());
         let ended = [CallError::NotApplied(lost()), CallError::Unknown(lost())];
         if outcome.as_ref().is_err_and(|error| ended.contains(error)) {
-            // INVARIANT I1 of `slot.rs`: what is in doubt is seen to be.
+            // INVARIANT SLOT-1 of `slot.rs`: what is in doubt is seen to be.
             assert!(self.slots[0].epoch() > epoch, "the call ended before the epoch rose");
         }
     }

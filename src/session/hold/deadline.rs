@@ -1,0 +1,159 @@
+//! How long a hold is certainly held, and how certain that is.
+
+use std::time::Duration;
+
+use super::terms::{Clocks, HoldTerms};
+use crate::clock::Moment;
+use crate::lease::LossReason;
+
+/// The local deadline (HOLD-2), and what the servers confirmed of the hold.
+#[derive(Debug)]
+pub(super) struct Deadline {
+    /// The lease that was confirmed last certainly runs until then.
+    lease_ends: Moment,
+    /// The watchdog ends the hold then.
+    max_hold_ends: Option<Moment>,
+    /// The last call known to have found or taken the field was sent then.
+    confirmed: Moment,
+    clocks: Clocks,
+    /// Renewals fail, or the hold is unverified.
+    uncertain: bool,
+    /// Another server has served the key since then, and has not confirmed the hold yet.
+    unverified: Option<Moment>,
+}
+
+impl Deadline {
+    /// Of a hold that a call sent at `sent` granted.
+    pub(super) fn new(terms: HoldTerms, sent: Moment) -> Self {
+        Deadline {
+            lease_ends: terms.clocks.local_deadline(sent, terms.first_lease()),
+            max_hold_ends: terms.max_hold.map(|span| sent + span),
+            confirmed: sent,
+            clocks: terms.clocks,
+            uncertain: false,
+            unverified: None,
+        }
+    }
+
+    /// The next owner of the field has what is left of its lease.
+    pub(super) fn take_lease_of(&mut self, before: &Deadline) {
+        (self.lease_ends, self.confirmed) = (before.lease_ends, before.confirmed);
+    }
+
+    pub(super) fn lease_ends(&self) -> Moment {
+        self.lease_ends
+    }
+
+    pub(super) fn confirmed(&self) -> Moment {
+        self.confirmed
+    }
+
+    pub(super) fn is_uncertain(&self) -> bool {
+        self.uncertain
+    }
+
+    pub(super) fn is_unverified(&self) -> bool {
+        self.unverified.is_some()
+    }
+
+    /// The instant until which the hold is certainly held.
+    pub(super) fn end(&self) -> Moment {
+        self.max_hold_ends.map_or(self.lease_ends, |end| end.min(self.lease_ends))
+    }
+
+    pub(super) fn lease_has_ended(&self, now: Moment) -> bool {
+        now >= self.lease_ends
+    }
+
+    /// Why the hold is over, if a deadline has passed.
+    pub(super) fn passed(&self, now: Moment) -> Option<LossReason> {
+        if self.lease_has_ended(now) {
+            return Some(LossReason::Expired);
+        }
+        self.max_hold_ends.is_some_and(|end| now >= end).then_some(LossReason::MaxHold)
+    }
+
+    /// A guard joins: the strictest terms count.
+    pub(super) fn join(&mut self, terms: HoldTerms, now: Moment) {
+        self.clocks = self.clocks.max(terms.clocks);
+        if let Some(span) = terms.max_hold {
+            let end = now + span;
+            self.max_hold_ends = Some(self.max_hold_ends.map_or(end, |before| before.min(end)));
+        }
+    }
+
+    /// A server confirmed a lease that was asked for at `sent`. True if the hold is certain again.
+    pub(super) fn confirm(&mut self, sent: Moment, lease: Duration) -> bool {
+        self.lease_ends = self.lease_ends.max(self.clocks.local_deadline(sent, lease));
+        self.confirmed = self.confirmed.max(sent);
+        // The former server may have answered a call that was sent before.
+        let verified = self.unverified.is_none_or(|since| sent >= since);
+        if verified {
+            self.unverified = None;
+        }
+        verified && std::mem::take(&mut self.uncertain)
+    }
+
+    #[cfg(test)]
+    pub(super) fn shorten(&mut self, by: Duration) {
+        self.lease_ends = self.lease_ends.checked_sub(by).expect("later than the start");
+    }
+
+    /// A renewal failed. True if the hold was certain until now.
+    pub(super) fn mark_uncertain(&mut self) -> bool {
+        !std::mem::replace(&mut self.uncertain, true)
+    }
+
+    /// Another server serves the key. True if the hold was certain until now.
+    pub(super) fn must_be_verified(&mut self, now: Moment) -> bool {
+        self.unverified = Some(now);
+        self.mark_uncertain()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::TERMS;
+    use super::*;
+    use crate::clock::{Clock, Counts};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn deadline() -> (Deadline, Moment) {
+        let now = Clock::new(Counts::TimerTime).now();
+        (Deadline::new(TERMS, now), now)
+    }
+
+    #[tokio::test]
+    async fn a_confirmation_never_moves_it_back() {
+        let (mut deadline, now) = deadline();
+        let before = deadline.end();
+        deadline.confirm(now, SECOND);
+        assert_eq!(deadline.end(), before);
+        deadline.confirm(now + SECOND, TERMS.lease);
+        assert_eq!(deadline.end(), before + SECOND);
+    }
+
+    #[tokio::test]
+    async fn only_a_later_call_verifies_the_hold() {
+        let (mut deadline, now) = deadline();
+        assert!(deadline.must_be_verified(now + SECOND));
+        assert!(!deadline.must_be_verified(now + SECOND), "it was uncertain before");
+        assert!(!deadline.confirm(now, TERMS.lease), "the former server answered");
+        assert!(deadline.is_unverified() && deadline.is_uncertain());
+        assert!(deadline.confirm(now + SECOND, TERMS.lease));
+        assert!(!deadline.is_unverified() && !deadline.is_uncertain());
+    }
+
+    #[tokio::test]
+    async fn the_shortest_max_hold_counts() {
+        let (mut deadline, now) = deadline();
+        let joins = |span| HoldTerms { max_hold: Some(span), ..TERMS };
+        deadline.join(joins(5 * SECOND), now);
+        deadline.join(joins(9 * SECOND), now);
+        assert_eq!(deadline.end(), now + 5 * SECOND);
+        assert_eq!(deadline.passed(now + 4 * SECOND), None);
+        assert_eq!(deadline.passed(now + 5 * SECOND), Some(LossReason::MaxHold));
+        assert_eq!(deadline.passed(now + TERMS.lease), Some(LossReason::Expired));
+    }
+}

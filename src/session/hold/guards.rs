@@ -1,0 +1,98 @@
+//! The guards of a hold, and the leases that they asked for.
+
+use std::time::Duration;
+
+use super::deadline::Deadline;
+use super::terms::HoldTerms;
+use crate::clock::Moment;
+
+#[derive(Debug)]
+pub(super) struct Guards {
+    /// HOLD-3: the number of shares.
+    count: u32,
+    /// Guards whose lease the watchdog renews.
+    renewed: u32,
+    /// The longest lease that a renewed guard asked for, since there was one.
+    lease: Duration,
+    /// The longest lease that was ever asked for.
+    longest: Duration,
+    first_lease: FirstLease,
+}
+
+/// The lease that a hold began with, compared with those of its renewals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstLease {
+    Usual,
+    /// Renewals do not wait until it is nearly over, because they find losses.
+    Longer,
+}
+
+impl FirstLease {
+    fn of(terms: HoldTerms, lease: Duration) -> Self {
+        if terms.first_lease() > lease { FirstLease::Longer } else { FirstLease::Usual }
+    }
+}
+
+impl Guards {
+    /// The first guard.
+    pub(super) fn new(terms: HoldTerms) -> Self {
+        Guards {
+            count: 1,
+            renewed: terms.renewed.into(),
+            lease: terms.lease,
+            longest: terms.first_lease(),
+            first_lease: FirstLease::of(terms, terms.lease),
+        }
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub(super) fn are_renewed(&self) -> bool {
+        self.renewed > 0
+    }
+
+    /// The lease that renewals ask for.
+    pub(super) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    pub(super) fn longest_lease(&self) -> Duration {
+        self.longest
+    }
+
+    /// A call is about to ask for this lease.
+    pub(super) fn asks_for(&mut self, lease: Duration) {
+        self.longest = self.longest.max(lease);
+    }
+
+    pub(super) fn join(&mut self, terms: HoldTerms) {
+        self.count += 1;
+        if terms.renewed {
+            // The hold goes on for the outer guards, too.
+            let outer = if self.are_renewed() { self.lease } else { Duration::ZERO };
+            self.lease = terms.lease.max(outer);
+            if FirstLease::of(terms, self.lease) == FirstLease::Longer {
+                self.first_lease = FirstLease::Longer;
+            }
+            self.renewed += 1;
+        }
+    }
+
+    pub(super) fn leave(&mut self, terms: HoldTerms) {
+        self.count -= 1;
+        self.renewed -= u32::from(terms.renewed);
+    }
+
+    /// The next renewal is due then, if the hold is renewed.
+    pub(super) fn renew_at(&self, deadline: &Deadline, now: Moment) -> Option<Moment> {
+        let third = self.lease / 3;
+        let before_its_end = deadline.lease_ends().checked_sub(third * 2).unwrap_or(now);
+        let due = match self.first_lease {
+            FirstLease::Usual => before_its_end,
+            FirstLease::Longer => before_its_end.min(deadline.confirmed() + third),
+        };
+        self.are_renewed().then_some(due)
+    }
+}

@@ -1,0 +1,98 @@
+//! Where a hold is between its grant and its end.
+//!
+//! ```text
+//! Live ── the last guard leaves ──▶ Leaving ── released, or handed over ──▶ Released
+//!   │ ╲── its guard leaves it in Redis ──▶ HandedOn
+//!   ╰── a deadline passes, a renewal finds nothing, shutdown ──▶ Lost
+//! ```
+
+use crate::error::Error;
+use crate::lease::{Ended, LossReason};
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    Live {
+        /// False for a hold that was handed over and is not picked up yet: it is not renewed until then.
+        claimed: bool,
+    },
+    Lost(LossReason),
+    /// The last guard left; a release or a hand-over follows.
+    Leaving(ReleaseCall),
+    /// The field is released, or another hold's.
+    Released(ReleaseCall),
+    /// The guard left the field to its lease, or to a later owner that takes it over.
+    HandedOn,
+}
+
+/// The release of the last guard, for a caller that asks later.
+#[derive(Debug)]
+pub(super) enum ReleaseCall {
+    NotSent,
+    Sent,
+    /// Given up, or it found nothing.
+    Failed(Box<Error>),
+}
+
+impl ReleaseCall {
+    pub(super) fn error(&self) -> Option<Error> {
+        match self {
+            ReleaseCall::Failed(error) => Some(Error::clone(error)),
+            ReleaseCall::NotSent | ReleaseCall::Sent => None,
+        }
+    }
+}
+
+impl Phase {
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self, Phase::Live { .. })
+    }
+
+    pub(super) fn is_unclaimed(&self) -> bool {
+        matches!(self, Phase::Live { claimed: false })
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        matches!(self, Phase::Leaving(_))
+    }
+
+    pub(super) fn all_guards_left(&self) -> bool {
+        matches!(self, Phase::Leaving(_) | Phase::Released(_))
+    }
+
+    /// Nothing of the hold is under way any more.
+    pub(super) fn is_over(&self) -> bool {
+        !matches!(self, Phase::Live { .. } | Phase::Leaving(_))
+    }
+
+    /// How the hold ended for its guards.
+    pub(super) fn ended(&self) -> Option<Ended> {
+        match self {
+            Phase::Live { .. } => None,
+            Phase::Lost(reason) => Some(Ended::Lost(*reason)),
+            Phase::Leaving(_) | Phase::Released(_) => Some(Ended::Released),
+            Phase::HandedOn => Some(Ended::HandedOn),
+        }
+    }
+
+    /// The release of the last guard, once there is one.
+    pub(super) fn release(&self) -> Option<&ReleaseCall> {
+        match self {
+            Phase::Leaving(release) | Phase::Released(release) => Some(release),
+            Phase::Live { .. } | Phase::Lost(_) | Phase::HandedOn => None,
+        }
+    }
+
+    pub(super) fn release_mut(&mut self) -> Option<&mut ReleaseCall> {
+        match self {
+            Phase::Leaving(release) | Phase::Released(release) => Some(release),
+            Phase::Live { .. } | Phase::Lost(_) | Phase::HandedOn => None,
+        }
+    }
+
+    /// The release is settled: leaving becomes released, any other phase stays.
+    pub(super) fn settle(&mut self) {
+        if let Phase::Leaving(release) = self {
+            *self = Phase::Released(std::mem::replace(release, ReleaseCall::NotSent));
+        }
+    }
+}

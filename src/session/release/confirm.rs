@@ -1,0 +1,135 @@
+//! The calls of one release, repeated until Redis confirms it.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use crate::protocol::Call;
+use crate::protocol::replies::{self, Released};
+use crate::protocol::resource::Resource;
+use crate::session::Session;
+use crate::session::hold::InDoubt;
+use crate::session::retry::Retry;
+use crate::stats::count;
+use crate::transport::{CallError, Lane};
+
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Beyond two leases without any answer there is nothing left to release.
+const GIVE_UP_SLACK: Duration = Duration::from_secs(10);
+
+/// The pauses of the background.
+pub(super) fn patient() -> Retry {
+    Retry::growing(PAUSE_FIRST, PAUSE_MAX)
+}
+
+/// The lane of a release, and how long it is repeated.
+pub(super) struct Path {
+    lane: Lane,
+    retry: Retry,
+    /// Each call waits for a slot, so that thousands of releases do not delay renewals.
+    slots: bool,
+}
+
+impl Path {
+    /// For a caller that waits.
+    pub(super) fn of_caller(session: &Session) -> Self {
+        let retry = Retry::brief(session.settings.command_timeout);
+        Path { lane: Lane::Caller, retry, slots: false }
+    }
+
+    /// For nobody: as long as the lease may last (CLEANUP-1).
+    pub(super) fn of_background(lane: Lane, lease: Duration) -> Self {
+        let limit = Instant::now() + 2 * lease + GIVE_UP_SLACK;
+        Path { lane, retry: patient().until(limit), slots: true }
+    }
+
+    pub(super) fn in_background(&self) -> bool {
+        self.slots
+    }
+}
+
+/// The answer that settles a release.
+pub(super) struct Confirmed {
+    pub(super) released: Released,
+    /// An earlier call of the same release had no answer, and may have been carried out.
+    pub(super) in_doubt: bool,
+    /// When the call that was answered was sent.
+    pub(super) sent: Instant,
+}
+
+/// Sends `call` until its answer settles the release (CLEANUP-2). If there is no call any more, nothing is released.
+///
+/// `unreachable` is called after each failure.
+pub(super) async fn confirm(
+    session: &Session,
+    mut path: Path,
+    resource: &Resource,
+    call: impl Fn() -> Option<Call> + Send + Sync,
+    doubt: Option<InDoubt>,
+    mut unreachable: impl FnMut() + Send,
+) -> Result<Confirmed, CallError> {
+    let Path { lane, retry, slots } = &mut path;
+    let mut answered_since = None;
+    loop {
+        let slot = match slots {
+            true => Some(
+                session.cleanups.slot(*lane, session.transport.group(&resource.key).node).await,
+            ),
+            false => None,
+        };
+        let sent = Instant::now();
+        let confirmed = |released, in_doubt| Confirmed { released, in_doubt, sent };
+        // Only now: guards may have come and gone while it waited.
+        let Some(call) = call() else {
+            return Ok(confirmed(Released::StillHeld, retry.is_in_doubt()));
+        };
+        let outage = session.subscriptions.outage();
+        let reply = session.call(*lane, call).await;
+        drop(slot);
+        let now = Instant::now();
+        match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
+            Ok(released) => {
+                let settled = doubt.is_none_or(|doubt| {
+                    session.transport.epoch(*lane, &resource.key) == doubt.epoch
+                        || doubt.once && matches!(released, Released::Free { .. })
+                        || now >= *answered_since.get_or_insert(now) + doubt.lease
+                });
+                if settled {
+                    return Ok(confirmed(released, retry.is_in_doubt()));
+                }
+                // The last repetition comes when a late attempt's lease is certainly over.
+                let over = doubt.zip(answered_since).map(|(doubt, since)| since + doubt.lease);
+                let next = now + retry.next_pause();
+                sleep_until(over.map_or(next, |over| next.min(over))).await;
+            }
+            // A key of another type is not what the attempt took.
+            Err(CallError::Refused(fault)) if doubt.is_some() && fault.is_wrong_type() => {
+                return Ok(confirmed(Released::Absent, retry.is_in_doubt()));
+            }
+            Err(error) => {
+                unreachable();
+                retry.pause(error, outage).await?;
+            }
+        }
+    }
+}
+
+/// Nobody repeats the release any more. If a server refused it, the field may stay in Redis for `lease`.
+pub(super) fn give_up(
+    session: &Session,
+    resource: &Resource,
+    error: &CallError,
+    lease: Option<Duration>,
+) {
+    if *error == CallError::Closed {
+        return;
+    }
+    count(&session.counters.releases_failed);
+    session.settings.telemetry.gave_up(resource.kind.label(), &resource.name);
+    if let (CallError::Refused(fault), Some(lease)) = (error, lease)
+        && !fault.is_wrong_type()
+    {
+        session.cleanups.was_refused(Instant::now() + lease);
+    }
+}
