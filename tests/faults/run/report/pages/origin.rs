@@ -96,8 +96,8 @@ const ONE_CELL: &str = "\nOne run of the matrix, with all its cells and the time
     ```\n\n\
     The first command writes `cells.json`, a picture `WORKLOAD.svg` for each cell, and the history. The second command \
     checks that history again. `LEASEHOLD_SERVER=PATH` chooses another server. After the whole run, \
-    `target/fault-run/results.json` has the result of each cell. `target/fault-run/LIBRARY-DEPLOYMENT-FAULT-SEED` has its \
-    timeline and, if there was a violation, its history.\n";
+    `target/fault-run/results.json` has the result of each cell. `target/fault-run/runs/LIBRARY-DEPLOYMENT-FAULT-SEED` has \
+    its timeline and, if there was a violation, its history.\n";
 
 type Command<'a> = (&'a str, u64, i32);
 
