@@ -63,7 +63,7 @@ use hold::{Hold, InDoubt};
 use local_queue::LocalQueues;
 use recent_releases::RecentReleases;
 use release::cleanup::{Cleanup, Cleanups};
-use release::pending::Release;
+use release::lowering::Release;
 use reply_times::ReplyTimes;
 use safety_poll::rounds::Rounds;
 use watchdog::Watchdog;

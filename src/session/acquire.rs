@@ -16,7 +16,7 @@ use super::hold::Hold;
 use super::hold_share::HoldShare;
 use super::local_queue::{Waiter, WaiterSignal, Yield, Yielded};
 use super::release::cleanup::Cleanup;
-use super::release::pending::Release;
+use super::release::lowering::Release;
 use super::request::{OwnerRelation, Request};
 use super::retry_delay::RetryDelay;
 use super::subscriptions::Listener;

@@ -28,7 +28,7 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::pending::Release;
+use super::lowering::Release;
 use super::under_way::ReleaseUnderWay;
 use crate::protocol::resource::Resource;
 use crate::session::Session;

@@ -1,0 +1,150 @@
+//! The release of a hold down to its live guards, or of all of it.
+//!
+//! A caller and the background carry it out in the same way; the background has more patience.
+
+use std::sync::Arc;
+
+use super::confirm::{Confirmed, Path, confirm, give_up};
+use crate::error::Error;
+use crate::lease::LossReason;
+use crate::protocol::replies::Released;
+use crate::session::Session;
+use crate::session::hold::Hold;
+use crate::transport::{CallError, Lane};
+
+/// Lower this hold to this count.
+#[derive(Clone, Debug)]
+pub(crate) struct Release {
+    hold: Arc<Hold>,
+    to: Count,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Count {
+    /// The number of live guards, read when the call is sent.
+    Guards,
+    /// The last guard is gone: the hold ends.
+    Zero,
+}
+
+impl Release {
+    /// An inner guard is gone.
+    pub(super) fn of_one_guard(hold: Arc<Hold>) -> Self {
+        Release { hold, to: Count::Guards }
+    }
+
+    /// Ends a hold whose last guard is gone.
+    pub(crate) fn of_all(hold: Arc<Hold>) -> Self {
+        Release { hold, to: Count::Zero }
+    }
+
+    pub(super) fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    /// A call was sent, and its outcome is not known.
+    pub(super) fn is_in_doubt(&self) {
+        if self.to == Count::Guards {
+            self.hold.call_in_doubt();
+        }
+    }
+
+    /// Repeats it until Redis confirms it or the lease is certainly over (CLEANUP-1).
+    pub(super) async fn in_background(&self, session: &Session) {
+        let (hold, lease) = (&self.hold, self.hold.longest_lease());
+        let lane = match self.to {
+            // Behind re-entries that were sent before.
+            Count::Guards => Lane::Caller,
+            Count::Zero => Lane::Background,
+        };
+        let Err(error) = self.carry_out(session, Path::of_background(lane, lease)).await else {
+            return;
+        };
+        match self.to {
+            Count::Guards => {
+                give_up(session, &hold.resource, &error, None);
+                hold.call_in_doubt();
+                hold.call_settled();
+            }
+            Count::Zero => {
+                give_up(session, &hold.resource, &error, Some(lease));
+                hold.release_failed(Error::from_call(&hold.resource.name, lease, error));
+                session.released(hold, 0);
+            }
+        }
+    }
+
+    /// `Ok` when the release is settled, with what its caller is told; else it is still to be done.
+    pub(super) async fn carry_out(
+        &self,
+        session: &Session,
+        path: Path,
+    ) -> Result<Result<(), Error>, CallError> {
+        match self.to {
+            Count::Guards => self.lower(session, path).await,
+            Count::Zero => self.end(session, path).await,
+        }
+    }
+
+    /// The lease stays as it is. The count is for other clients: the last release does not depend on it.
+    async fn lower(&self, session: &Session, path: Path) -> Result<Result<(), Error>, CallError> {
+        let hold = &self.hold;
+        let call = || {
+            let guards = hold.guards();
+            if guards == 0 || !hold.is_live() {
+                // A field with an old count passes to no other owner.
+                hold.call_in_doubt();
+                return None;
+            }
+            Some(session.release_call(&hold.resource, &hold.field, guards))
+        };
+        let Confirmed { released, .. } =
+            confirm(session, path, &hold.resource, call, None, || {}).await?;
+        hold.call_settled();
+        // The release of the last guard may have overtaken this one.
+        if released == Released::Absent && !hold.all_guards_left() {
+            session.lose(hold, LossReason::Gone);
+        }
+        Ok(lost_before_its_release(hold))
+    }
+
+    async fn end(&self, session: &Session, path: Path) -> Result<Result<(), Error>, CallError> {
+        let hold = &self.hold;
+        let sent_before = hold.release_sent();
+        let in_background = path.in_background();
+        let unreachable = || {
+            if in_background {
+                // The next local waiter may as well watch for itself.
+                session.queues.vacate(hold, 0);
+            }
+        };
+        let call = || Some(session.end_call(hold));
+        let Confirmed { released, in_doubt, sent } =
+            confirm(session, path, &hold.resource, call, None, unreachable).await?;
+        let (receivers, ended) = match released {
+            Released::Free { receivers } => (receivers, Ok(())),
+            // The earlier of two calls released the hold, unless the lease was over.
+            Released::StillHeld | Released::Absent
+                if (in_doubt || sent_before) && sent < hold.deadline() =>
+            {
+                (0, Ok(()))
+            }
+            Released::StillHeld | Released::Absent => {
+                session.was_gone(hold);
+                let lost = Error::lost(&hold.resource.name, LossReason::Gone);
+                hold.release_failed(lost.clone());
+                (0, Err(lost))
+            }
+        };
+        session.released(hold, receivers);
+        Ok(ended)
+    }
+}
+
+/// An error if the hold was lost while it had guards.
+pub(crate) fn lost_before_its_release(hold: &Hold) -> Result<(), Error> {
+    match hold.loss() {
+        Some(reason) if !hold.all_guards_left() => Err(Error::lost(&hold.resource.name, reason)),
+        _ => Ok(()),
+    }
+}
