@@ -31,7 +31,7 @@ pub(crate) mod waiters;
 use std::sync::Arc;
 
 #[cfg(feature = "test-util")]
-pub(crate) use dispatch::{all_scripts, script_named};
+pub(crate) use dispatch::all_scripts;
 pub(crate) use dispatch::{renew, renewal_of};
 pub(crate) use script::Script;
 

@@ -3,10 +3,12 @@
 //!
 //! A file may name what its ancestors define: `lock/guard.rs` belongs to `lock.rs`. A re-export counts as
 //! an import of the file that defines the item. Unit tests are not looked at.
+//!
+//! The engine in `engine` is a crate that knows nothing of this one, and one file of this one dials it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The layers, from the ground up; a module at the top of `src` that is not named is a public type.
 const LAYERS: [&[&str]; 4] = [
@@ -41,9 +43,16 @@ fn layer(module: &str) -> usize {
     LAYERS.iter().position(|layer| layer.contains(&top)).unwrap_or(LAYERS.len())
 }
 
-fn sources() -> BTreeMap<Module, Vec<Import>> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let (mut modules, mut folders) = (BTreeMap::new(), vec![src.clone()]);
+/// The sources of the library, and those of the engine.
+const LIBRARY: &str = "src";
+const ENGINE: &str = "engine/src";
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn sources(src: &Path) -> BTreeMap<Module, Vec<Import>> {
+    let (mut modules, mut folders) = (BTreeMap::new(), vec![src.to_owned()]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder of src") {
             let path = entry.expect("an entry").path();
@@ -54,7 +63,7 @@ fn sources() -> BTreeMap<Module, Vec<Import>> {
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let inside = path.strip_prefix(&src).expect("it is in src").with_extension("");
+                let inside = path.strip_prefix(src).expect("it is in src").with_extension("");
                 let module = inside.to_string_lossy().replace(['/', '\\'], "::");
                 let text = fs::read_to_string(&path).expect("a source file");
                 modules.insert(module, imports(&text));
@@ -140,8 +149,8 @@ struct Graph {
 }
 
 impl Graph {
-    fn new() -> Self {
-        let mut graph = Graph { modules: sources(), exported: BTreeMap::new() };
+    fn of(src: &str) -> Self {
+        let mut graph = Graph { modules: sources(&folder(src)), exported: BTreeMap::new() };
         // A re-export of a re-export needs another look.
         for _ in 0..3 {
             let mut exported = BTreeMap::new();
@@ -208,7 +217,7 @@ impl Graph {
 
 #[test]
 fn imports_point_down() {
-    let graph = Graph::new();
+    let graph = Graph::of(LIBRARY);
     let mut upward = Vec::new();
     let mut arrows = 0;
     for module in graph.modules.keys() {
@@ -225,7 +234,10 @@ fn imports_point_down() {
 
 #[test]
 fn no_file_imports_itself_by_a_detour() {
-    let graph = Graph::new();
+    [LIBRARY, ENGINE].map(Graph::of).iter().for_each(has_no_circle);
+}
+
+fn has_no_circle(graph: &Graph) {
     let mut left: BTreeMap<Module, BTreeSet<Module>> =
         graph.modules.keys().map(|module| (module.clone(), graph.imported_by(module))).collect();
     // What imports nothing that is left is in no circle.
@@ -255,7 +267,7 @@ fn no_file_imports_itself_by_a_detour() {
 fn all_locks_are_those_of_sync() {
     let others =
         ["parking_lot", "dashmap", "std::sync::Mutex", "std::sync::RwLock", "tokio::sync::Mutex"];
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let src = folder(LIBRARY);
     let mut found = Vec::new();
     each_source(&src, &mut |path, text| {
         let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
@@ -272,7 +284,7 @@ fn all_locks_are_those_of_sync() {
 /// What may reach a recorder or a subscriber is told by `telemetry/told.rs`, which looks at F1.
 #[test]
 fn only_telemetry_names_recorders_and_subscribers() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let src = folder(LIBRARY);
     let mut found = Vec::new();
     each_source(&src, &mut |path, text| {
         let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
@@ -291,7 +303,35 @@ fn only_telemetry_names_recorders_and_subscribers() {
     assert!(found.is_empty(), "{found:?}");
 }
 
-/// Every file of `src` that is no unit test.
+#[test]
+fn the_engine_knows_nothing_of_the_library() {
+    let manifest = fs::read_to_string(folder("engine/Cargo.toml")).expect("the engine's manifest");
+    let dependencies = manifest.split_once("[dependencies]").expect("it has some").1;
+    assert!(!dependencies.contains("leasehold"), "the engine depends on the library");
+    let mut files = 0;
+    each_source(&folder(ENGINE), &mut |path, text| {
+        files += 1;
+        // Its own name is that of the library and a word.
+        let others = text.replace("leasehold_engine", "");
+        assert!(!others.contains("leasehold"), "{} names the library", path.display());
+    });
+    assert!(files > 20, "only {files} files were found: the look at the sources is wrong");
+}
+
+#[test]
+fn only_the_embedded_transport_names_the_engine() {
+    let src = folder(LIBRARY);
+    let mut found = BTreeSet::new();
+    each_source(&src, &mut |path, text| {
+        if text.contains("leasehold_engine") {
+            found.insert(path.strip_prefix(&src).expect("it is in src").to_owned());
+        }
+    });
+    let right = ["transport/embedded.rs", "transport/embedded/testing.rs"].map(PathBuf::from);
+    assert_eq!(found, right.into());
+}
+
+/// Every file of a folder of sources that is no unit test.
 fn each_source(folder: &Path, look: &mut impl FnMut(&Path, &str)) {
     for entry in fs::read_dir(folder).expect("a folder of src") {
         let path = entry.expect("an entry").path();

@@ -115,9 +115,3 @@ pub(crate) fn all_scripts() -> impl Iterator<Item = &'static Script> {
     ];
     kinds.into_iter().flatten().copied()
 }
-
-/// The name of the script with this hash.
-#[cfg(feature = "test-util")]
-pub(crate) fn script_named(sha1: &str) -> Option<&'static str> {
-    all_scripts().find(|script| script.sha1() == sha1).map(|script| script.name)
-}

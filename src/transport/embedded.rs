@@ -1,33 +1,23 @@
-//! The embedded engine: Redis as far as the scripts need it, in memory, within this process.
+//! The embedded engine: the crate `leasehold-engine`, dialed like a server.
 //!
-//! It runs the same `.lua` files as a server does, on tokio's clock, and knows how to fail: see
-//! `faults.rs`. A test compares it with a real server (`tests/parity`).
-#![cfg_attr(
-    not(feature = "test-util"),
-    expect(dead_code, unreachable_pub, reason = "raw commands and most switches are for tests")
-)]
+//! It runs the same `.lua` files as a server does. A test compares it with a real server (`tests/parity`).
 
-mod clock;
-mod commands;
-mod convert;
-mod data;
-mod engine;
-mod faults;
-mod lua;
-mod number;
-mod random;
-mod reply;
-mod resp_server;
-mod store;
 #[cfg(feature = "test-util")]
 pub(crate) mod testing;
 #[cfg(all(test, feature = "test-util"))]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::engine::Engine;
+use leasehold_engine::Engine;
+use tokio::runtime::Handle;
+
+use super::redis::Remote;
+use super::redis::dial::Dial;
+use super::redis::endpoint::Endpoint;
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// An in-memory stand-in for a Redis server, for examples and for tests of *your* service.
 ///
@@ -66,15 +56,17 @@ use self::engine::Engine;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct EmbeddedRedis {
     engine: Arc<Engine>,
+    /// Numbers engines in the order in which they were made.
+    number: u64,
 }
 
 impl EmbeddedRedis {
     /// Makes an empty engine.
     pub fn new() -> Self {
-        EmbeddedRedis { engine: Arc::new(Engine::new()) }
+        EmbeddedRedis { engine: Engine::new(), number: NEXT.fetch_add(1, Ordering::Relaxed) }
     }
 
     /// Deletes the key of a lock, and tells no client.
@@ -83,7 +75,7 @@ impl EmbeddedRedis {
     /// to a replica that had not seen the lock. The name is the key: with a prefix, if the clients
     /// have one. Answers whether the key was there.
     pub fn lose(&self, name: &str) -> bool {
-        self.engine.with_store(|store| store.remove(name.as_bytes()))
+        self.engine.remove(name.as_bytes())
     }
 
     /// Breaks the connections of all clients, until [`heal`](Self::heal).
@@ -97,18 +89,24 @@ impl EmbeddedRedis {
     pub fn heal(&self) {
         self.engine.heal();
     }
+
+    /// How one client reaches the engine. The server's tasks run on `runtime`.
+    pub(crate) fn remote(&self, runtime: &Handle, name: &str) -> Remote {
+        // The texts sort as the numbers do.
+        let url = format!("redis://embedded-{:020}", self.number);
+        let endpoint = Endpoint::parse(&url).expect("BUG: a good URL");
+        let dialer = self.engine.dialer(runtime);
+        let back = dialer.reachable();
+        let dial = Dial::Memory(Arc::new(move || {
+            let (reader, writer) = dialer.dial()?;
+            Ok((Box::new(reader), Box::new(writer)))
+        }));
+        Remote::new(dial, &endpoint, name).back_at(back)
+    }
 }
 
 impl Default for EmbeddedRedis {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl fmt::Debug for EmbeddedRedis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys = self.engine.with_store(|store| store.live().count());
-        let clients = self.engine.links().len();
-        f.debug_struct("EmbeddedRedis").field("keys", &keys).field("clients", &clients).finish()
     }
 }

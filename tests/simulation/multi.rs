@@ -6,7 +6,7 @@ use fastrand::Rng;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use leasehold::test_util::Dumped;
-use leasehold::{Client, EmbeddedRedis, Lease, Lock};
+use leasehold::{Client, Lease, Lock};
 use tokio::time::sleep;
 
 use crate::lasting::Lasting;
@@ -69,7 +69,7 @@ impl Several {
     }
 
     fn held(world: &World) -> Vec<Option<Dumped>> {
-        let dumps: Vec<_> = world.engines.iter().map(EmbeddedRedis::dump).collect();
+        let dumps: Vec<_> = world.engines.iter().map(|engine| engine.dump()).collect();
         let engines = dumps.len();
         let held = |number: usize| dumps[number % engines].get(name_of(number).as_bytes());
         (0..world.plan.names).map(|number| held(number).cloned()).collect()

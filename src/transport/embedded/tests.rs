@@ -1,6 +1,7 @@
 //! The engine and a client of it: order, delivery, outages.
 
-use std::collections::BTreeSet;
+mod clients;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,18 +127,6 @@ async fn cut_tells_unknown_from_not_applied() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn values_are_bytes() {
-    let redis = EmbeddedRedis::new();
-    let id: &[u8] = &[0, 255, 13, 10, 128];
-    let add: [&[u8]; 4] = [b"zadd", b"z", b"1", id];
-    assert_eq!(redis.command(&add), Ok(Reply::Int(1)));
-    let text: &[u8] = b"return redis.call('zscore', KEYS[1], ARGV[1])";
-    let read: [&[u8]; 5] = [b"eval", text, b"1", b"z", id];
-    assert_eq!(redis.command(&read), Ok(Reply::Bulk(b"1".to_vec())));
-    assert_eq!(redis.dump()[&b"z"[..]].content[0], id);
-}
-
-#[tokio::test(start_paused = true)]
 async fn paused_engine_runs_what_piled_up() {
     let redis = EmbeddedRedis::new();
     let (client, ..) = connect(&redis);
@@ -200,23 +189,4 @@ fn client_ends_with_its_runtime() {
     drop(theirs);
     let ours = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(ours.block_on(client.call(Lane::Caller, acquire("a"))), Err(CallError::Closed));
-}
-
-/// Commands that no real server can be compared with.
-#[tokio::test(start_paused = true)]
-async fn fields_are_drawn_without_repetition_and_each_has_its_turn() {
-    let redis = EmbeddedRedis::new();
-    for number in 0..20 {
-        redis.command(&["HSET", "h", &format!("f{number}"), "v"]).unwrap();
-    }
-    let mut seen = BTreeSet::new();
-    for _ in 0..100 {
-        let Ok(Reply::Array(fields)) = redis.command(&["HRANDFIELD", "h", "8"]) else {
-            panic!("no list");
-        };
-        let drawn: BTreeSet<_> = fields.iter().map(|field| format!("{field:?}")).collect();
-        assert_eq!(drawn.len(), 8);
-        seen.extend(drawn);
-    }
-    assert_eq!(seen.len(), 20);
 }

@@ -94,7 +94,7 @@ impl Copy {
     /// What this crate, its tests and its examples are called where they are built.
     fn programs(&self) -> Result<HashSet<String>> {
         let mut names: HashSet<_> =
-            ["leasehold", "leasehold_mutants", "bench"].map(String::from).into();
+            ["leasehold", "leasehold_engine", "leasehold_mutants", "bench"].map(String::from).into();
         for folder in ["tests", "examples"] {
             let stems = entries(&self.root.join(folder))?;
             names.extend(stems.iter().filter_map(|path| Some(path.file_stem()?.to_str()?.into())));

@@ -2,11 +2,11 @@
 
 use super::encode;
 use super::server_connection::{Phase, ServerConnection};
-use crate::transport::embedded::commands::{Words, is, wrong_arity};
-use crate::transport::embedded::engine::Engine;
-use crate::transport::embedded::faults::Faults;
-use crate::transport::embedded::number::parse_int;
-use crate::transport::embedded::reply::{Bytes, ErrorReply, Outcome, Reply};
+use crate::commands::{Words, is, wrong_arity};
+use crate::engine::Engine;
+use crate::faults::Faults;
+use crate::number::parse_int;
+use crate::reply::{Bytes, ErrorReply, Outcome, Reply};
 
 const USER: &[u8] = b"default";
 const NO_INTEGER: &str = "ERR value is not an integer or out of range";
@@ -44,9 +44,9 @@ impl ServerConnection {
             }
             b"eval" | b"evalsha" if self.is_due(|faults| faults.garble) => {
                 let garbled = |_| Reply::Status("garbled".to_owned());
-                self.answer(&engine.command(words).map(garbled));
+                self.answer(&engine.execute(words).map(garbled));
             }
-            _ => self.answer(&engine.command(words)),
+            _ => self.answer(&engine.execute(words)),
         }
     }
 
@@ -71,7 +71,7 @@ impl ServerConnection {
     }
 
     fn negotiate(&self, engine: &Engine, words: Words<'_>) -> Result<(), ErrorReply> {
-        // Nobody but this crate connects.
+        // RESP2 is not spoken.
         match words.get(1).map(|number| parse_int(number)) {
             None | Some(Some(3)) => {}
             Some(Some(_)) => return Err("NOPROTO unsupported protocol version".into()),

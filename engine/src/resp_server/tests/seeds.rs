@@ -6,8 +6,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::raw::client;
-use super::{Direction, EmbeddedRedis, Faults, Raw};
-use crate::transport::embedded::testing::Delay;
+use super::{Direction, Engine, Faults, Raw};
+use crate::Delay;
 
 fn course(seed: u64) -> Vec<String> {
     let runtime =
@@ -40,7 +40,7 @@ fn storm() -> Faults {
 
 /// Two clients that call, subscribe and reconnect: every byte that they read, and when.
 async fn play(seed: u64) -> Vec<String> {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let start = Instant::now();
     let mut course = Vec::new();
     let mut lines: Vec<_> = (0..2).map(|_| (client(&redis), None::<Raw>)).collect();

@@ -6,11 +6,12 @@
 //! be taken while it is held (to deliver messages), never the other way round.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::sync::Mutex;
+use parking_lot::Mutex;
 
 use super::commands::{self, Words};
 use super::faults::{Activity, Restart};
@@ -19,14 +20,12 @@ use super::number::parse_int;
 use super::reply::{Bytes, Outcome, Reply};
 use super::resp_server::{Link, ServerConnection};
 use super::store::Store;
-#[cfg(feature = "test-util")]
-use crate::protocol::script_named;
 
-static NEXT: AtomicU64 = AtomicU64::new(0);
-
-pub(crate) struct Engine {
-    /// Numbers engines in the order in which they were made.
-    pub(super) number: u64,
+/// A Redis server in memory, for the clients of one process.
+///
+/// Clients that share an engine see the same keys, as processes that share a server do. Nothing is kept when the last
+/// reference is gone: connections end with their engine.
+pub struct Engine {
     inner: Mutex<Inner>,
     paused: AtomicBool,
     /// No client can connect.
@@ -44,11 +43,13 @@ struct Inner {
     links: Vec<Weak<Link>>,
     links_made: u64,
     password: Option<String>,
-    scripts_run: BTreeMap<&'static str, u64>,
+    /// How often clients ran each script, by its SHA-1.
+    scripts_run: BTreeMap<String, u64>,
 }
 
 impl Engine {
-    pub(crate) fn new() -> Self {
+    /// Makes an empty engine.
+    pub fn new() -> Arc<Self> {
         let inner = Inner {
             scripts: Scripts::new(Store::new()),
             subscribers: BTreeMap::new(),
@@ -59,16 +60,15 @@ impl Engine {
             password: None,
             scripts_run: BTreeMap::new(),
         };
-        Engine {
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
+        Arc::new(Engine {
             inner: Mutex::new(inner),
             paused: AtomicBool::new(false),
             cut: AtomicBool::new(false),
-        }
+        })
     }
 
     /// Runs one command of a client, at one moment of the clock.
-    pub(crate) fn command(&self, words: Words<'_>) -> Outcome {
+    pub(crate) fn execute(&self, words: Words<'_>) -> Outcome {
         let mut inner = self.inner.lock();
         let outcome = inner.command(words);
         inner.deliver_published();
@@ -82,7 +82,14 @@ impl Engine {
         job(&mut store)
     }
 
-    pub(crate) fn jump_clock(&self, by: Duration) {
+    /// Deletes a key, and tells no client: as after the failover to a replica that had not seen the key. Answers
+    /// whether the key was there.
+    pub fn remove(&self, key: &[u8]) -> bool {
+        self.with_store(|store| store.remove(key))
+    }
+
+    /// Moves the server's clock, and only that: keys expire early.
+    pub fn jump_clock(&self, by: Duration) {
         self.with_store(|store| store.jump_clock(by));
     }
 
@@ -90,14 +97,32 @@ impl Engine {
         if self.paused.load(Ordering::Acquire) { Activity::Paused } else { Activity::Runs }
     }
 
-    pub(crate) fn set_activity(&self, activity: Activity) {
+    fn set_activity(&self, activity: Activity) {
         self.paused.store(activity == Activity::Paused, Ordering::Release);
         self.connections().iter().for_each(|connection| connection.wake());
-        self.links().iter().for_each(|link| link.back.notify_waiters());
+        self.clients().iter().for_each(|link| link.back.notify_waiters());
+    }
+
+    /// Executes no request until [`resume`](Self::resume); requests pile up.
+    pub fn pause(&self) {
+        self.set_activity(Activity::Paused);
+    }
+
+    /// Executes the requests that piled up, and goes on.
+    pub fn resume(&self) {
+        self.set_activity(Activity::Runs);
+    }
+
+    /// All connections break, and can be made again. The script cache is empty, and with [`Restart::Empty`] the
+    /// keyspace too.
+    pub fn restart(&self, data: Restart) {
+        self.cut();
+        self.forget(data);
+        self.heal();
     }
 
     /// The server starts again: its script cache and all subscriptions are gone, perhaps its data.
-    pub(crate) fn forget(&self, data: Restart) {
+    fn forget(&self, data: Restart) {
         let mut inner = self.inner.lock();
         inner.scripts.forget();
         inner.subscribers.clear();
@@ -116,16 +141,16 @@ impl Engine {
         self.inner.lock().connections.values().cloned().collect()
     }
 
-    /// Breaks all connections; no client can connect.
-    pub(crate) fn cut(&self) {
+    /// Breaks all connections; no client can connect until [`heal`](Self::heal). The keys stay as they are.
+    pub fn cut(&self) {
         self.cut.store(true, Ordering::Release);
         self.connections().iter().for_each(|connection| connection.cut());
     }
 
     /// Lets connections be made.
-    pub(crate) fn heal(&self) {
+    pub fn heal(&self) {
         self.cut.store(false, Ordering::Release);
-        self.links().iter().for_each(|link| link.back.notify_waiters());
+        self.clients().iter().for_each(|link| link.back.notify_waiters());
     }
 
     /// Forgets a connection and its subscriptions.
@@ -153,13 +178,14 @@ impl Engine {
     }
 
     /// How many connections are subscribed to each channel.
-    pub(crate) fn subscribers(&self) -> BTreeMap<String, usize> {
+    pub fn listeners(&self) -> BTreeMap<String, usize> {
         let inner = self.inner.lock();
         let name = |channel: &Bytes| String::from_utf8_lossy(channel).into_owned();
         inner.subscribers.iter().map(|(channel, ids)| (name(channel), ids.len())).collect()
     }
 
-    pub(crate) fn scripts_run(&self) -> BTreeMap<&'static str, u64> {
+    /// How often clients ran each script, by its SHA-1.
+    pub fn scripts_run(&self) -> BTreeMap<String, u64> {
         self.inner.lock().scripts_run.clone()
     }
 
@@ -193,12 +219,13 @@ impl Engine {
     }
 
     /// The clients that were neither dropped nor crashed.
-    pub(crate) fn links(&self) -> Vec<Arc<Link>> {
+    pub(crate) fn clients(&self) -> Vec<Arc<Link>> {
         let links: Vec<_> = self.inner.lock().links.iter().filter_map(Weak::upgrade).collect();
         links.into_iter().filter(|link| link.is_alive()).collect()
     }
 
-    pub(crate) fn require_password(&self, password: &str) {
+    /// From now on a connection has to give this password first.
+    pub fn require_password(&self, password: &str) {
         self.inner.lock().password = Some(password.to_owned());
     }
 
@@ -209,6 +236,14 @@ impl Engine {
     /// Counts a command that concerns a connection.
     pub(crate) fn count(&self, name: &str) {
         self.inner.lock().count(name);
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.with_store(|store| store.live().count());
+        let clients = self.clients().len();
+        f.debug_struct("Engine").field("keys", &keys).field("clients", &clients).finish()
     }
 }
 
@@ -248,9 +283,8 @@ impl Inner {
         } else {
             String::from_utf8_lossy(script).to_ascii_lowercase()
         };
-        #[cfg(feature = "test-util")]
-        if let Some(name) = script_named(&sha1).filter(|_| self.scripts.is_loaded(&sha1)) {
-            *self.scripts_run.entry(name).or_insert(0) += 1;
+        if self.scripts.is_loaded(&sha1) {
+            *self.scripts_run.entry(sha1.clone()).or_insert(0) += 1;
         }
         self.scripts.run(&sha1, keys, args)
     }

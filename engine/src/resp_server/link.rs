@@ -3,14 +3,14 @@
 use std::io;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::duplex::Duplex;
 use super::server_connection::{Phase, ServerConnection};
 use super::stream::Stream;
-use crate::sync::Mutex;
-use crate::transport::embedded::faults::{Direction, Faults};
+use crate::faults::{Direction, Faults};
 
 pub(crate) struct Link {
     pub(super) id: u64,

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::raw::{client, frame, newest};
-use super::{ConnectionControl, Direction, EmbeddedRedis, Faults, Raw, settle};
-use crate::transport::embedded::testing::Delay;
+use super::{ConnectionControl, Direction, Engine, Faults, Raw, settle};
+use crate::Delay;
 
 const SET: [&str; 3] = ["SET", "k", "v"];
 const ANSWER: &str = "*3\r\n:1\r\n_\r\n$5\r\nhello\r\n";
@@ -16,7 +16,7 @@ const SCRIPT: &str = "redis.call('set', 'k', 'v') return {1, false, 'hello'}";
 async fn request_is_run_exactly_if_its_last_byte_arrived() {
     let request = frame(&SET);
     for cut in 0..=request.len() {
-        let redis = EmbeddedRedis::new();
+        let redis = Engine::new();
         let (dialer, control) = client(&redis);
         let mut raw = Raw::connect(&dialer).await;
         let connection = newest(&control);
@@ -34,7 +34,7 @@ async fn request_is_run_exactly_if_its_last_byte_arrived() {
 #[tokio::test(start_paused = true)]
 async fn request_whose_answer_is_cut_was_run() {
     for cut in 0..=ANSWER.len() {
-        let redis = EmbeddedRedis::new();
+        let redis = Engine::new();
         let (dialer, control) = client(&redis);
         let mut raw = Raw::connect(&dialer).await;
         raw.send(&["EVAL", SCRIPT, "0"]).await;
@@ -50,7 +50,7 @@ async fn request_whose_answer_is_cut_was_run() {
 
 #[tokio::test(start_paused = true)]
 async fn next_connection_breaks_within_its_handshake() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let hello = frame(&["HELLO", "3"]).len() as u64;
     for (direction, bytes) in [(Direction::Requests, hello - 1), (Direction::Replies, 10)] {
@@ -70,7 +70,7 @@ async fn request_of_a_broken_connection_may_run_later() {
     let faults = Faults { late_after_cut: 1.0, late, ..Faults::default() };
     let mut run_late = 0;
     for seed in 0..40 {
-        let redis = EmbeddedRedis::new();
+        let redis = Engine::new();
         let (dialer, control) = client(&redis);
         control.set_faults(faults.clone(), seed);
         let mut raw = Raw::connect(&dialer).await;
@@ -96,7 +96,7 @@ async fn what_was_sent_is_run_though_its_client_is_gone() {
     let late = Delay::fixed(Duration::from_millis(100));
     let request = Delay::fixed(Duration::from_millis(5));
     for (chance, at) in [(0.0, 5), (1.0, 100)] {
-        let redis = EmbeddedRedis::new();
+        let redis = Engine::new();
         let (dialer, control) = client(&redis);
         let faults = Faults { request, late_after_cut: chance, late, ..Faults::default() };
         control.set_faults(faults, 1);
@@ -116,7 +116,7 @@ async fn what_was_sent_may_vanish_with_its_client() {
     let faults = Faults { lost_at_close: 1.0, ..Faults::default() };
     let mut run = 0;
     for seed in 0..60 {
-        let redis = EmbeddedRedis::new();
+        let redis = Engine::new();
         let (dialer, control) = client(&redis);
         control.set_faults(faults.clone(), seed);
         let mut raw = Raw::connect(&dialer).await;
@@ -134,7 +134,7 @@ async fn part_of_an_answer_may_arrive_before_the_break() {
     let faults = Faults { torn_reply: 1.0, ..Faults::default() };
     let mut parts = std::collections::BTreeSet::new();
     for seed in 0..60 {
-        let redis = EmbeddedRedis::new();
+        let redis = Engine::new();
         let (dialer, control) = client(&redis);
         let mut raw = Raw::connect(&dialer).await;
         control.set_faults(faults.clone(), seed);
@@ -150,7 +150,7 @@ async fn part_of_an_answer_may_arrive_before_the_break() {
 
 #[tokio::test(start_paused = true)]
 async fn crashed_client_runs_and_hears_nothing_more() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;
     raw.send(&SET).await;
@@ -163,7 +163,7 @@ async fn crashed_client_runs_and_hears_nothing_more() {
 
 #[tokio::test(start_paused = true)]
 async fn only_subscribers_lose_their_connection() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let (mut calls, mut messages) = (Raw::connect(&dialer).await, Raw::connect(&dialer).await);
     messages.asks(&["SUBSCRIBE", "a"], ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;

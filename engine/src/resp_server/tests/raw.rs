@@ -1,19 +1,19 @@
 //! A client that knows nothing but bytes.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::{ConnectionControl, EmbeddedRedis, LinkControl};
-use crate::transport::embedded::resp_server::dialer::Dialer;
-use crate::transport::redis::stream::{Reader, Writer};
+use super::{ConnectionControl, Engine, LinkControl};
+use crate::{Dialer, ReadHalf, WriteHalf};
 
 pub(super) struct Raw {
-    pub(super) reader: Reader,
-    pub(super) writer: Writer,
+    pub(super) reader: ReadHalf,
+    pub(super) writer: WriteHalf,
 }
 
 /// Long enough for everything that needs no timer.
@@ -23,7 +23,7 @@ pub(super) async fn settle() {
     }
 }
 
-pub(super) fn client(redis: &EmbeddedRedis) -> (Dialer, LinkControl) {
+pub(super) fn client(redis: &Arc<Engine>) -> (Dialer, LinkControl) {
     let dialer = redis.dialer(&Handle::current());
     (dialer, redis.links().pop().expect("just made"))
 }

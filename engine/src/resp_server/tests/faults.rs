@@ -6,14 +6,14 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, sleep};
 
 use super::raw::{client, frame, newest};
-use super::{Direction, EmbeddedRedis, Faults, Raw, settle};
-use crate::transport::embedded::testing::Delay;
+use super::{Direction, Engine, Faults, Raw, settle};
+use crate::Delay;
 
 const PONG: &str = "+PONG\r\n";
 
 #[tokio::test(start_paused = true)]
 async fn stalled_server_stops_its_client_from_writing() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, control) = client(&redis);
     control.set_faults(Faults { capacity: 256, ..Faults::default() }, 1);
     let mut raw = Raw::connect(&dialer).await;
@@ -35,7 +35,7 @@ async fn stalled_server_stops_its_client_from_writing() {
 /// A client that does not read its answers has its commands run all the same.
 #[tokio::test(start_paused = true)]
 async fn slow_consumer_gets_everything_later() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, control) = client(&redis);
     control.set_faults(Faults { capacity: 256, ..Faults::default() }, 1);
     let mut raw = Raw::connect(&dialer).await;
@@ -55,7 +55,7 @@ async fn slow_consumer_gets_everything_later() {
 
 #[tokio::test(start_paused = true)]
 async fn server_hangs_up_on_a_listener_that_is_too_slow() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, control) = client(&redis);
     control.set_faults(Faults { capacity: 256, output_max: 4096, ..Faults::default() }, 1);
     let mut raw = Raw::connect(&dialer).await;
@@ -74,7 +74,7 @@ async fn server_hangs_up_on_a_listener_that_is_too_slow() {
 #[tokio::test(start_paused = true)]
 async fn half_open_direction_drops_bytes_without_a_notice() {
     for direction in [Direction::Requests, Direction::Replies] {
-        let redis = EmbeddedRedis::new();
+        let redis = Engine::new();
         let (dialer, control) = client(&redis);
         let mut raw = Raw::connect(&dialer).await;
         let connection = newest(&control);
@@ -91,7 +91,7 @@ async fn half_open_direction_drops_bytes_without_a_notice() {
 
 #[tokio::test(start_paused = true)]
 async fn half_open_direction_that_lost_nothing_goes_on() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;
     newest(&control).half_open(Direction::Requests);
@@ -103,7 +103,7 @@ async fn half_open_direction_that_lost_nothing_goes_on() {
 /// The server does not learn that its client is gone.
 #[tokio::test(start_paused = true)]
 async fn subscriber_whose_end_is_dropped_stays_until_it_is_healed() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;
     raw.asks(&["SUBSCRIBE", "a"], ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;
@@ -120,7 +120,7 @@ async fn subscriber_whose_end_is_dropped_stays_until_it_is_healed() {
 #[tokio::test(start_paused = true)]
 async fn frames_are_split_and_joined() {
     for seed in 0..20 {
-        let redis = EmbeddedRedis::new();
+        let redis = Engine::new();
         let (dialer, control) = client(&redis);
         let faults = Faults { chunk_max: 3, capacity: 20, ..Faults::default() };
         control.set_faults(faults.clone(), seed);
@@ -139,7 +139,7 @@ async fn frames_are_split_and_joined() {
 
 #[tokio::test(start_paused = true)]
 async fn bytes_are_as_late_as_told() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let ms = |span| Delay::fixed(Duration::from_millis(span));
     let faults = Faults { request: ms(20), reply: ms(30), ..Faults::default() };
@@ -159,7 +159,7 @@ async fn bytes_are_as_late_as_told() {
 
 #[tokio::test(start_paused = true)]
 async fn chances_break_refuse_and_keep_away() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let none = Faults::default;
     let mut raw = Raw::connect(&dialer).await;

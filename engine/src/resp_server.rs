@@ -31,8 +31,8 @@
 //! the connection broke), when the engine is dropped or restarted, and with its runtime.
 
 mod commands;
-#[cfg(feature = "test-util")]
 mod control;
+mod decode;
 mod dialer;
 mod duplex;
 mod encode;
@@ -41,10 +41,11 @@ mod pipe;
 mod serve;
 mod server_connection;
 mod stream;
-#[cfg(all(test, feature = "test-util"))]
+#[cfg(test)]
 mod tests;
 
-#[cfg(feature = "test-util")]
 pub use self::control::{ConnectionControl, LinkControl};
+pub use self::dialer::Dialer;
 pub(crate) use self::link::Link;
 pub(crate) use self::server_connection::ServerConnection;
+pub use self::stream::{ReadHalf, WriteHalf};

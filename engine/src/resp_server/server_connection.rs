@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::duplex::Duplex;
 use super::encode;
 use super::stream::Stream;
-use crate::sync::Mutex;
-use crate::transport::embedded::reply::{Bytes, Outcome};
-use crate::transport::embedded::store::Message;
+use crate::reply::{Bytes, Outcome};
+use crate::store::Message;
 
 pub(crate) struct ServerConnection {
     /// CLIENT ID.

@@ -2,7 +2,6 @@
 
 mod answers;
 mod breaks;
-mod clients;
 mod faults;
 mod raw;
 mod seeds;
@@ -10,5 +9,4 @@ mod seeds;
 use raw::{Raw, settle};
 
 use super::{ConnectionControl, LinkControl};
-use crate::transport::embedded::EmbeddedRedis;
-use crate::transport::embedded::faults::{Direction, Faults};
+use crate::{Direction, Engine, Faults};

@@ -5,18 +5,13 @@ use std::sync::Arc;
 
 use super::duplex::Duplex;
 use super::link::{Link, LinkConnection};
-use crate::transport::embedded::EmbeddedRedis;
-use crate::transport::embedded::faults::{Direction, Faults};
+use crate::engine::Engine;
+use crate::faults::{Direction, Faults};
 
-impl EmbeddedRedis {
+impl Engine {
     /// The clients that were neither dropped nor crashed, the oldest first.
     pub fn links(&self) -> Vec<LinkControl> {
-        self.engine.links().into_iter().map(LinkControl::new).collect()
-    }
-
-    /// From now on a connection has to give this password first.
-    pub fn require_password(&self, password: &str) {
-        self.engine.require_password(password);
+        self.clients().into_iter().map(LinkControl::new).collect()
     }
 }
 

@@ -44,7 +44,7 @@ struct SetOptions<'a> {
     present: bool,
     keep: bool,
     answer_old: bool,
-    lease: Option<(&'a Bytes, i64)>,
+    expiry: Option<(&'a Bytes, i64)>,
 }
 
 impl<'a> SetOptions<'a> {
@@ -52,17 +52,17 @@ impl<'a> SetOptions<'a> {
         let mut options = SetOptions::default();
         let mut words = words.iter();
         while let Some(word) = words.next() {
-            let free = options.lease.is_none() && !options.keep;
+            let free = options.expiry.is_none() && !options.keep;
             match word {
                 _ if is(word, "nx") && !options.present => options.absent = true,
                 _ if is(word, "xx") && !options.absent => options.present = true,
-                _ if is(word, "keepttl") && options.lease.is_none() => options.keep = true,
+                _ if is(word, "keepttl") && options.expiry.is_none() => options.keep = true,
                 _ if is(word, "get") => options.answer_old = true,
                 _ if is(word, "px") && free => {
-                    options.lease = Some((words.next().ok_or(SYNTAX)?, 1));
+                    options.expiry = Some((words.next().ok_or(SYNTAX)?, 1));
                 }
                 _ if is(word, "ex") && free => {
-                    options.lease = Some((words.next().ok_or(SYNTAX)?, 1000));
+                    options.expiry = Some((words.next().ok_or(SYNTAX)?, 1000));
                 }
                 _ => return Err(SYNTAX.into()),
             }
@@ -71,7 +71,7 @@ impl<'a> SetOptions<'a> {
     }
 
     fn deadline(&self, now: i64) -> Result<Option<i64>, ErrorReply> {
-        let Some((text, scale)) = self.lease else { return Ok(None) };
+        let Some((text, scale)) = self.expiry else { return Ok(None) };
         let given = int(text)?;
         let deadline = given.checked_mul(scale).and_then(|ms| ms.checked_add(now));
         match deadline {

@@ -1,4 +1,4 @@
-//! The engine's clock: tokio's, so that paused time makes every lease exact.
+//! The engine's clock: tokio's, so that paused time makes every expiry exact.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl Clock {
         self.base_us.saturating_add(micros(self.origin.elapsed()))
     }
 
-    /// Moves the server's clock forward; leases end earlier than their holders expect.
+    /// Moves the server's clock forward: keys expire early.
     pub(crate) fn jump(&mut self, by: Duration) {
         self.base_us = self.base_us.saturating_add(micros(by));
     }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::Direction::{Replies, Requests};
-use super::{ConnectionControl, EmbeddedRedis, Faults, LinkControl, settle};
-use crate::transport::embedded::testing::Restart;
+use super::{EmbeddedRedis, settle};
+use crate::test_util::Direction::{Replies, Requests};
+use crate::test_util::{ConnectionControl, Faults, LinkControl, Restart};
 use crate::{Client, Lease};
 
 async fn client(redis: &EmbeddedRedis) -> (Client, LinkControl) {

@@ -8,14 +8,11 @@ use std::task::{Poll, ready};
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _};
 
+use super::decode;
 use super::server_connection::{Phase, ServerConnection};
 use super::stream::{ReadHalf, WriteHalf};
-use crate::protocol::Value;
-use crate::transport::embedded::engine::Engine;
-use crate::transport::embedded::faults::Activity;
-use crate::transport::embedded::faults::Direction;
-use crate::transport::embedded::reply::Bytes;
-use crate::transport::redis::codec::{Decoder, Incoming};
+use crate::engine::Engine;
+use crate::faults::{Activity, Direction};
 
 /// As much as Redis reads at once.
 const READ_MAX: usize = 16 * 1024;
@@ -28,7 +25,6 @@ pub(super) struct ServerTask {
     connection: Arc<ServerConnection>,
     reader: ReadHalf,
     writer: WriteHalf,
-    decoder: Decoder,
     read: BytesMut,
     sending: BytesMut,
 }
@@ -40,7 +36,6 @@ impl ServerTask {
             reader: connection.stream.reader(Direction::Requests),
             writer: connection.stream.writer(Direction::Replies),
             connection,
-            decoder: Decoder::default(),
             read: BytesMut::new(),
             sending: BytesMut::new(),
         }
@@ -78,14 +73,10 @@ impl ServerTask {
     /// Runs the next command, if all of it has arrived.
     fn run_next(&mut self) -> bool {
         let Some(engine) = self.engine.upgrade() else { return false };
-        match self.decoder.decode(&mut self.read) {
+        match decode::command(&mut self.read) {
             Ok(None) => return false,
-            Ok(Some(Incoming::Reply(Ok(Value::Array(items))))) => match words(items) {
-                Some(words) => self.connection.run(&engine, &words),
-                None => self.protocol_error("expected '$'"),
-            },
-            Ok(Some(_)) => self.protocol_error("expected an array"),
-            Err(malformed) => self.protocol_error(&malformed.0),
+            Ok(Some(words)) => self.connection.run(&engine, &words),
+            Err(why) => self.protocol_error(&why),
         }
         true
     }
@@ -169,12 +160,4 @@ async fn send(writer: &mut WriteHalf, connection: &ServerConnection, sending: &m
         }
     })
     .await;
-}
-
-fn words(items: Vec<Value>) -> Option<Vec<Bytes>> {
-    let word = |item| match item {
-        Value::Text(text) => Some(text.into_bytes()),
-        Value::Nil | Value::Int(_) | Value::Array(_) => None,
-    };
-    items.into_iter().map(word).collect()
 }

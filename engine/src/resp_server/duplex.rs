@@ -11,8 +11,7 @@ use tokio::io::ReadBuf;
 use tokio::time::Instant;
 
 use super::pipe::{Delivery, Pipe, StreamEnd};
-use crate::transport::embedded::faults::Delay;
-use crate::transport::embedded::faults::{Direction, Faults};
+use crate::faults::{Delay, Direction, Faults};
 
 /// The outcome of a read.
 pub(super) enum Read {

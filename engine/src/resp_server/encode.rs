@@ -1,12 +1,12 @@
 //! Answers and messages as bytes, as Redis writes them.
 //!
 //! Some commands answer with other types in RESP3 than in scripts (the fields of HGETALL as a map, a
-//! score as a double). Here they answer as in scripts: this crate's calls are scripts.
+//! score as a double). Here they answer as in scripts.
 
 use bytes::BytesMut;
 
-use crate::transport::embedded::reply::{ErrorReply, Outcome, Reply};
-use crate::transport::embedded::store::Message;
+use crate::reply::{ErrorReply, Outcome, Reply};
+use crate::store::Message;
 
 const SERVER_VERSION: &str = "7.0.15";
 

@@ -1,13 +1,14 @@
 //! Without faults: the server answers as Redis 7.0.15 does, byte by byte.
 
-use super::raw::{client, newest};
-use super::{ConnectionControl, EmbeddedRedis, Raw, settle};
-use crate::protocol::lock::ACQUIRE;
-use crate::transport::embedded::testing::{Reply, Restart};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+use super::raw::{client, frame, newest};
+use super::{ConnectionControl, Engine, Raw, settle};
+use crate::{Reply, Restart};
 
 #[tokio::test(start_paused = true)]
 async fn handshake() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let mut raw = Raw::dial(&dialer).unwrap();
     raw.asks(&["PING"], "+PONG\r\n").await;
@@ -18,7 +19,7 @@ async fn handshake() {
     raw.asks(&["client", "getname"], "$2\r\nme\r\n").await;
     raw.asks(&["CLIENT", "ID"], ":1\r\n").await;
     raw.asks(&["CLIENT", "SETNAME", "other"], "+OK\r\n").await;
-    raw.asks(&["CLIENT", "SETINFO", "lib-name", "leasehold"], "+OK\r\n").await;
+    raw.asks(&["CLIENT", "SETINFO", "lib-name", "raw"], "+OK\r\n").await;
     raw.asks(&["SELECT", "0"], "+OK\r\n").await;
     raw.asks(&["SELECT", "1"], "-ERR DB index is out of range\r\n").await;
     raw.asks(&["GET", "none"], "_\r\n").await;
@@ -36,7 +37,7 @@ async fn handshake() {
 
 #[tokio::test(start_paused = true)]
 async fn password() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     redis.require_password("secret");
     let (dialer, _) = client(&redis);
     let mut raw = Raw::dial(&dialer).unwrap();
@@ -58,7 +59,7 @@ async fn password() {
 
 #[tokio::test(start_paused = true)]
 async fn scripts_errors_and_nested_answers() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, _) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;
     let nested = "return {1, false, 'x', {2, redis.error_reply('MY err')}}";
@@ -66,19 +67,20 @@ async fn scripts_errors_and_nested_answers() {
     raw.asks(&["EVAL", nested, "0"], answer).await;
     raw.asks(&["NONE", "a"], "-ERR unknown command 'NONE', with args beginning with: 'a' \r\n")
         .await;
-    let (sha1, text) = (ACQUIRE.sha1(), ACQUIRE.text);
+    let text = "return redis.call('set', KEYS[1], ARGV[1], 'nx') or redis.call('strlen', KEYS[1])";
+    let sha1 = crate::lua::sha1_hex(text.as_bytes());
     let none = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
-    raw.asks(&["EVALSHA", sha1, "1", "k", "a", "30000"], none).await;
-    raw.asks(&["EVAL", text, "1", "k", "a", "30000"], "_\r\n").await;
-    raw.asks(&["EVALSHA", sha1, "1", "k", "b", "30000"], ":30000\r\n").await;
-    assert_eq!(redis.scripts_run()["lock_acquire"], 2);
+    raw.asks(&["EVALSHA", &sha1, "1", "k", "a"], none).await;
+    raw.asks(&["EVAL", text, "1", "k", "a"], "+OK\r\n").await;
+    raw.asks(&["EVALSHA", &sha1, "1", "k", "b"], ":1\r\n").await;
+    assert_eq!(redis.scripts_run()[&sha1], 2);
     assert_eq!((redis.commands_run()["evalsha"], redis.commands_run()["eval"]), (2, 2));
     assert_eq!(redis.dump().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn subscriptions_and_messages() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let (mut raw, mut other) = (Raw::connect(&dialer).await, Raw::connect(&dialer).await);
     let a = ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n";
@@ -109,7 +111,7 @@ async fn subscriptions_and_messages() {
 
 #[tokio::test(start_paused = true)]
 async fn many_commands_at_once_are_answered_in_their_order() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, _) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;
     for number in 0..50 {
@@ -122,9 +124,17 @@ async fn many_commands_at_once_are_answered_in_their_order() {
 
 #[tokio::test(start_paused = true)]
 async fn garbage_is_an_error_and_ends_the_connection() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, _) = client(&redis);
-    for garbage in ["+PING\r\n", "*1\r\n:1\r\n", "*x\r\n"] {
+    let garbage = [
+        "+PING\r\n",
+        "*1\r\n:1\r\n",
+        "*x\r\n",
+        "*-1\r\n",
+        "*1\r\n$9999999999\r\n",
+        "*1\r\n$1\r\nabc",
+    ];
+    for garbage in garbage {
         let mut raw = Raw::dial(&dialer).unwrap();
         raw.send_bytes(garbage.as_bytes()).await;
         let answer = String::from_utf8(raw.rest().await).unwrap();
@@ -132,9 +142,38 @@ async fn garbage_is_an_error_and_ends_the_connection() {
     }
 }
 
+/// Not as text: bytes that are no UTF-8 arrive and come back as they are.
+#[tokio::test(start_paused = true)]
+async fn words_are_bytes() {
+    let redis = Engine::new();
+    let (dialer, _) = client(&redis);
+    let mut raw = Raw::connect(&dialer).await;
+    raw.send_bytes(b"*2\r\n$4\r\nECHO\r\n$5\r\n\x00\xff\r\n\x80\r\n*1\r\n$4\r\nQUIT\r\n").await;
+    assert_eq!(raw.rest().await, b"$5\r\n\x00\xff\r\n\x80\r\n+OK\r\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_may_bring_a_stream_of_its_own() {
+    let redis = Engine::new();
+    let (dialer, control) = client(&redis);
+    let (mut ours, theirs) = duplex(16);
+    let client = async {
+        ours.write_all(&[frame(&["SET", "k", "v"]), frame(&["QUIT"])].concat()).await.unwrap();
+        let mut heard = String::new();
+        ours.read_to_string(&mut heard).await.unwrap();
+        assert_eq!(heard, "+OK\r\n+OK\r\n");
+        drop(ours);
+    };
+    let ((), served) = tokio::join!(client, dialer.serve(theirs));
+    served.unwrap();
+    settle().await;
+    assert_eq!(redis.dump().len(), 1);
+    assert!(control.connections().is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn paused_engine_runs_what_piled_up() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, _) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;
     redis.pause();
@@ -150,7 +189,7 @@ async fn paused_engine_runs_what_piled_up() {
 
 #[tokio::test(start_paused = true)]
 async fn restart_ends_connections_and_what_they_had_sent() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;
     raw.asks(&["SUBSCRIBE", "a"], ">3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n").await;
@@ -165,7 +204,7 @@ async fn restart_ends_connections_and_what_they_had_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn no_client_connects_while_the_engine_is_cut() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, _) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;
     redis.cut();
@@ -178,7 +217,7 @@ async fn no_client_connects_while_the_engine_is_cut() {
 
 #[tokio::test(start_paused = true)]
 async fn connection_ends_with_its_engine() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let (dialer, control) = client(&redis);
     let mut raw = Raw::connect(&dialer).await;
     drop((redis, dialer));
@@ -188,7 +227,7 @@ async fn connection_ends_with_its_engine() {
 
 #[test]
 fn connection_ends_with_the_runtime_of_the_server() {
-    let redis = EmbeddedRedis::new();
+    let redis = Engine::new();
     let theirs = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let dialer = redis.dialer(theirs.handle());
     let mut raw = Raw::dial(&dialer).unwrap();

@@ -1,16 +1,17 @@
 //! The halves of a byte stream, as each end has them.
 
+use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::duplex::{Duplex, Read};
-use crate::sync::Mutex;
-use crate::transport::embedded::faults::Direction;
+use crate::faults::Direction;
 
 /// A connection, shared by its two ends and by the test that disturbs it.
 pub(super) struct Stream(Mutex<Duplex>);
@@ -39,8 +40,8 @@ impl Stream {
     }
 }
 
-/// Where the bytes of one direction come out.
-pub(super) struct ReadHalf {
+/// The end of a connection where bytes come out. Dropped, it reads no more: what is written to it vanishes.
+pub struct ReadHalf {
     stream: Arc<Stream>,
     direction: Direction,
     timer: Option<Pin<Box<Sleep>>>,
@@ -73,14 +74,20 @@ impl AsyncRead for ReadHalf {
     }
 }
 
+impl fmt::Debug for ReadHalf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadHalf").field("direction", &self.direction).finish_non_exhaustive()
+    }
+}
+
 impl Drop for ReadHalf {
     fn drop(&mut self) {
         self.stream.with(|duplex, _| duplex.stop_reading(self.direction));
     }
 }
 
-/// Where the bytes of one direction go in.
-pub(super) struct WriteHalf {
+/// The end of a connection where bytes go in. Dropped, it closes its direction.
+pub struct WriteHalf {
     stream: Arc<Stream>,
     direction: Direction,
 }
@@ -107,6 +114,12 @@ impl AsyncWrite for WriteHalf {
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stream.with(|duplex, now| duplex.close(self.direction, now));
         Poll::Ready(Ok(()))
+    }
+}
+
+impl fmt::Debug for WriteHalf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteHalf").field("direction", &self.direction).finish_non_exhaustive()
     }
 }
 

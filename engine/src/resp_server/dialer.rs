@@ -1,0 +1,77 @@
+//! How a client reaches the engine: it dials, and the engine serves the connection.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional, join};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use super::link::{Link, LinkConnection};
+use super::serve::ServerTask;
+use super::server_connection::ServerConnection;
+use super::stream::{ReadHalf, WriteHalf};
+use crate::engine::Engine;
+use crate::faults::Direction;
+
+impl Engine {
+    /// How one client reaches the engine. The server's ends of its connections are tasks on `runtime`.
+    pub fn dialer(self: &Arc<Self>, runtime: &Handle) -> Dialer {
+        Dialer { engine: self.clone(), link: self.add_link(), runtime: runtime.clone() }
+    }
+}
+
+/// Makes the connections of one client. The client is gone when its dialer is.
+pub struct Dialer {
+    engine: Arc<Engine>,
+    link: Arc<Link>,
+    runtime: Handle,
+}
+
+impl Dialer {
+    /// Connects: the halves of a stream of bytes, RESP3 in both directions.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::ConnectionRefused`] while the engine or the client is cut off, and as its faults have it.
+    pub fn dial(&self) -> io::Result<(ReadHalf, WriteHalf)> {
+        let stream = self.link.open()?;
+        let accepted = self.engine.accept(|id| Arc::new(ServerConnection::new(id, stream.clone())));
+        let server = accepted.ok_or(io::ErrorKind::ConnectionRefused)?;
+        self.link.add(LinkConnection { stream: stream.clone(), server: server.clone() });
+        self.runtime.spawn(ServerTask::new(&self.engine, server).serve());
+        let (reader, writer) = (Direction::Replies, Direction::Requests);
+        Ok((stream.reader(reader), stream.writer(writer)))
+    }
+
+    /// Serves a client that comes by a stream of its own, a TCP connection for example, until it ends.
+    ///
+    /// # Errors
+    ///
+    /// If no connection can be made ([`dial`](Self::dial)), or one of the two streams breaks.
+    pub async fn serve(
+        &self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+    ) -> io::Result<()> {
+        let (reader, writer) = self.dial()?;
+        copy_bidirectional(&mut stream, &mut join(reader, writer)).await.map(drop)
+    }
+
+    /// Notified whenever connections can be made again.
+    pub fn reachable(&self) -> Arc<Notify> {
+        self.link.back.clone()
+    }
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dialer").field("client", &self.link.id).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Dialer {
+    fn drop(&mut self) {
+        self.link.with(|state| state.is_alive = false);
+    }
+}
