@@ -57,7 +57,7 @@ impl ClientBuilder {
             tls,
             provider: self.credentials.clone(),
             #[cfg(feature = "test-util")]
-            network: self.network.clone(),
+            streams: self.streams.clone(),
         })
     }
 

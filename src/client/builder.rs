@@ -22,12 +22,12 @@ use crate::transport::embedded::EmbeddedRedis;
 use crate::transport::redis::Timing;
 use crate::transport::redis::credentials::{CredentialsProvider, Provider};
 use crate::transport::redis::deployment::Deployment;
+#[cfg(feature = "test-util")]
+use crate::transport::redis::dial::StreamDialer;
 #[cfg(feature = "fred")]
 use crate::transport::redis::endpoint::Endpoint;
 #[cfg(feature = "fred")]
 use crate::transport::redis::fred::FredTemplate;
-#[cfg(feature = "test-util")]
-use crate::transport::redis::memory_network::MemoryNetwork;
 #[cfg(feature = "tls")]
 use crate::transport::redis::tls::TlsOptions;
 
@@ -91,7 +91,7 @@ pub struct ClientBuilder {
     durability: Option<Durability>,
     telemetry: Telemetry,
     #[cfg(feature = "test-util")]
-    pub(super) network: Option<MemoryNetwork>,
+    pub(super) streams: Option<StreamDialer>,
     #[cfg(feature = "test-util")]
     pub(super) gate: crate::session::gate::Gate,
     #[cfg(feature = "test-util")]
@@ -138,7 +138,7 @@ impl ClientBuilder {
             durability: None,
             telemetry: Telemetry::default(),
             #[cfg(feature = "test-util")]
-            network: None,
+            streams: None,
             #[cfg(feature = "test-util")]
             gate: crate::session::gate::Gate::default(),
             #[cfg(feature = "test-util")]

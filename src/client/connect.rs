@@ -23,10 +23,10 @@ use crate::transport::redis::access::Access;
 use crate::transport::redis::deployment::Deployment;
 #[cfg(feature = "fred")]
 use crate::transport::redis::dial::Dial;
+#[cfg(feature = "test-util")]
+use crate::transport::redis::dial::StreamDialer;
 #[cfg(feature = "fred")]
 use crate::transport::redis::endpoint::Endpoint;
-#[cfg(feature = "test-util")]
-use crate::transport::redis::memory_network::MemoryNetwork;
 use crate::transport::redis::{self, IfUnreachable, Opening};
 
 /// The parts that the transport and the session of a client share. They are made first.
@@ -120,7 +120,7 @@ impl ClientBuilder {
             return Err(Error::Config(ConfigError::NoRuntime));
         }
         #[cfg(feature = "test-util")]
-        if self.network.is_some() {
+        if self.streams.is_some() {
             return self.connect_here(place, settings, if_unreachable).await;
         }
         let no_thread = |error: std::io::Error| Error::Unavailable {
@@ -281,7 +281,7 @@ impl ClientBuilder {
         mut self,
         dial: impl Fn(&str) -> std::io::Result<tokio::io::DuplexStream> + Send + Sync + 'static,
     ) -> Self {
-        self.network = Some(MemoryNetwork::new(dial));
+        self.streams = Some(StreamDialer::new(move |address| dial(address).map(tokio::io::split)));
         self
     }
 

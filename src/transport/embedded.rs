@@ -14,7 +14,7 @@ use leasehold_engine::Engine;
 use tokio::runtime::Handle;
 
 use super::redis::Remote;
-use super::redis::dial::Dial;
+use super::redis::dial::StreamDialer;
 use super::redis::endpoint::Endpoint;
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -97,10 +97,7 @@ impl EmbeddedRedis {
         let endpoint = Endpoint::parse(&url).expect("BUG: a good URL");
         let dialer = self.engine.dialer(runtime);
         let back = dialer.reachable();
-        let dial = Dial::Memory(Arc::new(move || {
-            let (reader, writer) = dialer.dial()?;
-            Ok((Box::new(reader), Box::new(writer)))
-        }));
+        let dial = StreamDialer::new(move |_| dialer.dial()).to(&endpoint);
         Remote::new(dial, &endpoint, name).back_at(back)
     }
 }

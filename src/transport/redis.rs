@@ -18,7 +18,6 @@
 //! | `codec`, `encode` | RESP3 |
 //! | `dial` | which way leads to a server: a stream, or the client `fred` |
 //! | `stream`, `tls` | a stream of bytes to the server |
-//! | `memory_network` | no network, for tests |
 //! | `fred` | another driver: requests go through the client `fred` |
 //!
 //! A connection is never repaired, and no request moves from one connection to the next: a call either
@@ -41,8 +40,6 @@ mod handshake;
 mod identity;
 mod ledger;
 mod login;
-#[cfg(feature = "test-util")]
-pub(crate) mod memory_network;
 mod node;
 mod pacer;
 mod request;

@@ -1,10 +1,10 @@
 //! How a client gets into the servers of a deployment, whichever they are.
 
 use super::credentials::Provider;
+#[cfg(feature = "test-util")]
+use super::dial::StreamDialer;
 use super::dial::{Dial, Tls};
 use super::endpoint::Endpoint;
-#[cfg(feature = "test-util")]
-use super::memory_network::MemoryNetwork;
 use super::node::Remote;
 use crate::transport::CallError;
 
@@ -14,8 +14,9 @@ pub(crate) struct Access {
     pub(crate) tls: Option<Tls>,
     /// In place of the credentials of the URL.
     pub(crate) provider: Option<Provider>,
+    /// In place of sockets.
     #[cfg(feature = "test-util")]
-    pub(crate) network: Option<MemoryNetwork>,
+    pub(crate) streams: Option<StreamDialer>,
 }
 
 impl Access {
@@ -32,7 +33,7 @@ impl Access {
     fn dial(&self, endpoint: &Endpoint) -> Result<Dial, CallError> {
         let dial = Dial::to(endpoint, self.tls.as_ref())?;
         #[cfg(feature = "test-util")]
-        let dial = self.network.as_ref().map_or(dial, |network| network.to(endpoint));
+        let dial = self.streams.as_ref().map_or(dial, |streams| streams.to(endpoint));
         Ok(dial)
     }
 }

@@ -1,8 +1,12 @@
-//! How a server is reached: by TCP, TLS, a Unix socket, in memory, or through `fred`.
+//! How a server is reached: by TCP, TLS, a Unix socket, a stream that a function opens, or through `fred`.
 
 use std::io;
 use std::net::SocketAddr;
+#[cfg(any(test, feature = "embedded"))]
+use std::{fmt, sync::Arc};
 
+#[cfg(any(test, feature = "embedded"))]
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Handle;
 
 use super::stream::{Reader, Writer, tcp};
@@ -39,7 +43,7 @@ pub(crate) enum Dial {
     Fred(super::fred::FredTemplate),
     /// In this process.
     #[cfg(any(test, feature = "embedded"))]
-    Memory(std::sync::Arc<dyn Fn() -> io::Result<(Reader, Writer)> + Send + Sync>),
+    Stream(StreamDialer, String),
 }
 
 impl Dial {
@@ -106,8 +110,51 @@ impl Dial {
             #[cfg(feature = "fred")]
             Dial::Fred(_) => Err(io::ErrorKind::Unsupported.into()),
             #[cfg(any(test, feature = "embedded"))]
-            Dial::Memory(dial) => dial().map(|(reader, writer)| (reader, writer, None)),
+            Dial::Stream(dialer, address) => {
+                let (reader, writer) = dialer.dial(address)?;
+                Ok((reader, writer, None))
+            }
         }
+    }
+}
+
+/// Opens streams without a socket: to the embedded engine, or wherever a test leads. It gets `host:port`, or the path
+/// of a Unix socket.
+#[cfg(any(test, feature = "embedded"))]
+#[derive(Clone)]
+pub(crate) struct StreamDialer(Arc<DialByText>);
+
+#[cfg(any(test, feature = "embedded"))]
+type DialByText = dyn Fn(&str) -> io::Result<(Reader, Writer)> + Send + Sync;
+
+#[cfg(any(test, feature = "embedded"))]
+impl StreamDialer {
+    pub(crate) fn new<R, W>(
+        dial: impl Fn(&str) -> io::Result<(R, W)> + Send + Sync + 'static,
+    ) -> Self
+    where
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        StreamDialer(Arc::new(move |address| {
+            let (reader, writer) = dial(address)?;
+            Ok((Box::new(reader), Box::new(writer)))
+        }))
+    }
+
+    pub(crate) fn to(&self, endpoint: &Endpoint) -> Dial {
+        Dial::Stream(self.clone(), endpoint.address().to_string())
+    }
+
+    pub(super) fn dial(&self, address: &str) -> io::Result<(Reader, Writer)> {
+        (self.0)(address)
+    }
+}
+
+#[cfg(any(test, feature = "embedded"))]
+impl fmt::Debug for StreamDialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StreamDialer")
     }
 }
 

@@ -57,7 +57,7 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use self::support::server::Server;
-use super::dial::Dial;
+use super::dial::{Dial, StreamDialer};
 use super::endpoint::Endpoint;
 use super::node::CLOSING_MAX;
 use super::node::LANES;

@@ -155,8 +155,8 @@ impl Supervisor {
     pub(super) fn open_at_once(&self) -> Option<DrivenConnection> {
         let Target { generation, remote, .. } = self.target.borrow().clone();
         let remote = remote.ok().filter(|remote| remote.back.is_some())?;
-        let Dial::Memory(dial) = &remote.dial else { return None };
-        let (reader, writer) = dial().ok()?;
+        let Dial::Stream(dialer, address) = &remote.dial else { return None };
+        let (reader, writer) = dialer.dial(address).ok()?;
         let opened = Opened::Stream(reader, writer, Greeting::default());
         let driven = self.drive(opened, &remote, generation);
         if self.role == Role::Messages {

@@ -231,15 +231,12 @@ async fn a_server_that_does_not_speak_resp3_is_refused_with_this_reason() {
 /// With Sentinel a call must never reach a replica: the connection itself says what the server is.
 #[tokio::test(start_paused = true)]
 async fn a_replica_is_refused_where_a_primary_is_needed() {
-    let endpoint = Endpoint::parse("redis://memory").unwrap();
     for (role, is_fit) in [("master", true), ("replica", false)] {
         let server = MemoryServer::new();
         let welcome = WELCOME.replace("$6\r\nmaster", &format!("${}\r\n{role}", role.len()));
         server.welcome(&welcome);
-        let remote = Remote::new(server.dial(), &endpoint, NAME);
-        for (remote, is_connected) in
-            [(remote.primary_only(), is_fit), (Remote::new(server.dial(), &endpoint, NAME), true)]
-        {
+        let primary_only = server.remote().primary_only();
+        for (remote, is_connected) in [(primary_only, is_fit), (server.remote(), true)] {
             let opened = remote.open(None, &Handle::current()).await.map(drop);
             assert_eq!(opened.is_ok(), is_connected, "{role}: {opened:?}");
             if let Err(error) = opened {

@@ -3,13 +3,13 @@
 use std::io;
 
 use bytes::{Buf as _, BytesMut};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex, split};
 
 use super::memory::{WELCOME, command, usual};
 use super::*;
 use crate::transport::redis::access::Access;
 use crate::transport::redis::deployment::Deployment;
-use crate::transport::redis::memory_network::MemoryNetwork;
+use crate::transport::redis::dial::StreamDialer;
 
 /// What happens at an address to a command, or to an attempt to connect (no words).
 pub(super) enum Answer {
@@ -54,10 +54,10 @@ impl Fakes {
             Deployment::Single(_) => panic!("a server alone has tests of its own"),
         };
         let (fakes, events) = (self.clone(), Arc::<Recorder>::default());
-        let network = MemoryNetwork::new(move |address| fakes.dial(address));
+        let streams = StreamDialer::new(move |address| fakes.dial(address).map(split));
         let opening = Opening {
             name: NAME.into(),
-            access: Access { network: Some(network), ..Access::default() },
+            access: Access { streams: Some(streams), ..Access::default() },
             timing: TIMING,
             events: events.clone(),
             own_runtime: Handle::current(),

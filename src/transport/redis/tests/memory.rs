@@ -11,7 +11,6 @@ use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::super::connection::Connection;
-use super::super::stream::{Reader, Writer};
 use super::*;
 use crate::transport::redis::credentials::Provider;
 
@@ -110,9 +109,9 @@ impl MemoryServer {
         memory
     }
 
-    pub(super) fn dial(&self) -> Dial {
+    pub(super) fn dialer(&self) -> StreamDialer {
         let shared = self.0.clone();
-        Dial::Memory(Arc::new(move || {
+        StreamDialer::new(move |_| {
             let mut shared = shared.lock();
             shared.dials += 1;
             if shared.refuses {
@@ -136,8 +135,8 @@ impl MemoryServer {
                 socket.at(|state| (state.replies, state.ended_after) = (replies, Some(ending)));
             }
             shared.sockets.push(socket.clone());
-            Ok((Box::new(Half(socket.clone())) as Reader, Box::new(Half(socket)) as Writer))
-        }))
+            Ok((Half(socket.clone()), Half(socket)))
+        })
     }
 
     pub(super) fn dials(&self) -> usize {
@@ -172,12 +171,13 @@ impl MemoryServer {
     }
 
     pub(super) fn remote(&self) -> Remote {
-        MemoryServer::remote_by(self.dial())
+        MemoryServer::remote_by(&self.dialer())
     }
 
     /// The way to a server may lead to several.
-    pub(super) fn remote_by(dial: Dial) -> Remote {
-        Remote::new(dial, &Endpoint::parse("redis://memory").unwrap(), NAME)
+    pub(super) fn remote_by(dialer: &StreamDialer) -> Remote {
+        let endpoint = Endpoint::parse("redis://memory").unwrap();
+        Remote::new(dialer.to(&endpoint), &endpoint, NAME)
     }
 
     /// New connections are refused.

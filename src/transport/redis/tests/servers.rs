@@ -20,17 +20,14 @@ impl Balanced {
     }
 
     async fn between(servers: [MemoryServer; 2], route: &[usize]) -> Self {
-        let dials = servers.each_ref().map(|server| match server.dial() {
-            Dial::Memory(dial) => dial,
-            _ => panic!("not in memory"),
-        });
+        let dialers = servers.each_ref().map(MemoryServer::dialer);
         let route: Route = Arc::new(Mutex::new(route.to_vec()));
         let (next, turn) = (route.clone(), AtomicUsize::new(0));
-        let dial = Dial::Memory(Arc::new(move || {
+        let dialer = StreamDialer::new(move |address| {
             let route = next.lock();
-            dials[route[turn.fetch_add(1, Ordering::SeqCst) % route.len()]]()
-        }));
-        let way = (MemoryServer::remote_by(dial), (TIMING, IfUnreachable::Fail));
+            dialers[route[turn.fetch_add(1, Ordering::SeqCst) % route.len()]].dial(address)
+        });
+        let way = (MemoryServer::remote_by(&dialer), (TIMING, IfUnreachable::Fail));
         let testbed = MemoryTestbed::of(servers[0].clone(), way.0, way.1).await.unwrap();
         Balanced { servers, route, testbed }
     }
