@@ -88,10 +88,8 @@ pub(crate) enum IfUnreachable {
 /// A deployment: which node a key belongs to, and the connections to the nodes.
 #[derive(Debug)]
 pub(crate) enum Transport {
+    /// One server, or the engine of this process.
     Single(Node),
-    /// The engine of this process.
-    #[cfg(feature = "embedded")]
-    Embedded(Node),
     Sentinel(Sentinel),
     Cluster(Cluster),
 }
@@ -153,23 +151,21 @@ impl Transport {
     ) -> Transport {
         let runtimes = Runtimes { caller: runtime.clone(), own: runtime.clone() };
         let remote = Ok(Arc::new(remote));
-        Transport::Embedded(Node::open(remote, timing, events, &runtimes, Arc::default()))
+        Transport::Single(Node::open(remote, timing, events, &runtimes, Arc::default()))
     }
 
     fn nodes(&self) -> Nodes<'_> {
         match self {
             Transport::Single(node) => Nodes::One(node),
-            #[cfg(feature = "embedded")]
-            Transport::Embedded(node) => Nodes::One(node),
             Transport::Sentinel(sentinel) => Nodes::One(&sentinel.node),
             Transport::Cluster(cluster) => Nodes::Many(cluster),
         }
     }
 
-    /// How many requests wait for their answer, to the engine of this process.
+    /// How many requests wait for their answer, if one node serves all keys.
     #[cfg(feature = "test-util")]
     pub(crate) fn calls_under_way(&self) -> usize {
-        if let Transport::Embedded(node) = self { node.calls_under_way() } else { 0 }
+        if let Nodes::One(node) = self.nodes() { node.calls_under_way() } else { 0 }
     }
 
     /// Runs a script once. If the future is dropped the call is executed all the same.
@@ -228,14 +224,13 @@ impl Transport {
 
     /// Whether another server may take over that lacks the last writes, and this client learns of it.
     pub(crate) fn may_fail_over(&self) -> bool {
-        matches!(self.kind(), DeploymentKind::Sentinel | DeploymentKind::Cluster)
+        matches!(self, Transport::Sentinel(_) | Transport::Cluster(_))
     }
 
     pub(crate) fn kind(&self) -> DeploymentKind {
         match self {
+            Transport::Single(node) if node.is_embedded() => DeploymentKind::Embedded,
             Transport::Single(_) => DeploymentKind::Single,
-            #[cfg(feature = "embedded")]
-            Transport::Embedded(_) => DeploymentKind::Embedded,
             Transport::Sentinel(_) => DeploymentKind::Sentinel,
             Transport::Cluster(_) => DeploymentKind::Cluster,
         }
@@ -304,8 +299,6 @@ impl Transport {
     pub(crate) fn server(&self) -> String {
         match self {
             Transport::Single(node) => node.server(),
-            #[cfg(feature = "embedded")]
-            Transport::Embedded(node) => node.server(),
             Transport::Sentinel(sentinel) => sentinel.server(),
             Transport::Cluster(cluster) => cluster.server(),
         }
@@ -323,8 +316,6 @@ impl Transport {
     pub(crate) async fn close(&self) {
         match self {
             Transport::Single(node) => node.close().await,
-            #[cfg(feature = "embedded")]
-            Transport::Embedded(node) => node.close().await,
             Transport::Sentinel(sentinel) => sentinel.close().await,
             Transport::Cluster(cluster) => cluster.close().await,
         }

@@ -312,6 +312,11 @@ impl Node {
         self.shared.subscriptions.unsubscribe(channel);
     }
 
+    /// Whether its server is an engine of this process.
+    pub(super) fn is_embedded(&self) -> bool {
+        self.shared.target.borrow().remote.as_ref().is_ok_and(|remote| remote.back.is_some())
+    }
+
     /// The server that it connects to.
     pub(super) fn server(&self) -> String {
         self.shared.server()
