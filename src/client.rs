@@ -59,7 +59,8 @@ impl Client {
     /// Connects to `url` with the default settings.
     ///
     /// `url` is `redis://[user:password@]host[:port][/database]`, `rediss://…` for TLS, or
-    /// `redis+unix:///path`. The schemes `valkey://`, `valkeys://` and `valkey+unix://` mean the same.
+    /// `redis+unix:///path`. The schemes `valkey://`, `valkeys://` and `valkey+unix://` mean the same. Write a host name
+    /// in ASCII: an internationalised one in its `xn--…` form.
     ///
     /// # Redis cost
     ///

@@ -3,7 +3,7 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `deployment`, `endpoint` | the URL of a deployment, and of a server, checked |
+//! | `deployment`, `endpoint`, `url` | the URL of a deployment, and of a server, checked |
 //! | `sentinel` | which server is the primary now |
 //! | `cluster` | which node serves a key now |
 //! | `node` | three connections to one server |
@@ -50,6 +50,7 @@ mod subscriptions;
 mod task;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
+mod url;
 
 use std::sync::Arc;
 

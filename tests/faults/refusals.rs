@@ -142,6 +142,7 @@ fn bad_settings_and_urls_are_refused_without_a_connection() {
             "redis://:hunter2#x@127.0.0.1",
             "redis://:hunter%2@127.0.0.1",
             "redis-cluster://127.0.0.1/1",
+            "redis-cluster://127.0.0.1,bücher.example",
         ] {
             match Client::connect(url).await {
                 Err(Error::Config(error @ ConfigError::Url { .. })) => {

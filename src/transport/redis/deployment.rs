@@ -8,13 +8,12 @@
 //!
 //! `rediss-…` means TLS to all of them (feature `tls`); `valkey-…` and `valkeys-…` mean the same. The
 //! credentials are those of the servers; `sentinel_user` and `sentinel_password` are options.
-//!
-//! As in `endpoint`, no message repeats any part of a URL.
 
 use std::fmt;
 
 use super::credentials::Credentials;
-use super::endpoint::{Address, Endpoint, PORT_DEFAULT, Security, credentials, decode, refused};
+use super::endpoint::{Address, Endpoint, PORT_DEFAULT, Security};
+use super::url::{Parts, credentials, database, decode, refused};
 use crate::error::ConfigError;
 
 const SENTINEL_PORT_DEFAULT: u16 = 26379;
@@ -115,25 +114,22 @@ impl Deployment {
 
     /// Parses a URL; nothing is resolved or opened.
     pub(crate) fn parse(text: &str) -> Result<Self, ConfigError> {
-        let text = text.trim();
-        let Some((scheme, rest)) = text.split_once("://") else {
-            return Endpoint::parse(text).map(Deployment::Single);
-        };
-        let scheme = scheme.to_ascii_lowercase();
-        let Some((server, kind)) = scheme.split_once('-') else {
-            return Endpoint::parse(text).map(Deployment::Single);
+        let url = Parts::of(text)?;
+        let Some((server, kind)) = url.scheme.split_once('-') else {
+            return Endpoint::of(&url).map(Deployment::Single);
         };
         let security = match server {
             "redis" | "valkey" => Security::Plain,
             "rediss" | "valkeys" if cfg!(feature = "tls") => Security::Tls,
             "rediss" | "valkeys" => {
-                return Err(refused(format!("{scheme}:// needs the feature `tls` of this crate")));
+                let needs = format!("{server}-{kind}:// needs the feature `tls` of this crate");
+                return Err(refused(needs));
             }
             _ => return Err(unknown_scheme()),
         };
         match kind {
-            "sentinel" => sentinel(rest, security).map(Deployment::Sentinel),
-            "cluster" => cluster(rest, security).map(Deployment::Cluster),
+            "sentinel" => sentinel(&url, security).map(Deployment::Sentinel),
+            "cluster" => cluster(&url, security).map(Deployment::Cluster),
             _ => Err(unknown_scheme()),
         }
     }
@@ -146,68 +142,37 @@ fn unknown_scheme() -> ConfigError {
     )
 }
 
-/// The parts of a URL with several hosts, which the crate `url` does not know.
-struct Parts<'a> {
-    user: String,
-    password: String,
-    hosts: &'a str,
-    path: &'a str,
-    query: &'a str,
+fn endpoints(
+    url: &Parts<'_>,
+    port: u16,
+    security: Security,
+    credentials: Option<&Credentials>,
+) -> Result<Vec<Endpoint>, ConfigError> {
+    if url.login.contains('@') {
+        return Err(refused("an `@` in a user or password must be written as %40"));
+    }
+    let hosts: Vec<_> = url.hosts.split(',').map(str::trim).collect();
+    if hosts.len() > HOSTS_MAX {
+        return Err(refused(format!("more than {HOSTS_MAX} hosts")));
+    }
+    hosts.iter().map(|host| Endpoint::of_host(host, port, security, credentials.cloned())).collect()
 }
 
-impl<'a> Parts<'a> {
-    fn of(rest: &'a str) -> Result<Self, ConfigError> {
-        if rest.contains('#') {
-            return Err(refused("no `#` is allowed; in a password write it as %23"));
-        }
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        if login.contains('@') {
-            return Err(refused("an `@` in a user or password must be written as %40"));
-        }
-        let (user, password) = login.split_once(':').unwrap_or((login, ""));
-        Ok(Parts { user: decode(user)?, password: decode(password)?, hosts, path, query })
-    }
-
-    fn credentials(&self) -> Result<Option<Credentials>, ConfigError> {
-        credentials(self.user.clone(), self.password.clone())
-    }
-
-    fn endpoints(
-        &self,
-        port: u16,
-        security: Security,
-        credentials: Option<&Credentials>,
-    ) -> Result<Vec<Endpoint>, ConfigError> {
-        let hosts: Vec<_> = self.hosts.split(',').map(str::trim).collect();
-        if hosts.len() > HOSTS_MAX {
-            return Err(refused(format!("more than {HOSTS_MAX} hosts")));
-        }
-        hosts
-            .iter()
-            .map(|host| Endpoint::of_host(host, port, security, credentials.cloned()))
-            .collect()
-    }
-}
-
-fn sentinel(rest: &str, security: Security) -> Result<SentinelDeployment, ConfigError> {
-    let parts = Parts::of(rest)?;
-    let (master, number) = parts.path.split_once('/').unwrap_or((parts.path, ""));
+fn sentinel(url: &Parts<'_>, security: Security) -> Result<SentinelDeployment, ConfigError> {
+    let path = url.path.strip_prefix('/').unwrap_or_default();
+    let (master, number) = path.split_once('/').unwrap_or((path, ""));
     let master = decode(master)?;
     if master.is_empty() {
         return Err(refused(
             "the name of the master is missing; write redis-sentinel://host1,host2,host3/name",
         ));
     }
-    let mut database =
-        if number.is_empty() { None } else { Some(super::endpoint::database(number)?) };
+    let mut chosen = if number.is_empty() { None } else { Some(database(number)?) };
     let (mut user, mut password) = (None, None);
-    for pair in parts.query.split('&').filter(|pair| !pair.is_empty()) {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = decode(value)?;
+    for parameter in url.parameters() {
+        let (key, value) = parameter?;
         let again = match key {
-            "db" => database.replace(super::endpoint::database(&value)?).is_some(),
+            "db" => chosen.replace(database(&value)?).is_some(),
             "sentinel_user" => user.replace(value).is_some(),
             "sentinel_password" => password.replace(value).is_some(),
             _ => true,
@@ -220,21 +185,20 @@ fn sentinel(rest: &str, security: Security) -> Result<SentinelDeployment, Config
         }
     }
     let own = credentials(user.unwrap_or_default(), password.unwrap_or_default())?;
-    let sentinels = parts.endpoints(SENTINEL_PORT_DEFAULT, security, own.as_ref())?;
-    let servers = Servers { security, credentials: parts.credentials()?, database };
+    let sentinels = endpoints(url, SENTINEL_PORT_DEFAULT, security, own.as_ref())?;
+    let servers = Servers { security, credentials: url.credentials()?, database: chosen };
     Ok(SentinelDeployment { sentinels, master, servers })
 }
 
-fn cluster(rest: &str, security: Security) -> Result<ClusterDeployment, ConfigError> {
-    let parts = Parts::of(rest)?;
-    if !parts.query.is_empty() {
+fn cluster(url: &Parts<'_>, security: Security) -> Result<ClusterDeployment, ConfigError> {
+    if !url.query.unwrap_or_default().is_empty() {
         return Err(refused("redis-cluster:// takes no query parameters"));
     }
-    if !parts.path.is_empty() && parts.path != "0" {
+    if !matches!(url.path, "" | "/" | "/0") {
         return Err(refused("a cluster has no databases but 0"));
     }
-    let credentials = parts.credentials()?;
-    let seeds = parts.endpoints(PORT_DEFAULT, security, credentials.as_ref())?;
+    let credentials = url.credentials()?;
+    let seeds = endpoints(url, PORT_DEFAULT, security, credentials.as_ref())?;
     Ok(ClusterDeployment { seeds, servers: Servers { security, credentials, database: None } })
 }
 
@@ -327,11 +291,14 @@ mod tests {
             ("redis-sentinel://s1,s2", "name of the master is missing"),
             ("redis-sentinel://:secret@/m", "host is missing"),
             ("redis-sentinel://s1:0/m", "port"),
+            ("redis-sentinel://s1,sécret/m", "ASCII"),
             ("redis-sentinel://s1:secret@x@y/m", "%40"),
             ("redis-sentinel://s1/m?secret=1", "query parameters"),
             ("redis-sentinel://s1/m?db=1&db=2", "once each"),
             ("redis-sentinel://s1/m/secret", "number from 0 to 255"),
             ("redis-sentinel://s1/m?sentinel_user=secret", "without a password"),
+            ("redis-cluster:secret", "scheme is missing"),
+            ("redis-cluster://a,/0", "host is missing"),
             ("redis-cluster://a/7", "no databases"),
             ("redis-cluster://a?secret=1", "no query"),
             ("redis-cluster://secret@a", "without a password"),

@@ -24,6 +24,12 @@ fn addresses_are_understood() {
         ("redis://user:secret@h:1/255", "redis://h:1/255", Some(255)),
         ("REDIS://h", "redis://h:6379", None),
         ("valkey://:secret@h/2", "redis://h:6379/2", Some(2)),
+        ("redis://h:", "redis://h:6379", None),
+        ("redis://h:/0", "redis://h:6379/0", Some(0)),
+        ("redis://h:007000//1", "redis://h:7000/1", Some(1)),
+        ("redis://[0:0::FF]", "redis://[::ff]:6379", None),
+        ("redis://one_host%2Dname.", "redis://one_host-name.:6379", None),
+        ("redis://xn--bcher-kva.example", "redis://xn--bcher-kva.example:6379", None),
     ];
     for (text, shown, database) in table {
         let endpoint = parse(text);
@@ -40,6 +46,7 @@ fn unix_sockets_are_understood() {
     assert_eq!(endpoint.database(), Some(7));
     assert_eq!(endpoint.to_string(), "redis+unix:///run/redis one.sock?db=7");
     assert_eq!(parse("redis+unix:///s").database(), None);
+    assert_eq!(parse("redis+unix:/s"), parse("redis+unix:///s"));
     assert_eq!(parse("valkey+unix:///s?db=1"), parse("redis+unix:///s?db=1"));
     let endpoint = parse("redis+unix:///run/redis.sock?user=ann&pass=a+b%26c&db=0");
     assert_eq!(endpoint.address(), &Address::Unix { path: "/run/redis.sock".into() });
@@ -73,6 +80,8 @@ fn credentials_are_decoded() {
         ("redis://:p%40ss%2F%23%25w@h", Some((None, "p@ss/#%w"))),
         ("redis://ann:secret@h", Some((Some("ann"), "secret"))),
         ("redis://a%3Ab:%C3%A9@h", Some((Some("a:b"), "é"))),
+        // Not escaped, and clear all the same.
+        ("redis://:p@s^s{w|o:r[é\"@h", Some((None, "p@s^s{w|o:r[é\""))),
     ];
     for (text, expected) in table {
         let endpoint = parse(text);
@@ -86,18 +95,33 @@ fn credentials_are_decoded() {
 #[test]
 fn the_refused_forms_say_why_and_never_show_the_secret() {
     let table = [
-        ("", "relative URL"),
-        ("localhost:6379", "unknown scheme"),
+        ("", "scheme is missing: write redis://host:port"),
+        ("hunter2", "scheme is missing: write redis://host:port"),
+        ("hunter2:6379", "scheme is missing: write redis://host:port"),
+        ("hunter2:x@h", "scheme is missing: write redis://host:port"),
+        ("127.0.0.1:6379", "the scheme is missing: write redis://127.0.0.1:6379"),
+        ("[::1]:6379", "the scheme is missing: write redis://[::1]:6379"),
+        ("redis:hunter2", "scheme is missing"),
+        ("//hunter2", "scheme is missing"),
         ("http://h", "unknown scheme"),
-        ("hunter2:x@h", "unknown scheme"),
-        ("redis:hunter2", "host is missing"),
         ("redis://", "host is missing"),
         ("redis:///0", "host is missing"),
-        ("redis://:hunter2@", ""),
+        ("redis://:hunter2@", "host is missing"),
         ("redis://:hunter2@h:99999", "port"),
         ("redis://:hunter2@h:0", "port"),
         ("redis://:hunter2@h:port", "port"),
-        ("redis://:hunt#er2@h", ""),
+        ("redis://:hunter2@h:+7", "port"),
+        ("redis://:hunter2@[::1]7", "port"),
+        ("redis://:hunter2@[::1]é7", "port"),
+        ("redis://ann:hunt/er2@h", "percent-encoded"),
+        ("redis://:hunt/er2@h", "percent-encode"),
+        ("redis://:hunt#er2@h", "`#`"),
+        ("redis://[fe80::1%25hunter2]", "without a zone"),
+        ("redis://[hunter2", "no host name has"),
+        ("redis://hunt er2", "no host name has"),
+        ("redis://hunt\ner2", "no host name has"),
+        ("redis://hünter.example", "ASCII"),
+        ("redis://h%C3%BCnter.example", "ASCII"),
         ("redis://:x@h/0#hunter2", "`#`"),
         ("redis://h/hunter2", "database"),
         ("redis://h/256", "database"),
@@ -117,7 +141,7 @@ fn the_refused_forms_say_why_and_never_show_the_secret() {
         #[cfg(unix)]
         ("redis+unix:///x.sock?user=hunter2", "without a password"),
         #[cfg(unix)]
-        ("redis+unix://:hunter2@/x.sock", "empty host"),
+        ("redis+unix://:hunter2@/x.sock", "no host"),
         #[cfg(unix)]
         ("redis+unix:///x.sock?db=1&db=2", "once each"),
     ];
