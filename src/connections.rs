@@ -93,7 +93,7 @@ pub(crate) async fn list(session: &Session) -> Result<Vec<Connection>, Error> {
         };
         Ok(text.lines().filter_map(|line| Connection::read(&server, line)).collect::<Vec<_>>())
     });
-    Ok(futures::future::try_join_all(asked).await?.concat())
+    Ok(futures_util::future::try_join_all(asked).await?.concat())
 }
 
 #[cfg(test)]

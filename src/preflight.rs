@@ -124,7 +124,7 @@ impl<'a> PreflightCheck<'a> {
         let deployment = session.transport.kind();
         let groups = session.transport.groups().into_iter();
         let asked = groups.map(|group| report(session, group, &wanted));
-        let mut nodes = futures::future::join_all(asked).await;
+        let mut nodes = futures_util::future::join_all(asked).await;
         nodes.sort_by(|left, right| left.server.cmp(&right.server));
         let sentinels = match deployment {
             DeploymentKind::Sentinel => Some(failover::ask_sentinels(session).await),

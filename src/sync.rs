@@ -27,7 +27,7 @@ pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize};
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use self::counted::{Mutex, MutexGuard};
 #[cfg(not(all(test, shuttle)))]
-pub(crate) use futures::task::AtomicWaker;
+pub(crate) use futures_util::task::AtomicWaker;
 
 #[cfg(all(test, shuttle))]
 pub(crate) use self::model::{AtomicWaker, Mutex, MutexGuard, step};
@@ -189,7 +189,7 @@ mod model {
 
     /// The real one, which does not block; others may run before and after.
     #[derive(Debug, Default)]
-    pub(crate) struct AtomicWaker(futures::task::AtomicWaker);
+    pub(crate) struct AtomicWaker(futures_util::task::AtomicWaker);
 
     impl AtomicWaker {
         pub(crate) fn new() -> Self {

@@ -7,9 +7,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::future::{BoxFuture, join_all};
-use futures::stream::FuturesUnordered;
+use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, join_all};
+use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::guard::multi::MultiGuard;

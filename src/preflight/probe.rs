@@ -25,7 +25,7 @@ impl Asked<'_> {
         let clock = self.clock().await;
         let info = self.reply(&["INFO"]);
         // One pattern each, because up to Redis 6.2 a call takes only one. A plain `*` would fetch passwords.
-        let config = futures::future::join_all(
+        let config = futures_util::future::join_all(
             ["min-replicas-*", "append*", "save", "cluster-*"]
                 .map(|pattern| async move { self.reply(&["CONFIG", "GET", pattern]).await }),
         );

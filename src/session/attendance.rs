@@ -43,7 +43,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use futures::task::AtomicWaker;
+use futures_util::task::AtomicWaker;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;

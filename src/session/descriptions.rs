@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use futures::future::join_all;
+use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
 use super::Session;

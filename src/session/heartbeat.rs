@@ -11,8 +11,8 @@ mod timetable;
 
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Session;

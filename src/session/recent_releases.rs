@@ -16,8 +16,8 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::{self, FuturesUnordered};
+use futures_util::StreamExt;
+use futures_util::stream::{self, FuturesUnordered};
 use tokio::time::Instant;
 
 use super::Session;

@@ -10,8 +10,8 @@ pub(super) mod rounds;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::FuturesUnordered;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Session;

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use futures::future::Either;
+use futures_util::future::Either;
 use tracing::field::Empty;
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument as _, Span, debug_span, info, warn};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures_util::future::join_all;
 
 use super::MultiLock;
 use crate::error::Error;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures_util::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
 use crate::clock::Moment;

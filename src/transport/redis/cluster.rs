@@ -232,7 +232,7 @@ impl Cluster {
     pub(super) async fn close(&self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         let nodes = self.shared.nodes.all();
-        futures::future::join_all(nodes.iter().map(|(_, node)| node.close())).await;
+        futures_util::future::join_all(nodes.iter().map(|(_, node)| node.close())).await;
     }
 }
 
@@ -413,7 +413,7 @@ impl Shared {
     async fn first_connections(&self, limit: Instant) -> Result<(), CallError> {
         let nodes = self.nodes.all();
         let all = nodes.iter().map(|(_, node)| node.first_attempts());
-        drop(timeout_at(limit, futures::future::join_all(all)).await);
+        drop(timeout_at(limit, futures_util::future::join_all(all)).await);
         let missing = nodes.iter().map(|(_, node)| node.why_not_connected());
         match missing.collect::<Option<Vec<_>>>() {
             Some(errors) => Err(errors.into_iter().next().unwrap_or_else(retired)),

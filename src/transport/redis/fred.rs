@@ -37,7 +37,7 @@ use fred::types::config::{
     Blocking, Config, ConnectionConfig, PerformanceConfig, ServerConfig, TcpConfig,
 };
 use fred::types::{ClusterHash, CustomCommand, Message, Resp3Frame, RespVersion, Value as Word};
-use futures::future::{MaybeDone, join, maybe_done};
+use futures_util::future::{MaybeDone, join, maybe_done};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Duration;

@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use futures::FutureExt as _;
+use futures_util::FutureExt as _;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -184,7 +184,7 @@ impl Node {
         let mut first = vec![pilot.open_first(if_unreachable).await?];
         if first[0].is_some() {
             let others = others.iter_mut().map(|other| other.open_first(if_unreachable));
-            first.extend(futures::future::try_join_all(others).await?);
+            first.extend(futures_util::future::try_join_all(others).await?);
         }
         first.resize_with(supervisors.len(), || None);
         let tasks = supervisors.into_iter().zip(first);
@@ -333,7 +333,7 @@ impl Node {
         let aborts: Vec<_> = supervisors.iter().map(JoinHandle::abort_handle).collect();
         // Supervisors wait for outstanding answers, but not longer than this. A supervisor whose runtime
         // is gone has ended.
-        drop(timeout(CLOSING_MAX * 2, futures::future::join_all(supervisors)).await);
+        drop(timeout(CLOSING_MAX * 2, futures_util::future::join_all(supervisors)).await);
         for supervisor in aborts {
             supervisor.abort();
         }

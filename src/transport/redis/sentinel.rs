@@ -38,7 +38,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use futures::future::join_all;
+use futures_util::future::join_all;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant, timeout_at};

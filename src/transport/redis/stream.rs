@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use futures::future::Shared;
-use futures::stream::FuturesUnordered;
-use futures::{FutureExt as _, StreamExt as _};
+use futures_util::future::Shared;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;

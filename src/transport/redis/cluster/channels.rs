@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use futures::future::join_all;
+use futures_util::future::join_all;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 

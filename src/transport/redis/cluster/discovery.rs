@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::time::{Duration, sleep};
 
 use super::Shared;
@@ -80,7 +80,7 @@ pub(super) async fn discover(shared: &Arc<Shared>) -> Result<Seen, CallError> {
     asked.sort_by_key(|(_, node)| node.why_not_connected().is_some());
     let mut best: Option<Layout> = None;
     for some in asked.chunks(ASKED) {
-        let answers = futures::future::join_all(some.iter().map(|(number, node)| {
+        let answers = futures_util::future::join_all(some.iter().map(|(number, node)| {
             let host = shared.nodes.address(*number).map(|address| address.host);
             ask(shared, node, host.unwrap_or_default())
         }));
@@ -103,7 +103,7 @@ async fn ask(shared: &Shared, node: &Node, host: String) -> Option<Layout> {
         let info: [&[u8]; 2] = [b"CLUSTER", b"INFO"];
         let slots = node.command(Lane::Background, &slots);
         let info = node.command(Lane::Background, &info);
-        futures::future::try_join(slots, info).await
+        futures_util::future::try_join(slots, info).await
     };
     let (slots, info) = tokio::time::timeout(limit, question).await.ok()?.ok()?;
     Layout::read(&slots, &info, &host, shared.deployment.security())

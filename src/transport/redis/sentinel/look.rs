@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::future::join_all;
+use futures_util::future::join_all;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
 use super::watch::{ANSWER_MAX, Origin, Watched};
