@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use uuid::Uuid;
-
+use crate::client_id::is_uuid;
 use crate::error::Error;
 use crate::protocol::{Unexpected, Value};
 use crate::session::Session;
@@ -65,7 +64,7 @@ impl Connection {
 
     /// Splits `<name>:<id>`; a connection of another library has a name only.
     fn is_called(&mut self, given: &str) {
-        let ours = given.rsplit_once(':').filter(|(_, id)| Uuid::try_parse(id).is_ok());
+        let ours = given.rsplit_once(':').filter(|(_, id)| is_uuid(id));
         let (name, id) = ours.map_or((given, None), |(name, id)| (name, Some(id.to_owned())));
         self.name = (!name.is_empty()).then(|| name.to_owned());
         self.client = id;

@@ -106,6 +106,7 @@
 
 pub mod blocking;
 mod client;
+mod client_id;
 mod clock;
 mod connections;
 #[cfg(all(doctest, feature = "embedded"))]

@@ -43,8 +43,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-use uuid::Uuid;
 
+use crate::client_id::ClientId;
 use crate::clock::Clock;
 use crate::durability::Durability;
 use crate::error::Error;
@@ -116,7 +116,7 @@ pub(crate) struct Session {
     process: Process,
     clock: Clock,
     /// The first half of every field of this client.
-    client_id: Uuid,
+    client_id: ClientId,
     next_id: AtomicU64,
     /// Numbers of reply keys that serve no call at present.
     reply_keys: Mutex<Vec<u64>>,
@@ -162,7 +162,7 @@ pub(crate) struct Parts {
     pub(crate) reported: Reported,
     pub(crate) counters: Arc<Counters>,
     pub(crate) settings: Settings,
-    pub(crate) client_id: Uuid,
+    pub(crate) client_id: ClientId,
 }
 
 impl Session {
@@ -263,7 +263,7 @@ impl Session {
         self.reply_times.grace().min(self.settings.command_timeout)
     }
 
-    pub(crate) fn client_id(&self) -> Uuid {
+    pub(crate) fn client_id(&self) -> ClientId {
         self.client_id
     }
 

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 /// The layers, from the ground up; a module at the top of `src` that is not named is a public type.
 const LAYERS: [&[&str]; 4] = [
     &[
+        "client_id",
         "clock",
         "durability",
         "error",

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::local_handover::LocalHandover;
+use crate::client_id::ClientId;
 use crate::clock::{Clock, Counts};
 use crate::durability::Durability;
 use crate::error::ConfigError;
@@ -351,7 +350,7 @@ impl ClientBuilder {
         clock
     }
 
-    pub(super) fn connection_name(&self, client_id: Uuid) -> String {
+    pub(super) fn connection_name(&self, client_id: ClientId) -> String {
         format!("{}:{client_id}", self.name.as_deref().unwrap_or("leasehold"))
     }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use uuid::Uuid;
 
 use super::Client;
 use super::builder::{ClientBuilder, Target};
+use crate::client_id::ClientId;
 use crate::error::{Cause, ConfigError, Error};
 use crate::session::background::Thread;
 use crate::session::{Parts, Reported, Session, Settings};
@@ -33,7 +33,7 @@ use crate::transport::redis::{self, IfUnreachable, Opening};
 struct SharedParts {
     counters: Arc<Counters>,
     reported: Reported,
-    client_id: Uuid,
+    client_id: ClientId,
 }
 
 impl SharedParts {
@@ -42,7 +42,7 @@ impl SharedParts {
         crate::telemetry::describe(crate::stats::METRICS);
         let counters = Arc::<Counters>::default();
         let reported = Reported::new(counters.clone());
-        SharedParts { counters, reported, client_id: Uuid::new_v4() }
+        SharedParts { counters, reported, client_id: ClientId::random() }
     }
 
     fn session(self, transport: Transport, settings: Settings) -> Arc<Session> {

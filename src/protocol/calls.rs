@@ -6,12 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::kind::Kind;
 use super::resource::Resource;
 use super::script::Script;
 use super::{Arg, Call, Field, Publish};
+use crate::client_id::ClientId;
 
 /// Whether an acquisition of a fair lock waits in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +42,7 @@ impl AcquireArgs<'_> {
 /// The calls of one kind. A kind takes from another what is the same for both.
 pub(super) struct Calls {
     /// A field that no other acquisition ever uses, of this client, number and so many permits.
-    pub(super) field: fn(Uuid, u64, u32) -> String,
+    pub(super) field: fn(ClientId, u64, u32) -> String,
     /// Takes it, or says how long it is still held.
     pub(super) acquire: fn(&Resource, Publish, &AcquireArgs<'_>) -> Call,
     /// Raises the count of a hold to so many and makes its lease at least so long.
@@ -95,7 +94,7 @@ impl Resource {
 }
 
 /// The field of most kinds, in Redisson's form: `<client uuid>:<number>`.
-pub(super) fn plain_field(client: Uuid, number: u64, _permits: u32) -> String {
+pub(super) fn plain_field(client: ClientId, number: u64, _permits: u32) -> String {
     format!("{client}:{number}")
 }
 

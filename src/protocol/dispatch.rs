@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::calls::{self, AcquireArgs, Calls, may_be_field};
 use super::kind::Kind;
 use super::permit::ID_LENGTH;
@@ -15,6 +13,7 @@ use super::{
 };
 #[cfg(feature = "test-util")]
 use super::{counter, description, existence, multi, scan, waiters};
+use crate::client_id::ClientId;
 
 fn calls_of(kind: Kind) -> &'static Calls {
     match kind {
@@ -32,7 +31,7 @@ fn calls_of(kind: Kind) -> &'static Calls {
 
 impl Resource {
     /// A field that no other acquisition ever uses, made of a number that none other has.
-    pub(crate) fn field(&self, client: Uuid, number: u64, permits: u32) -> Arc<str> {
+    pub(crate) fn field(&self, client: ClientId, number: u64, permits: u32) -> Arc<str> {
         Arc::from((calls_of(self.kind).field)(client, number, permits))
     }
 

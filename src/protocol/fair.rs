@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::calls::{AcquireArgs, Calls, Queueing, call, ms};
 use super::replies::span;
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
+use crate::client_id::ClientId;
 
 scripts! {
     ACQUIRE = "fair_acquire" from "shared/clock.lua" "fair/queue.lua" "fair/acquire.lua";
@@ -25,7 +24,7 @@ pub(super) const CALLS: Calls =
 /// The number of a field in the queue has 19 digits: so the scripts know ours from those of Redisson.
 const FIELD_NUMBER: u64 = 4_000_000_000_000_000_000;
 
-fn field(client: Uuid, number: u64, _permits: u32) -> String {
+fn field(client: ClientId, number: u64, _permits: u32) -> String {
     format!("{client}:{}", FIELD_NUMBER + number)
 }
 

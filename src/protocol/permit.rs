@@ -3,13 +3,12 @@
 
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::calls::{AcquireArgs, Calls, call, ms, renew};
 use super::resource::Resource;
 use super::script::scripts;
 use super::semaphore::{self, holds_key};
 use super::{Arg, Call, Field, Publish, Unexpected, Value};
+use crate::client_id::ClientId;
 
 scripts! {
     ACQUIRE = "permit_acquire" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/acquire.lua";
@@ -35,7 +34,7 @@ pub(super) const CALLS: Calls = Calls {
 pub(crate) const ID_LENGTH: usize = 32;
 
 /// The ids of one acquisition follow each other; the next has another number.
-fn field(client: Uuid, number: u64, permits: u32) -> String {
+fn field(client: ClientId, number: u64, permits: u32) -> String {
     let first = client.as_u128() ^ (u128::from(number) << 32);
     let id = |id| format!("{:032x}", first ^ u128::from(id));
     (0..permits).map(id).collect()

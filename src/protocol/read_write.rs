@@ -4,13 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::calls::{AcquireArgs, Calls, call, ms};
 use super::kind::Kind;
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Publish, lock};
+use crate::client_id::ClientId;
 
 scripts! {
     FORCE_RELEASE = "rw_force_release" from "read_write/force_release.lua";
@@ -46,7 +45,7 @@ pub(super) const WRITE_CALLS: Calls = Calls {
     ..lock::CALLS
 };
 
-fn write_field(client: Uuid, number: u64, _permits: u32) -> String {
+fn write_field(client: ClientId, number: u64, _permits: u32) -> String {
     format!("{client}:{number}:write")
 }
 

@@ -10,6 +10,7 @@ use super::replies::span;
 use super::script::scripts;
 use super::waiters::numsub;
 use super::{Arg, Call, Publish, Unexpected, Value};
+use crate::client_id::is_uuid;
 use crate::holder::Holder;
 
 scripts! {
@@ -122,7 +123,7 @@ fn hash(parts: &[Value]) -> Option<(Kind, Vec<Holder>)> {
 fn is_owner(text: &str) -> bool {
     let Some((client, rest)) = text.split_once(':') else { return false };
     let number = rest.strip_suffix(":write").unwrap_or(rest);
-    uuid::Uuid::try_parse(client).is_ok() && number.parse::<i64>().is_ok()
+    is_uuid(client) && number.parse::<i64>().is_ok()
 }
 
 #[cfg(test)]

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::calls::{AcquireArgs, Calls, call, renew};
 use super::counter::{ReplyKey, keys_with_reply, number};
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
+use crate::client_id::ClientId;
 
 scripts! {
     ACQUIRE = "semaphore_acquire" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/acquire.lua";
@@ -32,7 +31,7 @@ pub(super) const CALLS: Calls = Calls {
     ..lock::CALLS
 };
 
-fn field(client: Uuid, number: u64, permits: u32) -> String {
+fn field(client: ClientId, number: u64, permits: u32) -> String {
     format!("{client}:{number}:{permits}")
 }
 

@@ -31,9 +31,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::release::under_way::ReleaseUnderWay;
+use crate::client_id::ClientId;
 use crate::clock::{Clock, Moment};
 use crate::lease::{Ended, HoldState, LossReason};
 use crate::protocol::resource::Resource;
@@ -52,7 +52,7 @@ pub(crate) use terms::{Clocks, Description, HoldIdentity, HoldTerms, InDoubt};
 pub(crate) struct Hold {
     pub(crate) resource: Arc<Resource>,
     pub(crate) field: Arc<str>,
-    pub(crate) client: Uuid,
+    pub(crate) client: ClientId,
     /// Orders the watchdog's table; fresh for each hold of this client.
     pub(crate) id: u64,
     /// The token of a fenced lock.
@@ -207,7 +207,7 @@ impl Hold {
         self.token.get_or_init(|| token);
     }
 
-    pub(crate) fn is_under(&self, client: Uuid, key: &str) -> bool {
+    pub(crate) fn is_under(&self, client: ClientId, key: &str) -> bool {
         self.client == client && *self.resource.key == *key
     }
 

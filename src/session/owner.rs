@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use uuid::Uuid;
-
+use crate::client_id::ClientId;
 use crate::protocol::kind::Kind;
 use crate::session::Waiter;
 use crate::session::hold::Hold;
@@ -74,7 +73,7 @@ pub struct Owner(Arc<Mutex<Names>>);
 /// dead entries.
 #[derive(Default)]
 struct Names {
-    by_key: HashMap<(Uuid, Arc<str>), Name>,
+    by_key: HashMap<(ClientId, Arc<str>), Name>,
     /// Dead names are swept when the map has this many entries.
     sweep_at: usize,
 }
@@ -95,21 +94,21 @@ impl Owner {
     }
 
     /// A live hold of a kind under a key of a client.
-    pub(crate) fn newest(&self, client: Uuid, key: &Arc<str>, kind: Kind) -> Option<Arc<Hold>> {
+    pub(crate) fn newest(&self, client: ClientId, key: &Arc<str>, kind: Kind) -> Option<Arc<Hold>> {
         self.holds_of(client, key, kind).pop()
     }
 
     /// A live hold of any kind under a key of a client.
-    pub(crate) fn any(&self, client: Uuid, key: &Arc<str>) -> Option<Arc<Hold>> {
+    pub(crate) fn any(&self, client: ClientId, key: &Arc<str>) -> Option<Arc<Hold>> {
         self.live(client, key, |_| true).pop()
     }
 
     /// All live holds of a kind under a key of a client.
-    pub(crate) fn holds_of(&self, client: Uuid, key: &Arc<str>, kind: Kind) -> Vec<Arc<Hold>> {
+    pub(crate) fn holds_of(&self, client: ClientId, key: &Arc<str>, kind: Kind) -> Vec<Arc<Hold>> {
         self.live(client, key, |hold| hold.resource.kind == kind)
     }
 
-    fn live(&self, client: Uuid, key: &Arc<str>, of: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
+    fn live(&self, client: ClientId, key: &Arc<str>, of: impl Fn(&Hold) -> bool) -> Vec<Arc<Hold>> {
         let held = self.0.lock().by_key.get(&(client, key.clone())).map(Name::held);
         // Not under the lock: the drop of a hold calls code of others (FOREIGN-1).
         let mut held = held.unwrap_or_default();
@@ -134,7 +133,7 @@ impl Owner {
 
     /// Adds a waiter of this owner. The waiter looks for holds after this call, so that it sees a hold or is
     /// called.
-    pub(crate) fn waits(&self, client: Uuid, key: &Arc<str>, waiter: &Arc<Waiter>) {
+    pub(crate) fn waits(&self, client: ClientId, key: &Arc<str>, waiter: &Arc<Waiter>) {
         let mut names = self.0.lock();
         names.sweep();
         let waiters = &mut names.by_key.entry((client, key.clone())).or_default().waiters;

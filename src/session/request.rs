@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::attendance::Patience;
 use super::hold::{Clocks, Hold, HoldTerms};
@@ -14,6 +13,7 @@ use super::owner::Owner;
 use super::retry::Retry;
 use super::wait::Wait;
 use super::{Handle, Session, sleep_until_some};
+use crate::client_id::ClientId;
 use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
 use crate::protocol::kind::Kind;
@@ -82,7 +82,7 @@ fn lingering(span: Duration, longest: Duration) -> Result<Duration, ConfigError>
 /// One acquisition, checked.
 #[derive(Debug)]
 pub(crate) struct Request {
-    client: Uuid,
+    client: ClientId,
     pub(crate) resource: Arc<Resource>,
     pub(crate) proofs: Proofs,
     pub(crate) terms: HoldTerms,
@@ -112,7 +112,7 @@ pub(crate) struct Proofs {
 
 impl Proofs {
     /// A live hold of a kind under a key.
-    fn newest(&self, client: Uuid, key: &Arc<str>, kind: Kind) -> Option<Arc<Hold>> {
+    fn newest(&self, client: ClientId, key: &Arc<str>, kind: Kind) -> Option<Arc<Hold>> {
         let live = |hold: &&Arc<Hold>| {
             hold.resource.kind == kind && hold.is_under(client, key) && hold.is_live()
         };
@@ -121,7 +121,7 @@ impl Proofs {
     }
 
     /// A live hold of whatever kind under a key.
-    fn any(&self, client: Uuid, key: &Arc<str>) -> Option<Arc<Hold>> {
+    fn any(&self, client: ClientId, key: &Arc<str>) -> Option<Arc<Hold>> {
         let live = |hold: &&Arc<Hold>| hold.is_under(client, key) && hold.is_live();
         let of_owner = |owner: &Owner| owner.any(client, key);
         self.holds.iter().find(live).cloned().or_else(|| self.owner.as_ref().and_then(of_owner))

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use uuid::Uuid;
-
+use crate::client_id::ClientId;
 use crate::clock::Moment;
 use crate::protocol::resource::Resource;
 use crate::transport::Epoch;
@@ -16,7 +15,7 @@ pub(crate) struct HoldIdentity {
     /// The owner's field on the wire.
     pub(crate) field: Arc<str>,
     /// The client: a hold of one says nothing to another, which may be of another server.
-    pub(crate) client: Uuid,
+    pub(crate) client: ClientId,
 }
 
 /// What one acquisition asked for.

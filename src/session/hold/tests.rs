@@ -77,7 +77,7 @@ fn write_identity() -> HoldIdentity {
     HoldIdentity {
         resource: Arc::new(resource),
         field: Arc::from("client:1:write"),
-        client: Uuid::nil(),
+        client: ClientId::random(),
     }
 }
 

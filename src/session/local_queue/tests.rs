@@ -8,6 +8,7 @@ use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
 use super::*;
+use crate::client_id::ClientId;
 use crate::clock::{Clock, Counts};
 use crate::lease::LossReason;
 use crate::protocol::kind::Kind;
@@ -205,7 +206,7 @@ fn a_hold_that_is_lost_while_it_is_granted_leaves_its_name_free() {
 fn a_hold(resource: &Arc<Resource>) -> Arc<Hold> {
     let clock = Clock::new(Counts::TimerTime);
     let (resource, field) = (resource.clone(), Arc::from("client:1"));
-    let identity = HoldIdentity { resource, field, client: uuid::Uuid::nil() };
+    let identity = HoldIdentity { resource, field, client: ClientId::random() };
     Arc::new(Hold::new(1, identity, TERMS, &clock, clock.now()))
 }
 

@@ -1,0 +1,95 @@
+//! The id of a client, with which the names of its owners begin.
+
+use std::fmt;
+
+/// A version 4 UUID in its text form, as Redisson's ids are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ClientId([u8; LENGTH]);
+
+const LENGTH: usize = 36;
+
+impl ClientId {
+    /// An id that no other client has. Two clients with one id would share their locks, so the randomness is the
+    /// system's.
+    pub(crate) fn random() -> Self {
+        let random = || getrandom::u64().expect("the system gives random numbers");
+        let (high, low) = (random(), random());
+        let text = format!(
+            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+            high >> 32,
+            high >> 16 & 0xffff,
+            high & 0xfff,
+            // The two bits of the variant.
+            low >> 48 & 0x3fff | 0x8000,
+            low & 0xffff_ffff_ffff,
+        );
+        ClientId(text.into_bytes().try_into().expect("BUG: a UUID has this length"))
+    }
+
+    /// The number that its digits are.
+    pub(crate) fn as_u128(&self) -> u128 {
+        let digits = self.0.iter().filter_map(|letter| char::from(*letter).to_digit(16));
+        digits.fold(0, |number, digit| number << 4 | u128::from(digit))
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(str::from_utf8(&self.0).expect("BUG: a UUID is ASCII"))
+    }
+}
+
+impl fmt::Debug for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Whether this has the text form of a UUID, of any version: the ids of other libraries are looked at, too.
+pub(crate) fn is_uuid(text: &str) -> bool {
+    let fits = |(at, byte): (usize, u8)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    text.len() == LENGTH && text.bytes().enumerate().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_id_is_another_version_4_uuid() {
+        let ids: Vec<_> = (0..1_000).map(|_| ClientId::random()).collect();
+        for id in &ids {
+            let (id, number) = (&id.to_string(), format!("{:032x}", id.as_u128()));
+            assert_eq!(id.replace('-', ""), number);
+            assert!(is_uuid(id), "{id}");
+            assert_eq!(*id, id.to_lowercase());
+            assert_eq!(&id[14..15], "4", "the version of {id}");
+            assert!("89ab".contains(&id[19..20]), "the variant of {id}");
+        }
+        // Every other bit is both at times.
+        let ever_set = ids.iter().fold(0, |all, id| all | id.as_u128());
+        let ever_clear = ids.iter().fold(0, |all, id| all | !id.as_u128());
+        assert_eq!((ever_set & ever_clear).count_ones(), 122);
+        let different: std::collections::HashSet<_> = ids.iter().collect();
+        assert_eq!(different.len(), ids.len());
+    }
+
+    #[test]
+    fn other_text_is_no_uuid() {
+        assert!(is_uuid("0B4E4b9c-9a1f-1c0e-0f6a-0c5f9d6b0f11"));
+        for text in [
+            "",
+            "0b4e4b9c9a1f4c0e8f6a0c5f9d6b0f11",
+            "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f1",
+            "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f111",
+            "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f1g",
+            "0b4e4b9c-9a1f-4c0e-8f6a00c5f9d6b0f11",
+            "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0fé",
+        ] {
+            assert!(!is_uuid(text), "{text}");
+        }
+    }
+}
